@@ -1,0 +1,106 @@
+"""Room: errors. The one tree of everything that can go wrong, and whose mistake it was.
+
+    MoorlineError
+    ├── ConfigError            the operator's: an option or a file says something we do not take
+    ├── StartError             the operator's: the node cannot start here and now
+    │   ├── FolderInUse        another node runs on this data folder
+    │   ├── FolderUnusable     the data folder cannot be read or written
+    │   ├── AddressTaken       another program listens there
+    │   ├── CatalogUnreachable Postgres does not answer
+    │   ├── CatalogTooNew      the catalog was written by a newer Moorline
+    │   └── DiskFull           no room left on the device
+    ├── WireError              the peer's: bytes that break the protocol
+    │   ├── FrameTooLarge
+    │   ├── Malformed
+    │   └── Refused            the other end said goodbye and why
+    ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
+    │   └── Unreachable        the link could not be opened at all
+    ├── CallFailed             the server's answer to one call; `code` says which
+    └── MachineError           ours: a state machine met what it must never meet
+
+Every error carries a `code` (stable, for programs), a text that says what to do next, and the exit
+code of a command that ends with it. docs/exit-codes.md lists them; a test keeps the two equal.
+"""
+
+from typing import ClassVar
+
+
+class MoorlineError(Exception):
+    code: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(MoorlineError):
+    code = "CONFIG"
+    exit_code = 3
+
+
+class StartError(MoorlineError):
+    code = "START"
+    exit_code = 1
+
+
+class FolderInUse(StartError):
+    code = "FOLDER_IN_USE"
+    exit_code = 4
+
+
+class AddressTaken(StartError):
+    code = "ADDRESS_TAKEN"
+    exit_code = 5
+
+
+class FolderUnusable(StartError):
+    code = "FOLDER_UNUSABLE"
+    exit_code = 6
+
+
+class CatalogUnreachable(StartError):
+    code = "CATALOG_UNREACHABLE"
+    exit_code = 7
+
+
+class CatalogTooNew(StartError):
+    code = "CATALOG_TOO_NEW"
+    exit_code = 8
+
+
+class DiskFull(StartError):
+    code = "DISK_FULL"
+    exit_code = 9
+
+
+class WireError(MoorlineError):
+    code = "WIRE"
+    exit_code = 11
+
+
+class FrameTooLarge(WireError):
+    code = "FRAME_TOO_LARGE"
+
+
+class Malformed(WireError):
+    code = "MALFORMED"
+
+
+class Refused(WireError):
+    code = "REFUSED"
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(f"{reason}: {text}")
+        self.reason = reason
+        self.text = text
+
+
+class ConnectionLost(MoorlineError):
+    code = "CONNECTION_LOST"
+    exit_code = 10
+
+
+class Unreachable(ConnectionLost):
+    code = "UNREACHABLE"
+
+
+class MachineError(MoorlineError):
+    code = "MACHINE"
+    exit_code = 1

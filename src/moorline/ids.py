@@ -1,0 +1,30 @@
+"""Room: ids. The shapes of the names that travel and are stored."""
+
+import base64
+import binascii
+import re
+
+from moorline.errors import Malformed
+
+ID_BYTES = 24
+"""Length of a drawn id: 192 bits, so that ids drawn apart never meet."""
+
+NODE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+"""A node is named like a host."""
+
+
+def text_of(identifier: bytes) -> str:
+    """The 32 characters of base64url that people and paths see."""
+    assert len(identifier) == ID_BYTES
+    return base64.urlsafe_b64encode(identifier).decode("ascii")
+
+
+def id_of(text: str) -> bytes:
+    """The inverse of `text_of`, for text from outside."""
+    try:
+        identifier = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise Malformed(f"{text!r} is not an id: expected 32 characters of base64url") from error
+    if len(identifier) != ID_BYTES:
+        raise Malformed(f"{text!r} is not an id: expected 32 characters of base64url")
+    return identifier

@@ -1,0 +1,71 @@
+"""Room: limits. Every bound of the system, with its unit last in its name, and its reason."""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- wire -----------------------------------------------------------------------------------------
+
+FRAME_BYTES_MAX = 1 * MIB
+"""Largest payload of a frame. A batch of 60 messages of 16 KiB fits; one peer can hold at most this
+much of our memory before it has said anything whole."""
+
+HELLO_FRAME_BYTES_MAX = 4 * KIB
+"""Largest frame before the hello is done: a stranger gets very little memory."""
+
+MESSAGES_PER_FRAME_MAX = 8_192
+"""Bounds the objects one frame can make: 8,192 small messages are about a millisecond of decoding."""
+
+HELLO_TIMEOUT_MS = 5_000
+"""A peer that has not said a whole hello by then is closed: time for a slow link, not for an idler."""
+
+KEEPALIVE_MS = 15_000
+"""Silence after which a peer is asked whether it is there; below the 30 s of common NAT boxes."""
+
+SILENCE_MS_MAX = 2 * KEEPALIVE_MS
+"""Silence after which a peer is taken for dead: one unanswered ping."""
+
+WRITE_BUFFER_BYTES_MAX = 4 * MIB
+"""Bytes waiting for one slow reader. Above it we stop reading from that peer and stop pushing to it."""
+
+CALLS_IN_FLIGHT_MAX = 16_384
+"""Unanswered calls of one connection; beyond it the server stops reading: two full frames of work."""
+
+CONNECTIONS_MAX = 15_000
+"""Sockets one node accepts at once, lowered to what the open-files limit leaves (with a warning)."""
+
+LISTEN_BACKLOG = 4_096
+"""Connections the kernel holds while the loop is busy; a burst of reconnects after a restart."""
+
+NAME_CHARACTERS_MAX = 128
+"""Longest name of a piece of software in a hello."""
+
+# --- machines -------------------------------------------------------------------------------------
+
+STORY_EVENTS_MAX = 32
+"""Last events that a machine keeps for the story in its error: enough to see how it came there."""
+
+INBOX_EVENTS_MAX = 1_024
+"""Events waiting for one machine: about one second of a busy session."""
+
+# --- node -----------------------------------------------------------------------------------------
+
+STOP_MS_MAX = 10_000
+"""A stop takes at most this long: then what is left is cut. Below the 30 s that supervisors grant."""
+
+CATALOG_START_MS_MAX = 60_000
+"""Time for the embedded Postgres to answer, recovery after a crash included."""
+
+CATALOG_CONNECT_MS_MAX = 10_000
+"""Time for a catalog named by `--catalog` to accept a connection."""
+
+CATALOG_CONNECTIONS_MAX = 8
+"""Connections of one node to its catalog; Postgres allows 100, a cluster has several nodes."""
+
+HTTP_REQUEST_BYTES_MAX = 8 * KIB
+"""Largest head of a request to /healthz and /metrics."""
+
+HTTP_TIMEOUT_MS = 5_000
+"""Time a client has for its request head."""
+
+DISK_FREE_BYTES_MIN = 64 * MIB
+"""A node does not start with less room than this: it could not even recover its write-ahead log."""
