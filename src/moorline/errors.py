@@ -16,6 +16,8 @@
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
     │   └── Unreachable        the link could not be opened at all
     ├── CallFailed             the server's answer to one call; `code` says which
+    │   ├── Unsupported        the node does not run the role that answers it
+    │   └── TooLarge           the message is larger than the other end takes
     └── MachineError           ours: a state machine met what it must never meet
 
 Every error carries a `code` (stable, for programs), a text that says what to do next, and the exit
@@ -99,6 +101,37 @@ class ConnectionLost(MoorlineError):
 
 class Unreachable(ConnectionLost):
     code = "UNREACHABLE"
+
+
+class CallFailed(MoorlineError):
+    """One call was refused. Rooms add subclasses for the codes that callers tell apart."""
+
+    code = "FAILED"
+    exit_code = 12
+    by_code: ClassVar[dict[str, type["CallFailed"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        CallFailed.by_code[cls.code] = cls
+
+    @staticmethod
+    def of(code: str, text: str) -> "CallFailed":
+        """The error for a code that came over the wire, a newer server's code included."""
+        kind = CallFailed.by_code.get(code)
+        if kind is not None:
+            return kind(text)
+        return CallFailed(f"{code}: {text}")
+
+
+class Unsupported(CallFailed):
+    """The node does not run the role that answers this call."""
+
+    code = "UNSUPPORTED"
+
+
+class TooLarge(CallFailed):
+    """The message is larger than the other end takes."""
+
+    code = "TOO_LARGE"
 
 
 class MachineError(MoorlineError):

@@ -33,6 +33,9 @@ CALLS_IN_FLIGHT_MAX = 16_384
 CONNECTIONS_MAX = 15_000
 """Sockets one node accepts at once, lowered to what the open-files limit leaves (with a warning)."""
 
+GOODBYE_MS_MAX = 1_000
+"""Time a closed peer has to read what is left for it; then its socket is cut."""
+
 LISTEN_BACKLOG = 4_096
 """Connections the kernel holds while the loop is busy; a burst of reconnects after a restart."""
 
@@ -60,6 +63,30 @@ CATALOG_CONNECT_MS_MAX = 10_000
 
 CATALOG_CONNECTIONS_MAX = 8
 """Connections of one node to its catalog; Postgres allows 100, a cluster has several nodes."""
+
+CATALOG_COMMAND_MS_MAX = 30_000
+"""One statement on the catalog. Ours take milliseconds; above this a lock or the disk is stuck."""
+
+CATALOG_MIGRATE_MS_MAX = 600_000
+"""One migration, the wait for another node that is migrating included: it may rewrite a table."""
+
+CATALOG_POLL_MS = 20
+"""Pause between two looks at a starting or ending Postgres; a start takes some 100 ms."""
+
+CATALOG_LEFTOVER_MS_MAX = 5_000
+"""Time that the Postgres of a killed node has to end by itself before it is told to."""
+
+CATALOG_STOP_MS_MAX = 5_000
+"""Time for a fast shutdown with its checkpoint: half of STOP_MS_MAX, the rest is for the node."""
+
+CATALOG_KILL_MS_MAX = 1_000
+"""Time for Postgres to end after each harder signal: neither of them waits for the disk."""
+
+CATALOG_LOG_BYTES_MAX = 8 * MIB
+"""The embedded Postgres' log is set aside at a start above this; about 80,000 lines."""
+
+CATALOG_SOCKET_BYTES_MAX = 100
+"""Longest path of a unix socket: the kernel takes 107 bytes, other systems 103."""
 
 HTTP_REQUEST_BYTES_MAX = 8 * KIB
 """Largest head of a request to /healthz and /metrics."""

@@ -1,0 +1,43 @@
+# Every target sets itself up: a fresh Debian or Ubuntu with Python 3.11, make and git is enough.
+
+BIN := .venv/bin
+CACHES := .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test fast check bench clean
+
+help:
+	@echo 'make demo     start a server, show what it does, stop it'
+	@echo 'make test     all tests'
+	@echo 'make fast     the tests that need no server and no patience'
+	@echo 'make check    formatting, lint, types, layers'
+	@echo 'make bench    all benchmarks, and the tables in docs/performance.md'
+	@echo 'make setup    only what the others do first: .venv with the pinned packages'
+	@echo 'make clean    remove .venv, caches and build; never data'
+	@echo
+	@echo 'PYTHON=/path/to/python chooses the Python (3.11 or newer).'
+
+setup:
+	@tools/setup
+
+demo: setup
+	@$(BIN)/python demo/run.py
+
+test: setup
+	$(BIN)/python -m pytest
+
+fast: setup
+	$(BIN)/python -m pytest -m "not process and not slow"
+
+check: setup
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf .venv build dist $(CACHES)
+	find src tests bench demo tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""Moorline: a subscription server whose two ends can prove that they agree.
+
+The public names are few; everything else is behind them. They are loaded when they are first used, so
+that a command line that needs none of them starts quickly.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moorline.client.moor import Moor, connect
+    from moorline.errors import (
+        CallFailed,
+        ConfigError,
+        ConnectionLost,
+        MoorlineError,
+        Refused,
+        Unreachable,
+    )
+
+__all__ = [
+    "CallFailed",
+    "ConfigError",
+    "ConnectionLost",
+    "Moor",
+    "MoorlineError",
+    "Refused",
+    "Unreachable",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'moorline' has no name {name!r}")
+    if name in {"Moor", "connect"}:
+        from moorline.client import moor
+
+        return getattr(moor, name)
+    from moorline import errors
+
+    return getattr(errors, name)

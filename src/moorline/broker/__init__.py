@@ -1,0 +1,1 @@
+"""Room: broker. The shell of the queues: commands in, deliveries out."""

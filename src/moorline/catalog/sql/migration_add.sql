@@ -1,0 +1,1 @@
+insert into moorline.migration (number, name, checksum) values ($1, $2, $3);

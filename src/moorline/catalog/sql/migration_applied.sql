@@ -1,0 +1,1 @@
+select number, name, checksum from moorline.migration order by number;

@@ -1,0 +1,10 @@
+insert into moorline.node (name, id, roles, addresses, http, version, started_at, seen_at)
+values ($1, $2, $3, $4, $5, $6, now(), now())
+on conflict (name) do update set
+    id = excluded.id,
+    roles = excluded.roles,
+    addresses = excluded.addresses,
+    http = excluded.http,
+    version = excluded.version,
+    started_at = excluded.started_at,
+    seen_at = excluded.seen_at;

@@ -1,0 +1,1 @@
+update moorline.node set seen_at = now() where name = $1 returning true;

@@ -1,0 +1,1 @@
+"""Room: cli. The command line `moor`, one file per noun."""

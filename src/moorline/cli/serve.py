@@ -1,0 +1,23 @@
+"""Room: cli. `moor serve`: a node in this process, until it is told to stop."""
+
+from moorline.cli import output
+from moorline.cli.flags import with_settings
+from moorline.config.load import Loaded
+from moorline.config.settings import Config
+
+
+@with_settings
+def serve(settings: Loaded[Config]) -> None:
+    """Start a node: the roles it is given (all, if none are named), in its data folder.
+
+    When it is ready it prints one line with its addresses. SIGTERM or Ctrl-C stops it, and its embedded
+    Postgres with it. Exit codes: docs/exit-codes.md.
+    """
+    import uvloop
+
+    from moorline.node.logs import setup
+    from moorline.node.node import serve as run_node
+
+    config = settings.config
+    setup(config.log_format, config.log_level)
+    uvloop.run(run_node(config, output.line))

@@ -1,0 +1,1 @@
+"""Room: client. The library that people import: `moorline.connect`."""

@@ -1,0 +1,83 @@
+"""Room: config. Addresses as an operator writes them: `tcp://127.0.0.1:7411`, `tls://[::]:7411`.
+
+listen = scheme "://" host ":" port      scheme is tcp or tls; port 0 asks for a free one
+http   = host ":" port | "off"
+host   = name | IPv4 | "[" IPv6 "]"
+"""
+
+import ipaddress
+import re
+from typing import Literal, NamedTuple
+
+Scheme = Literal["tcp", "tls", "http"]
+
+LISTEN_FORM = "tcp://HOST:PORT or tls://HOST:PORT (port 0 takes a free one, IPv6 in brackets)"
+HTTP_FORM = 'HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
+PORT_MAX = 65_535
+
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*\.?")
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^\[\]:/@]*)):(?P<port>[0-9]{1,5})")
+
+
+class Address(NamedTuple):
+    scheme: Scheme
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host_and_port}"
+
+    @property
+    def host_and_port(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host.lower().rstrip(".") == "localhost":
+            return True
+        try:
+            ip = ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        # ::ffff:127.0.0.1 is loopback too, which Python 3.11 does not say by itself.
+        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+        return (mapped or ip).is_loopback
+
+
+def listen_address(text: str) -> Address:
+    """Parse one entry of `listen`; ValueError says what is wrong with it."""
+    for scheme in ("tcp", "tls"):
+        if text.startswith(f"{scheme}://"):
+            return _address(scheme, text.removeprefix(f"{scheme}://"))
+    raise ValueError("it does not begin with tcp:// or tls://")
+
+
+def http_address(text: str) -> Address | None:
+    """Parse `http`; None where it is off."""
+    return None if text == "off" else _address("http", text)
+
+
+def _address(scheme: Scheme, text: str) -> Address:
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None:
+        raise ValueError("it has no host and port in the form HOST:PORT")
+    if int(match["port"]) > PORT_MAX:
+        raise ValueError(f"its port is above {PORT_MAX}")
+    return Address(scheme, _host(match["six"], match["host"]), int(match["port"]))
+
+
+def _host(six: str | None, host: str | None) -> str:
+    if six is not None:
+        try:
+            return str(ipaddress.IPv6Address(six))
+        except ValueError:
+            raise ValueError("what is in the brackets is not an IPv6 address") from None
+    assert host is not None
+    if re.fullmatch(r"[0-9.]+", host):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise ValueError("its host is not an IPv4 address") from None
+    if _HOST_NAME.fullmatch(host) is None:
+        raise ValueError("its host is not a name, an IPv4 address or an IPv6 address in brackets")
+    return host

@@ -1,0 +1,182 @@
+"""Room: config. Every setting of a node: its type, its range, its default and one line of help.
+
+A section is a nested Struct: a field `queues: Queues = Queues()` makes the table `[queues]` in the
+file, the key `queues.sync` and the variable `MOOR_QUEUES_SYNC`; nothing else has to know of it.
+What types cannot say is in `problems()`, of the whole or of a section.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from moorline import ids, limits
+from moorline.config.addresses import (
+    HTTP_FORM,
+    LISTEN_FORM,
+    Address,
+    http_address,
+    listen_address,
+)
+
+ROLES = ("resolver", "broker", "records", "console")
+"""The roles of the design."""
+
+EXISTING_ROLES = ("broker", "console")
+"""Those that this version can run; the others are refused with that said."""
+
+OTHER_VARIABLES = {
+    "MOOR_ADDRESS": "the node that a command calls, where --address does not name it",
+    "MOOR_CONFIG": "the configuration file, where --config does not name it",
+    "MOOR_DEBUG": "1 prints the traceback of an error",
+}
+"""Variables that begin like a setting and are none."""
+
+
+NODE_FORM = "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit"
+CATALOG_FORM = '"embedded" or postgresql://USER:PASSWORD@HOST:PORT/DATABASE'
+ROLES_FORM = "a list of " + ", ".join(EXISTING_ROLES)
+
+
+def _text(description: str, accepted: str) -> Meta:
+    """Of a setting whose form is checked by `problems()`."""
+    return Meta(description=description, extra={"accepted": accepted})
+
+
+class Problem(NamedTuple):
+    """Why values are refused although their types are right."""
+
+    keys: tuple[str, ...]
+    """The key that is named, then the others it was compared with."""
+    accepted: str
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    data: Annotated[
+        str, Meta(min_length=1, description="Folder of the node's journals and embedded catalog.")
+    ] = "./moorline-data"
+    node: Annotated[str, _text("Name of this node, unique in its cluster.", NODE_FORM)] = "node-1"
+    roles: Annotated[
+        list[str], _text("What this node does; an empty list is every role there is.", ROLES_FORM)
+    ] = msgspec.field(default_factory=list)
+    listen: Annotated[
+        list[str], _text("Addresses of the native protocol.", f"a list of {LISTEN_FORM}")
+    ] = msgspec.field(default_factory=lambda: ["tcp://127.0.0.1:7411"])
+    http: Annotated[
+        str, _text('Address of /healthz, /metrics and the console, or "off".', HTTP_FORM)
+    ] = "127.0.0.1:7412"
+    catalog: Annotated[
+        str,
+        _text('The catalog: "embedded", or the postgresql:// URL of a shared one.', CATALOG_FORM),
+    ] = "embedded"
+    anonymous: Annotated[
+        Literal["loopback", "everywhere", "never"],
+        Meta(description="From where a client without an identity is let in."),
+    ] = "loopback"
+    tls_certificate: Annotated[
+        str, Meta(description="PEM file of the server's certificate chain; empty is none.")
+    ] = ""
+    tls_key: Annotated[
+        str, Meta(description="PEM file of the certificate's private key; empty is none.")
+    ] = ""
+    tls_client_ca: Annotated[
+        str, Meta(description="PEM file of the CAs whose client certificates are taken.")
+    ] = ""
+    log_format: Annotated[
+        Literal["text", "json"], Meta(description="Log lines for people, or one object a line.")
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least that is logged.")
+    ] = "info"
+    hello_timeout_ms: Annotated[
+        int, Meta(ge=10, le=60_000, description="A peer without a whole hello by then is closed.")
+    ] = limits.HELLO_TIMEOUT_MS
+    keepalive_ms: Annotated[
+        int,
+        Meta(ge=10, le=3_600_000, description="Silence after which a peer is asked for a sign."),
+    ] = limits.KEEPALIVE_MS
+    connections_max: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Connections that the node accepts at once.")
+    ] = limits.CONNECTIONS_MAX
+
+    def active_roles(self) -> tuple[str, ...]:
+        return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
+
+    def listen_addresses(self) -> list[Address]:
+        return [listen_address(text) for text in self.listen]
+
+    def http_address(self) -> Address | None:
+        return http_address(self.http)
+
+    def problems(self) -> Iterator[Problem]:
+        if ids.NODE_NAME.fullmatch(self.node) is None:
+            yield Problem(("node",), f"accepted: {NODE_FORM}")
+        yield from _roles_problems(self)
+        yield from _listen_problems(self)
+        try:
+            http_address(self.http)
+        except ValueError as error:
+            yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
+        if (text := _catalog_problem(self.catalog)) is not None:
+            yield Problem(("catalog",), text)
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            given, other = (
+                ("tls_certificate", "tls_key")
+                if self.tls_certificate
+                else ("tls_key", "tls_certificate")
+            )
+            yield Problem((given, other), f"it needs {other} beside it: set both or neither")
+
+
+def _roles_problems(config: Config) -> Iterator[Problem]:
+    accepted = ", ".join(EXISTING_ROLES)
+    for role in config.roles:
+        if role in EXISTING_ROLES:
+            continue
+        if role in ROLES:
+            text = f'the role "{role}" is designed but does not exist yet; accepted: {accepted}'
+        else:
+            text = f'"{role}" is not a role; accepted: {accepted}'
+        yield Problem(("roles",), text)
+
+
+def _listen_problems(config: Config) -> Iterator[Problem]:
+    if not config.listen:
+        yield Problem(("listen",), f"accepted: at least one of {LISTEN_FORM}")
+    seen: set[Address] = set()
+    for text in config.listen:
+        try:
+            address = listen_address(text)
+        except ValueError as error:
+            yield Problem(("listen",), f'"{text}": {error}; accepted: {LISTEN_FORM}')
+            continue
+        if address in seen and address.port != 0:
+            yield Problem(("listen",), f'"{text}" is listed twice; list it once')
+        seen.add(address)
+        if address.scheme == "tls" and not (config.tls_certificate and config.tls_key):
+            yield Problem(
+                ("listen", "tls_certificate", "tls_key"),
+                f'"{text}" needs a certificate: set tls_certificate and tls_key',
+            )
+        # Without TLS a client has no identity, so that everyone who reaches it would be anonymous.
+        if address.scheme == "tcp" and not address.is_loopback and config.anonymous == "loopback":
+            yield Problem(
+                ("listen", "anonymous"),
+                f'"{text}" is not loopback and anonymous is "loopback", so nobody could log on '
+                'there: use tls://, or set anonymous to "everywhere" on a network that you trust',
+            )
+
+
+def _catalog_problem(catalog: str) -> str | None:
+    if catalog == "embedded":
+        return None
+    if not catalog.startswith("postgresql://"):
+        return f"accepted: {CATALOG_FORM}"
+    try:
+        _ = urlsplit(catalog).port
+    except ValueError:
+        # Its own text could quote a part of the password.
+        return "its host or port cannot be read (write :/@ in a password as %3A %2F %40)"
+    return None

@@ -1,0 +1,1 @@
+"""Room: groups. Kept free for shared groups: Leaders and Borrowers on real nodes."""

@@ -1,0 +1,1 @@
+"""Room: journal. The only room that touches a disk; everything durable goes through `disk`."""

@@ -1,0 +1,26 @@
+"""Room: metrics. Every figure that a node shows on /metrics, in one file, with its help.
+
+One registry a node, so that several nodes can live in one process. Figures that cost nothing to read
+are read when they are asked for; only events that leave no trace are counted as they happen.
+"""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Gauge, Info
+from prometheus_client.process_collector import ProcessCollector
+
+
+class Metrics:
+    """The registry of one node and the way to add to it."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._info = Info("moorline_node", "What this node is.", registry=self.registry)
+
+    def describe(self, *, node: str, version: str, roles: list[str]) -> None:
+        self._info.info({"node": node, "version": version, "roles": ",".join(roles)})
+
+    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """A gauge that is read when it is asked for."""
+        Gauge(f"moorline_{name}", help_text, registry=self.registry).set_function(read)

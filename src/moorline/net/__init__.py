@@ -1,0 +1,1 @@
+"""Room: net. The only sockets, TLS and clock; the driver that runs machines over them."""

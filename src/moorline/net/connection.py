@@ -1,0 +1,265 @@
+"""Room: net. One connection: the asyncio shell around a link machine.
+
+Reads go through the splitter and the decoder, a whole frame at a time. What is sent during one turn
+of the loop is collected and leaves as one frame. Design: docs/design/wire.md.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+from moorline.core.link import (
+    BadBytes,
+    CheckSilence,
+    EndLink,
+    Established,
+    GoodbyeHeard,
+    HelloHeard,
+    Link,
+    LinkLost,
+    LinkState,
+    Opened,
+    SayHello,
+    SayPing,
+    SayWelcome,
+    SilentFor,
+    WelcomeHeard,
+)
+from moorline.errors import WireError
+from moorline.limits import (
+    FRAME_BYTES_MAX,
+    GOODBYE_MS_MAX,
+    HELLO_FRAME_BYTES_MAX,
+    WRITE_BUFFER_BYTES_MAX,
+)
+from moorline.net.clock import monotonic_ms
+from moorline.net.driver import Driver, Performer
+from moorline.net.tls import ANONYMOUS, identity_of
+from moorline.wire.frame import Splitter, frames
+from moorline.wire.link import PROTOCOL, Goodbye, Hello, Ping, Pong, Welcome
+from moorline.wire.message import Message
+from moorline.wire.protocol import MessageDecoder
+
+log = logging.getLogger("moorline.net")
+
+_LINK_MESSAGES = frozenset({Hello, Welcome, Ping, Pong, Goodbye})
+
+
+class Connection(asyncio.Protocol):
+    """What both ends share. Subclasses hear `opened`, `received` and `ended`."""
+
+    def __init__(self, link: Link, decoder: MessageDecoder, software: str) -> None:
+        self.identity = ANONYMOUS
+        self.software = software
+        self.peer_address = ""
+        self.writable = True
+        self._decoder = decoder
+        self._link = link
+        self._splitter = Splitter(HELLO_FRAME_BYTES_MAX)
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._driver = Driver(link, self._performers(), self._failed)
+        self._transport: asyncio.Transport | None = None
+        self._pending: list[Message] = []
+        self._flush_due = False
+        self._reading = True
+        self._holds: set[str] = set()
+        self._heard_ms = 0
+        self._room: list[asyncio.Future[None]] = []
+
+    # --- what subclasses hear ---------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """The hello is done; messages may pass."""
+
+    def received(self, messages: list[Message]) -> None:
+        """The messages of one frame, none of them about the link itself."""
+
+    def ended(self, code: str, text: str) -> None:
+        """The link is over; heard exactly once."""
+
+    def unsendable(self, message: Any) -> None:
+        """A message of ours is too large for a frame; nothing of it was sent."""
+
+    # --- what owners do ---------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._link.state is LinkState.OPEN
+
+    def send(self, message: Message) -> None:
+        """Sends with whatever else is sent in this turn of the loop."""
+        self._pending.append(message)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def send_all(self, messages: Iterable[Message]) -> None:
+        self._pending.extend(messages)
+        if self._pending and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    async def room_to_write(self) -> None:
+        """Waits while the peer is slower than we are."""
+        while not self.writable and self.is_open:
+            waiter = self._loop.create_future()
+            self._room.append(waiter)
+            await waiter
+
+    def hold_reading(self, reason: str) -> None:
+        """Stops reading until every reason that was given is released."""
+        self._holds.add(reason)
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def release_reading(self, reason: str) -> None:
+        self._holds.discard(reason)
+        if self._holds or self._reading or self._transport is None:
+            return
+        self._reading = True
+        # A held peer was not silent: we did not listen.
+        self._heard_ms = monotonic_ms()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self, code: str, text: str) -> None:
+        """Ends the link from this side, with a goodbye."""
+        self._driver.post(BadBytes(code, text))
+
+    def abort(self) -> None:
+        """Cuts the socket at once, whatever waits to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio's without being subclasses of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self.identity = identity_of(transport.get_extra_info("ssl_object"))
+        peer = transport.get_extra_info("peername")
+        self.peer_address = str(peer[0]) if peer else ""
+        self._heard_ms = monotonic_ms()
+        self._driver.post(Opened())
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_ms = monotonic_ms()
+        try:
+            for payload in self._splitter.feed(data):
+                self._heard(self._decoder.decode(payload))
+        except WireError as error:
+            self._driver.post(BadBytes(error.code, str(error)))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._driver.post(LinkLost())
+        self._driver.close()
+        self._wake_writers()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        # Whoever does not read its answers may not ask for more: memory stays bounded both ways.
+        self.hold_reading("slow reader")
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self.release_reading("slow reader")
+        self._wake_writers()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _heard(self, messages: list[Message]) -> None:
+        if self.is_open and _LINK_MESSAGES.isdisjoint(map(type, messages)):
+            self.received(messages)
+            return
+        rest: list[Message] = []
+        for message in messages:
+            match message:
+                case Hello(protocol, version_min, version_max, _) if protocol == PROTOCOL:
+                    self._driver.post(HelloHeard(version_min, version_max))
+                case Welcome():
+                    self.welcomed(message)
+                    self._driver.post(WelcomeHeard(message.version, message.keepalive_ms))
+                case Ping(token):
+                    self.send(Pong(token))
+                case Pong():
+                    pass
+                case Goodbye(code, text):
+                    self._driver.post(GoodbyeHeard(code, text))
+                case _ if self.is_open:
+                    rest.append(message)
+                case _:
+                    self._driver.post(BadBytes("MALFORMED", "the first message must be a hello"))
+        if rest and self.is_open:
+            self.received(rest)
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """A client keeps what the node said of itself."""
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        pending, self._pending = self._pending, []
+        if not pending or self._transport is None or self._transport.is_closing():
+            return
+        made, unsendable = frames(pending)
+        self._transport.writelines(made)
+        for message in unsendable:
+            self.unsendable(message)
+
+    def _performers(self) -> dict[type[Any], Performer]:
+        return {
+            SayHello: lambda say: self.send(
+                Hello(PROTOCOL, say.version_min, say.version_max, self.software)
+            ),
+            SayWelcome: lambda say: self.send(self.welcome(say.version, say.keepalive_ms)),
+            SayPing: lambda _: self.send(Ping(monotonic_ms())),
+            CheckSilence: lambda _: SilentFor(self._silent_ms()),
+            Established: self._established,
+            EndLink: self._end,
+        }
+
+    def welcome(self, version: int, keepalive_ms: int) -> Welcome:
+        """What a node says of itself; only accepting ends are asked."""
+        raise NotImplementedError
+
+    def _silent_ms(self) -> int:
+        # While we hold the peer back its silence is ours: it is cut by what waits to be written.
+        if "slow reader" not in self._holds and not self._reading:
+            return 0
+        return monotonic_ms() - self._heard_ms
+
+    def _established(self, _: Established) -> None:
+        self._splitter.payload_bytes_max = FRAME_BYTES_MAX
+        self.opened()
+
+    def _end(self, end: EndLink) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if end.say:
+                self._pending.append(Goodbye(end.code, end.text[:512]))
+            self._flush()
+            if end.code == "SILENT":
+                transport.abort()
+            else:
+                transport.close()
+                # A peer that does not read would hold the socket for ever.
+                self._loop.call_later(GOODBYE_MS_MAX / 1_000, transport.abort)
+        self.ended(end.code, end.text)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("link broken by a mistake of ours", extra={"error": str(error)})
+        self.abort()
+
+    def _wake_writers(self) -> None:
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._room.clear()

@@ -1,0 +1,92 @@
+"""Room: node. The data folder: made, checked, and held by one node at a time.
+
+    moorline-data/
+        lock       held by flock while a node runs; holds its process id
+        node.id    drawn once: the same node, whatever its name and address
+        node.json  addresses of the node that runs, for `moor status`
+        catalog/   the embedded Postgres
+        queues/    the journals
+
+The lock is the kernel's: it goes with the process, so a killed node leaves nothing to clean up.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from moorline.errors import DiskFull, FolderInUse, FolderUnusable
+from moorline.ids import ID_BYTES, id_of, text_of
+from moorline.limits import DISK_FREE_BYTES_MIN, MIB
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[Path]:
+    """The folder, made if it was missing, with its lock held."""
+    folder = Path(os.path.abspath(folder))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    try:
+        _lock(descriptor, folder)
+        _check_room(folder)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield folder
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise no_room(folder) from error
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def identity(folder: Path) -> bytes:
+    """The id of the node that owns this folder, drawn at its first start."""
+    file = folder / "node.id"
+    if not file.exists():
+        fresh = folder / "node.id.new"
+        fresh.write_text(text_of(secrets.token_bytes(ID_BYTES)) + "\n", "ascii")
+        fresh.replace(file)
+    return id_of(file.read_text("ascii").strip())
+
+
+def no_room(folder: Path) -> DiskFull:
+    return DiskFull(f"no room left on the disk of {folder}: free some, or choose another --data")
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        raise FolderInUse(
+            f"another node (process {holder or 'unknown'}) runs on {folder}: "
+            "stop it, or choose another --data"
+        ) from error
+
+
+def _check_room(folder: Path) -> None:
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise _unusable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    free = shutil.disk_usage(folder).free
+    if free < DISK_FREE_BYTES_MIN:
+        raise DiskFull(
+            f"only {free // MIB} MiB left on the disk of {folder}, a node needs "
+            f"{DISK_FREE_BYTES_MIN // MIB}: free some, or choose another --data"
+        )
+
+
+def _unusable(folder: Path, error: OSError) -> Exception:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return no_room(folder)
+    return FolderUnusable(
+        f"the data folder {folder} cannot be used: {error.strerror}: "
+        "give this user rights to it, or choose another --data"
+    )

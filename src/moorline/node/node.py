@@ -1,0 +1,228 @@
+"""Room: node. One node: its folder, its catalog, its roles, its listeners; started and stopped whole.
+
+Everything that is opened goes on one stack and is closed in the opposite order, whether the node ends
+by a signal, by the loss of its catalog, or by an error in the middle of its start.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.config import Config
+from moorline.config.addresses import Address
+from moorline.config.shown import masked
+from moorline.console.http import Health, HttpPort
+from moorline.errors import CatalogUnreachable, MoorlineError
+from moorline.limits import STOP_MS_MAX
+from moorline.metrics import Metrics
+from moorline.net.clock import monotonic_ms
+from moorline.net.listener import Admission, Listeners
+from moorline.net.session import Handlers, Session, each
+from moorline.net.tls import server_context
+from moorline.node.folder import held, identity
+from moorline.version import SOFTWARE
+from moorline.wire.link import Welcome
+from moorline.wire.node import Describe, Described, Echo, Echoed
+
+log = logging.getLogger("moorline.node")
+
+
+class Node:
+    """A node from its first file to its last."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.roles = list(config.active_roles())
+        self.addresses: list[Address] = []
+        self.http: Address | None = None
+        self.metrics = Metrics()
+        self._started_ms = monotonic_ms()
+        self._catalog: Catalog | None = None
+        self._catalog_version = 0
+        self._listeners = Listeners(
+            self._handlers(),
+            self._welcome,
+            Admission(
+                anonymous=config.anonymous,
+                connections_max=config.connections_max,
+                hello_timeout_ms=config.hello_timeout_ms,
+                keepalive_ms=config.keepalive_ms,
+            ),
+        )
+        self._problems: list[str] = []
+        self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+
+    async def start(self, stack: contextlib.AsyncExitStack) -> None:
+        """Opens everything; what was opened is on the stack, also when this raises."""
+        folder = stack.enter_context(held(Path(self.config.data)))
+        await self._open_catalog(stack, folder)
+        self._open_metrics()
+        await self._open_listeners(stack)
+        await self._register(identity(folder))
+        self._leave_note(stack, folder)
+        log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
+
+    async def failed(self) -> MoorlineError:
+        """Waits for what a node cannot survive."""
+        return await asyncio.shield(self._failed)
+
+    def ready_line(self) -> str:
+        """The one line that scripts wait for."""
+        native = " ".join(str(address) for address in self.addresses)
+        http = f" {self.http}" if self.http else ""
+        roles = ",".join(self.roles)
+        return f"moor: {self.config.node} ready: {native}{http} roles={roles} pid={os.getpid()}"
+
+    # --- the parts, in the order of their start ---------------------------------------------------
+
+    async def _open_catalog(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+        dsn = self.config.catalog
+        if dsn == "embedded":
+            postgres = await stack.enter_async_context(EmbeddedPostgres(folder / "catalog"))
+            dsn = postgres.dsn
+            watch = asyncio.create_task(self._watch(postgres))
+            stack.callback(watch.cancel)
+        self._catalog = await stack.enter_async_context(Catalog.open(dsn))
+        self._catalog_version = await self._catalog.version()
+
+    async def _watch(self, postgres: EmbeddedPostgres) -> None:
+        text = await postgres.died()
+        self._problems.append(text)
+        if not self._failed.done():
+            self._failed.set_result(CatalogUnreachable(f"the embedded Postgres ended: {text}"))
+
+    def _open_metrics(self) -> None:
+        self.metrics.describe(node=self.config.node, version=SOFTWARE, roles=self.roles)
+        self.metrics.watch(
+            "connections", "Connections open now.", lambda: len(self._listeners.sessions)
+        )
+        self.metrics.watch(
+            "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
+        )
+
+    async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
+        config = self.config
+        stack.push_async_callback(self._listeners.close)
+        for address in config.listen_addresses():
+            tls = None
+            if address.scheme == "tls":
+                tls = server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
+            self.addresses += await self._listeners.open(address, tls)
+        wanted = config.http_address()
+        if wanted is not None and "console" in self.roles:
+            port = HttpPort(self.metrics, self._health)
+            stack.push_async_callback(port.close)
+            self.http = await port.open(wanted)
+
+    async def _register(self, node_id: bytes) -> None:
+        assert self._catalog is not None
+        await self._catalog.register_node(
+            self.config.node,
+            node_id,
+            roles=self.roles,
+            addresses=[str(address) for address in self.addresses],
+            http=str(self.http) if self.http else None,
+            version=SOFTWARE,
+        )
+
+    def _leave_note(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+        """A file that tells other commands on this machine where the node listens."""
+        note = folder / "node.json"
+        note.write_bytes(
+            msgspec.json.encode(
+                {
+                    "node": self.config.node,
+                    "addresses": [str(address) for address in self.addresses],
+                    "http": str(self.http or ""),
+                    "process": os.getpid(),
+                }
+            )
+        )
+        stack.callback(note.unlink, missing_ok=True)
+
+    # --- what every node answers ------------------------------------------------------------------
+
+    def _handlers(self) -> Handlers:
+        return {Echo: _echo, Describe: each(self._describe)}
+
+    def _welcome(self, version_chosen: int, keepalive_ms: int) -> Welcome:
+        return Welcome(version_chosen, self.config.node, SOFTWARE, tuple(self.roles), keepalive_ms)
+
+    def _describe(self, session: Session, call: Describe) -> Described:  # noqa: ARG002
+        return Described(
+            call.call,
+            node=self.config.node,
+            software=SOFTWARE,
+            roles=tuple(self.roles),
+            addresses=tuple(str(address) for address in self.addresses),
+            http=str(self.http or ""),
+            catalog=masked(self.config.catalog),
+            catalog_version=self._catalog_version,
+            uptime_ms=monotonic_ms() - self._started_ms,
+            connections=len(self._listeners.sessions),
+            process=os.getpid(),
+        )
+
+    def _health(self) -> Health:
+        return Health(
+            ok=not self._problems,
+            node=self.config.node,
+            roles=self.roles,
+            problems=self._problems,
+        )
+
+
+def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
+    return [Echoed(call.call, call.body) for call in calls]
+
+
+async def serve(config: Config, announce: Callable[[str], None]) -> None:
+    """Runs a node until SIGTERM, SIGINT, or something it cannot survive; then stops it in bounded time."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[str] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _ask, asked, number.name)
+    stack = contextlib.AsyncExitStack()
+    node = Node(config)
+    error: MoorlineError | None = None
+    try:
+        starting = asyncio.create_task(node.start(stack))
+        await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            announce(node.ready_line())
+            failing = asyncio.create_task(node.failed())
+            await asyncio.wait([asked, failing], return_when=asyncio.FIRST_COMPLETED)
+            if failing.done():
+                error = failing.result()
+            failing.cancel()
+        else:
+            starting.cancel()
+            await asyncio.wait([starting])
+    finally:
+        log.info("stopping", extra={"why": asked.result() if asked.done() else "an error"})
+        await _close(stack)
+    if error is not None:
+        raise error
+
+
+def _ask(asked: asyncio.Future[str], name: str) -> None:
+    if not asked.done():
+        asked.set_result(name)
+
+
+async def _close(stack: contextlib.AsyncExitStack) -> None:
+    try:
+        async with asyncio.timeout(STOP_MS_MAX / 1_000):
+            await stack.aclose()
+    except TimeoutError:
+        # The embedded Postgres goes with us: it is told by the kernel when its parent ends.
+        log.error("not stopped in time, leaving", extra={"after_ms": STOP_MS_MAX})
+        os._exit(1)

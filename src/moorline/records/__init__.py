@@ -1,0 +1,1 @@
+"""Room: records. Kept free for the rows of Postgres tables, streamed to clients."""

@@ -1,0 +1,1 @@
+"""Room: resolver. Kept free for the resolver: paths to publishers."""

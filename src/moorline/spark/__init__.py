@@ -1,0 +1,1 @@
+"""Room: spark. Kept free for the PySpark data source and its jobs."""

@@ -1,0 +1,1 @@
+"""Room: values. Kept free for publishers and subscribers of live values."""

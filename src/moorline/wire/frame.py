@@ -1,0 +1,107 @@
+"""Room: wire. Frames.
+
+    frame    length  u32 big-endian, bytes of the payload
+             payload one msgpack array of messages
+    message  one msgpack array: [tag, field, field, ...]
+
+The splitter cuts what was read into payloads without looking at any byte but the lengths. A read
+that holds only whole frames is not copied at all.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from moorline.errors import FrameTooLarge
+from moorline.limits import FRAME_BYTES_MAX, MESSAGES_PER_FRAME_MAX
+
+LENGTH = struct.Struct(">I")
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Splitter:
+    """Takes bytes as they come, gives back the payloads that are whole."""
+
+    def __init__(self, payload_bytes_max: int) -> None:
+        self.payload_bytes_max = payload_bytes_max
+        self._tail = bytearray()
+        self._wanted = LENGTH.size
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes held of a frame that is not whole yet."""
+        return len(self._tail)
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """All payloads that are whole now; raises as soon as a length breaks the bound."""
+        if self._tail:
+            self._tail += data
+            if len(self._tail) < self._wanted:
+                return []
+            data = bytes(self._tail)
+            self._tail.clear()
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> list[memoryview]:
+        view = memoryview(data)
+        payloads: list[memoryview] = []
+        start, end = 0, len(data)
+        while end - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(data, start)
+            if length > self.payload_bytes_max:
+                raise FrameTooLarge(
+                    f"a frame of {length} bytes; at most {self.payload_bytes_max} are taken"
+                )
+            frame_end = start + LENGTH.size + length
+            if frame_end > end:
+                self._wanted = LENGTH.size + length
+                self._tail += view[start:]
+                return payloads
+            payloads.append(view[start + LENGTH.size : frame_end])
+            start = frame_end
+        self._wanted = LENGTH.size
+        self._tail += view[start:]
+        return payloads
+
+
+def frame(messages: Sequence[msgspec.Struct]) -> bytearray:
+    """One frame of these messages; `FrameTooLarge` if they do not fit."""
+    buffer = bytearray(LENGTH.size)
+    _encoder.encode_into(messages, buffer, LENGTH.size)
+    length = len(buffer) - LENGTH.size
+    if length > FRAME_BYTES_MAX:
+        raise FrameTooLarge(f"{len(messages)} messages of {length} bytes do not fit a frame")
+    LENGTH.pack_into(buffer, 0, length)
+    return buffer
+
+
+def frames(
+    messages: Sequence[msgspec.Struct],
+) -> tuple[list[bytearray], list[msgspec.Struct]]:
+    """As few frames as hold these messages in their order, and those too large for any frame."""
+    if len(messages) > MESSAGES_PER_FRAME_MAX:
+        return _join(
+            messages[start : start + MESSAGES_PER_FRAME_MAX]
+            for start in range(0, len(messages), MESSAGES_PER_FRAME_MAX)
+        )
+    try:
+        return [frame(messages)], []
+    except FrameTooLarge:
+        if len(messages) == 1:
+            return [], [messages[0]]
+        half = len(messages) // 2
+        return _join([messages[:half], messages[half:]])
+
+
+def _join(
+    chunks: Iterable[Sequence[msgspec.Struct]],
+) -> tuple[list[bytearray], list[msgspec.Struct]]:
+    made: list[bytearray] = []
+    unsendable: list[msgspec.Struct] = []
+    for chunk in chunks:
+        some, others = frames(chunk)
+        made += some
+        unsendable += others
+    return made, unsendable

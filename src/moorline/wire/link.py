@@ -1,0 +1,43 @@
+"""Room: wire. The messages of a link itself: hello, welcome, ping, pong, goodbye."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from moorline.limits import KEEPALIVE_MS, NAME_CHARACTERS_MAX
+from moorline.wire.message import Message
+
+Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+Version = Annotated[int, Meta(ge=0, le=65_535)]
+
+PROTOCOL = "moorline"
+
+
+class Hello(Message, frozen=True, gc=False, tag=1):
+    """First message of the connecting end, in a frame of its own."""
+
+    protocol: Name
+    version_min: Version
+    version_max: Version
+    software: Name = ""
+
+
+class Welcome(Message, frozen=True, gc=False, tag=2):
+    version: Version
+    node: Name
+    software: Name = ""
+    roles: tuple[str, ...] = ()
+    keepalive_ms: Annotated[int, Meta(ge=1)] = KEEPALIVE_MS
+
+
+class Ping(Message, frozen=True, gc=False, tag=3):
+    token: int = 0
+
+
+class Pong(Message, frozen=True, gc=False, tag=4):
+    token: int = 0
+
+
+class Goodbye(Message, frozen=True, gc=False, tag=5):
+    code: str
+    text: str

@@ -1,0 +1,30 @@
+"""Room: wire. The base of all messages.
+
+A message is an array on the wire: its tag, then its fields in order. A newer peer may add fields at
+the end with defaults; an older one skips what it does not know.
+"""
+
+import msgspec
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Small and flat, so the garbage collector need not look at it."""
+
+
+class Call(Message, frozen=True, gc=False):
+    """A message that wants an answer; `call` is the caller's own number for it."""
+
+    call: int
+
+
+class Answer(Message, frozen=True, gc=False):
+    """The answer to the call of that number."""
+
+    call: int
+
+
+class Failed(Answer, frozen=True, gc=False, tag=6):
+    """The call was refused; `code` is stable, `text` is for people."""
+
+    code: str
+    text: str

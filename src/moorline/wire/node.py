@@ -1,0 +1,30 @@
+"""Room: wire. Calls that every node answers, whatever its roles."""
+
+from moorline.wire.message import Answer, Call
+
+
+class Echo(Call, frozen=True, gc=False, tag=7):
+    """Answers with the same bytes: for tests, benchmarks and `is it there?`."""
+
+    body: bytes
+
+
+class Echoed(Answer, frozen=True, gc=False, tag=8):
+    body: bytes
+
+
+class Describe(Call, frozen=True, gc=False, tag=9):
+    """Asks a node about itself: `moor status`."""
+
+
+class Described(Answer, frozen=True, gc=False, tag=10):
+    node: str
+    software: str
+    roles: tuple[str, ...]
+    addresses: tuple[str, ...]
+    http: str
+    catalog: str
+    catalog_version: int
+    uptime_ms: int
+    connections: int
+    process: int

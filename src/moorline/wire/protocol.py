@@ -1,0 +1,33 @@
+"""Room: wire. Which messages each end may hear, and the decoders for them."""
+
+from typing import Annotated
+
+import msgspec
+
+from moorline.errors import Malformed
+from moorline.limits import MESSAGES_PER_FRAME_MAX
+from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
+from moorline.wire.message import Failed, Message
+from moorline.wire.node import Describe, Described, Echo, Echoed
+
+HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe
+HeardByClient = Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described
+
+_Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
+
+
+class MessageDecoder:
+    """Payloads to messages: one call into C a frame."""
+
+    def __init__(self, heard: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(heard)
+
+    def decode(self, payload: memoryview) -> list[Message]:
+        try:
+            return self._decoder.decode(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Malformed(str(error)) from error
+
+
+node_decoder = MessageDecoder(Annotated[list[HeardByNode], _Batch])
+client_decoder = MessageDecoder(Annotated[list[HeardByClient], _Batch])

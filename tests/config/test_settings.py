@@ -1,0 +1,149 @@
+"""What the settings refuse beyond their types, and the page that lists them."""
+
+from pathlib import Path
+
+import pytest
+
+from moorline.config.addresses import Address, http_address, listen_address
+from moorline.config.load import load
+from moorline.config.reference import page
+from moorline.config.settings import Config
+from moorline.config.shown import escaped, masked
+from moorline.errors import ConfigError
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+NO_FILE = Path("/dev/null")
+
+
+def refused(**flags: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(flags, {}, NO_FILE)
+    return str(caught.value)
+
+
+def test_the_page_is_up_to_date() -> None:
+    text = PAGE.read_text()
+    assert page(text) == text, (
+        "run: PYTHONPATH=src python -m moorline.config.reference docs/configuration.md"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("tcp://127.0.0.1:7411", Address("tcp", "127.0.0.1", 7411)),
+        ("tls://[::]:0", Address("tls", "::", 0)),
+        ("tcp://[0:0:0:0:0:0:0:1]:65535", Address("tcp", "::1", 65535)),
+        ("tls://harbour-1.example.:1", Address("tls", "harbour-1.example.", 1)),
+    ],
+)
+def test_addresses_that_are_taken(text: str, address: Address) -> None:
+    assert listen_address(text) == address
+    assert listen_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1:7411",
+        "http://127.0.0.1:7411",
+        "tcp://127.0.0.1",
+        "tcp://:7411",
+        "tcp://127.0.0.1:65536",
+        "tcp://127.0.0.1:-1",
+        "tcp://127.0.0.1:٣",
+        "tcp://::1:7411",
+        "tcp://[::g]:7411",
+        "tcp://[127.0.0.1]:7411",
+        "tcp://1.2.3:7411",
+        "tcp://1.2.3.256:7411",
+        "tcp://a b:7411",
+        "tcp://-a:7411",
+        "tcp://u@h:7411",
+        "tcp://h:7411/",
+        "tcp://h:7411\n",
+        "",
+    ],
+)
+def test_addresses_that_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(it|its|what) "):
+        listen_address(text)
+    assert "accepted: tcp://HOST:PORT or tls://HOST:PORT" in refused(listen=[text])
+
+
+def test_http_may_be_off() -> None:
+    assert http_address("off") is None
+    assert http_address("[::1]:0") == Address("http", "::1", 0)
+    assert Config(http="off").http_address() is None
+    assert 'or "off"' in refused(http="on")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.9.9.9", "[::1]", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]"]
+)
+def test_anonymous_loopback_listens_there(host: str) -> None:
+    assert load({"listen": f"tcp://{host}:1"}, {}, NO_FILE).config.anonymous == "loopback"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "harbour", "localhost.example"])
+def test_a_reachable_address_without_tls_is_refused_with_what_to_do(host: str) -> None:
+    text = refused(listen=f"tcp://{host}:1")
+    assert 'use tls://, or set anonymous to "everywhere"' in text
+    for anonymous in ("everywhere", "never"):
+        flags = {"listen": f"tcp://{host}:1", "anonymous": anonymous}
+        assert load(flags, {}, NO_FILE).config.listen_addresses()[0].port == 1
+
+
+def test_tls_needs_certificate_and_key() -> None:
+    assert "set tls_certificate and tls_key" in refused(listen="tls://0.0.0.0:1")
+    assert "it needs tls_key beside it" in refused(tls_certificate="c.pem")
+    assert "it needs tls_certificate beside it" in refused(tls_key="k.pem")
+    flags = {"listen": "tls://0.0.0.0:1", "tls_certificate": "c.pem", "tls_key": "k.pem"}
+    assert load(flags, {}, NO_FILE).config.tls_key == "k.pem"
+
+
+def test_an_address_is_listed_once_unless_it_is_any_free_port() -> None:
+    assert "is listed twice" in refused(listen="tcp://[::1]:5,tcp://[0::1]:5")
+    load({"listen": "tcp://[::1]:0,tcp://[::1]:0"}, {}, NO_FILE)
+    assert "at least one" in refused(listen="")
+
+
+def test_a_comparison_with_a_refused_value_is_not_reported() -> None:
+    text = refused(listen="tcp://0.0.0.0:1", anonymous="sometimes")
+    assert text == (
+        'anonymous = "sometimes" (from flag): accepted: one of loopback, everywhere, never'
+    )
+
+
+def test_a_role_that_does_not_exist_yet_is_refused_with_that_said() -> None:
+    assert '"records" is designed but does not exist yet' in refused(roles="broker,records")
+    assert '"brokr" is not a role; accepted: broker, console' in refused(roles="brokr")
+    assert load({"roles": "console"}, {}, NO_FILE).config.active_roles() == ("console",)
+
+
+@pytest.mark.parametrize("catalog", ["embedded", "postgresql://h/db", "postgresql:///d?host=/run"])
+def test_catalogs_that_are_taken(catalog: str) -> None:
+    assert load({"catalog": catalog}, {}, NO_FILE).config.catalog == catalog
+
+
+@pytest.mark.parametrize("catalog", ["", "sqlite:///x", "postgres://h/db", "postgresql://h:x/db"])
+def test_catalogs_that_are_refused(catalog: str) -> None:
+    assert "catalog = " in refused(catalog=catalog)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:p@h:5/db", "postgresql://u:***@h:5/db"),
+        ("postgresql://u@h:5/db", "postgresql://u@h:5/db"),
+        ("postgresql://h/db?user=u&password=p&x=1", "postgresql://h/db?user=u&password=***&x=1"),
+        ("tcp://127.0.0.1:7411", "tcp://127.0.0.1:7411"),
+        ("./moorline-data", "./moorline-data"),
+    ],
+)
+def test_only_the_password_is_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_what_is_not_printable_is_escaped() -> None:
+    assert escaped("a\x1b\x9b\u202e\U000e0001é\\") == "a\\x1b\\x9b\\u202e\\U000e0001é\\"

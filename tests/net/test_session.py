@@ -1,0 +1,317 @@
+"""Sessions and callers over real sockets on loopback."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from moorline.client.moor import Connecting, connect
+from moorline.config.addresses import Address
+from moorline.errors import CallFailed, ConfigError, ConnectionLost, Refused, TooLarge, Unreachable
+from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
+from moorline.net.listener import Admission, Listeners
+from moorline.net.session import Handlers, Session
+from moorline.net.tls import server_context
+from moorline.wire.frame import LENGTH, frame
+from moorline.wire.link import PROTOCOL, Hello, Welcome
+from moorline.wire.message import Answer, Failed
+from moorline.wire.node import Echo, Echoed
+
+HELLO_TIMEOUT_MS = 300
+
+
+class Server:
+    """Listeners with an echo, and one call that is answered only when the test says so."""
+
+    def __init__(self, *, anonymous: str = "loopback", connections_max: int = 100) -> None:
+        self.held: list[tuple[Session, Echo]] = []
+        self.hold = False
+        handlers: Handlers = {Echo: self._echo}
+        self.listeners = Listeners(
+            handlers,
+            lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+            Admission(
+                anonymous=anonymous,
+                connections_max=connections_max,
+                hello_timeout_ms=HELLO_TIMEOUT_MS,
+                keepalive_ms=200,
+            ),
+        )
+
+    def _echo(self, session: Session, calls: list[Echo]) -> list[Answer]:
+        if self.hold:
+            self.held += [(session, call) for call in calls]
+            return []
+        if any(call.body == b"bug" for call in calls):
+            raise RuntimeError("a mistake of ours")
+        return [Echoed(call.call, call.body) for call in calls]
+
+    def release(self) -> None:
+        self.hold = False
+        held, self.held = self.held, []
+        for session, call in held:
+            session.answer([Echoed(call.call, call.body)])
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    server: Server, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Server, Address]]:
+    wanted = Address("tls" if tls else "tcp", "127.0.0.1", 0)
+    (address,) = await server.listeners.open(wanted, tls)
+    try:
+        yield server, address
+    finally:
+        await server.listeners.close()
+
+
+async def raw(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(address.host, address.port)
+
+
+async def test_calls_are_answered_one_by_one_and_in_batches() -> None:
+    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+        assert await moor.echo(b"one") == b"one"
+        bodies = [b"%d" % n for n in range(5_000)]
+        answers = await moor.echo_all(bodies)
+        assert [a.body for a in answers if isinstance(a, Echoed)] == bodies
+        assert await moor.echo_all([]) == []
+
+
+async def test_many_callers_share_one_connection() -> None:
+    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+        bodies = [b"%d" % n for n in range(500)]
+        assert await asyncio.gather(*(moor.echo(body) for body in bodies)) == bodies
+
+
+async def test_a_message_too_large_fails_alone() -> None:
+    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+        small = asyncio.create_task(moor.echo(b"small"))
+        with pytest.raises(TooLarge):
+            await moor.echo(bytes(FRAME_BYTES_MAX + 1))
+        assert await small == b"small"
+
+
+async def test_a_mistake_in_a_handler_fails_the_call_and_keeps_the_link() -> None:
+    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+        with pytest.raises(CallFailed, match="INTERNAL"):
+            await moor.echo(b"bug")
+        assert await moor.echo(b"alive") == b"alive"
+
+
+async def test_a_call_without_a_handler_is_unsupported() -> None:
+    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+        with pytest.raises(CallFailed, match="no role that answers Describe"):
+            await moor.describe()
+
+
+async def test_too_many_calls_in_flight_stop_the_reading_and_nothing_is_lost() -> None:
+    async with serving(Server()) as (server, address), connect(str(address)) as moor:
+        server.hold = True
+        bodies = [b"x" * 200] * (2 * CALLS_IN_FLIGHT_MAX)
+        calls = asyncio.create_task(moor.echo_all(bodies))
+        while len(server.held) < CALLS_IN_FLIGHT_MAX:
+            await asyncio.sleep(0.001)
+        (session,) = server.listeners.sessions
+        assert "calls in flight" in session._holds
+        assert len(server.held) < 2 * CALLS_IN_FLIGHT_MAX
+        server.release()
+        assert len(await calls) == len(bodies)
+        assert not session._holds
+
+
+async def test_whoever_does_not_read_is_not_read_and_memory_stays_bounded() -> None:
+    async with serving(Server()) as (server, address):
+        reader, writer = await raw(address)
+        writer.write(bytes(frame([Hello(PROTOCOL, 1, 1)])))
+        await reader.readexactly(LENGTH.size)
+        writer.transport.set_write_buffer_limits(high=64 * 1_048_576)
+        asks = bytes(frame([Echo(n, bytes(60_000)) for n in range(16)]))
+        for _ in range(60):
+            writer.write(asks)
+        (session,) = server.listeners.sessions
+        async with asyncio.timeout(10):
+            while "slow reader" not in session._holds:
+                await asyncio.sleep(0.001)
+            async with connect(str(address)) as other:
+                assert await other.echo(b"others are served") == b"others are served"
+            # It reads nothing and answers no ping: in the end it is cut.
+            await session.gone
+        writer.transport.abort()
+
+
+async def hello(address: Address, data: bytes) -> bytes:
+    """What the node says to these bytes until it hangs up."""
+    reader, writer = await raw(address)
+    writer.write(data)
+    async with asyncio.timeout(5):
+        try:
+            return await reader.read(-1)
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", b"HELLO_TIMEOUT"),
+        (bytes(frame([Hello(PROTOCOL, 1, 1)]))[:7], b"HELLO_TIMEOUT"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"FRAME_TOO_LARGE"),
+        (LENGTH.pack(0xFFFFFFFF), b"FRAME_TOO_LARGE"),
+        (LENGTH.pack(4) + b"\xc1\xc1\xc1\xc1", b"MALFORMED"),
+        (bytes(frame([Echo(1, b"")])), b"MALFORMED"),
+        (bytes(frame([Hello("other", 1, 1)])), b"MALFORMED"),
+        (bytes(frame([Hello(PROTOCOL, 90, 91)])), b"VERSION"),
+        (bytes(frame([Hello(PROTOCOL, 1, 1), Hello(PROTOCOL, 1, 1)])), b"MALFORMED"),
+    ],
+)
+async def test_t51_hostile_hellos_are_closed_with_a_reason(data: bytes, code: bytes) -> None:
+    """T51: slow hello, half hello, oversize frame, garbage: closed by the hello timeout."""
+    async with serving(Server()) as (server, address), connect(str(address)) as moor:
+        assert code in await hello(address, data)
+        assert await moor.echo(b"served meanwhile") == b"served meanwhile"
+        assert len(server.listeners.sessions) == 1
+
+
+async def test_one_connection_too_many_is_told_that_the_node_is_busy() -> None:
+    async with serving(Server(connections_max=1)) as (_, address), connect(str(address)) as first:
+        with pytest.raises((Refused, ConnectionLost), match="BUSY"):
+            async with connect(str(address)) as second:
+                await second.echo(b"too many")
+        assert await first.echo(b"inside") == b"inside"
+
+
+async def test_a_stop_says_goodbye_and_fails_the_calls_in_flight() -> None:
+    server = Server()
+    async with serving(server) as (_, address):
+        moor = await connect(str(address))
+        server.hold = True
+        call = asyncio.create_task(moor.echo(b"in flight"))
+        while not server.held:
+            await asyncio.sleep(0)
+    with pytest.raises(ConnectionLost, match="STOPPING"):
+        await call
+    with pytest.raises(ConnectionLost):
+        await moor.echo(b"later")
+
+
+async def test_silence_of_the_peer_is_noticed() -> None:
+    async with serving(Server()) as (server, address):
+        reader, writer = await raw(address)
+        writer.write(bytes(frame([Hello(PROTOCOL, 1, 1)])))
+        async with asyncio.timeout(5):
+            # A welcome, one ping that we do not answer, then the end.
+            heard = b""
+            with contextlib.suppress(ConnectionError):
+                heard = await reader.read(-1)
+        assert not server.listeners.sessions
+        assert heard
+        writer.close()
+
+
+async def test_a_live_but_idle_client_stays() -> None:
+    async with serving(Server()) as (server, address), connect(str(address)) as moor:
+        (session,) = server.listeners.sessions
+        heard_ms = session._heard_ms
+        async with asyncio.timeout(5):
+            # Three answered pings are proof enough: each moves the time of the last word.
+            for _ in range(3):
+                while session._heard_ms == heard_ms:
+                    await asyncio.sleep(0.01)
+                heard_ms = session._heard_ms
+        assert await moor.echo(b"still here") == b"still here"
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="is the node running"):
+        await connect("tcp://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="not the address of a node"):
+        connect("udp://127.0.0.1:1")
+
+
+async def test_a_server_that_never_answers_is_unreachable_in_bounded_time() -> None:
+    silent = await asyncio.start_server(lambda _, __: None, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    with pytest.raises((Unreachable, Refused), match=r"no answer|HELLO_TIMEOUT"):
+        await connect(f"tcp://127.0.0.1:{port}", timeout_ms=100)
+    silent.close()
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+class Papers:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        authority = trustme.CA()
+        server = authority.issue_cert("127.0.0.1")
+        client = authority.issue_cert("client@example.org", common_name="billing")
+        self.ca = folder / "ca.pem"
+        authority.cert_pem.write_to_path(str(self.ca))
+        for name, cert in (("server", server), ("client", client)):
+            cert.private_key_and_cert_chain_pem.write_to_path(str(folder / f"{name}.pem"))
+
+    def context(self) -> ssl.SSLContext:
+        server = str(self.folder / "server.pem")
+        return server_context(server, server, str(self.ca))
+
+    def connect(self, address: Address, *, proven: bool) -> Connecting:
+        client = self.folder / "client.pem"
+        return connect(
+            str(address),
+            ca=self.ca,
+            certificate=client if proven else None,
+            key=client if proven else None,
+        )
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+async def test_a_certificate_proves_who_the_client_is(papers: Papers) -> None:
+    async with (
+        serving(Server(anonymous="never"), papers.context()) as (server, address),
+        papers.connect(address, proven=True) as moor,
+    ):
+        assert await moor.echo(b"x" * 100_000) == b"x" * 100_000
+        (session,) = server.listeners.sessions
+        assert session.identity.name == "billing"
+        assert len(session.identity.fingerprint) == 32
+
+
+async def test_without_a_certificate_nobody_enters_where_anonymous_is_never(papers: Papers) -> None:
+    async with serving(Server(anonymous="never"), papers.context()) as (_, address):
+        with pytest.raises((Refused, ConnectionLost), match="AUTH"):
+            async with papers.connect(address, proven=False) as moor:
+                await moor.echo(b"let me in")
+
+
+async def test_an_unknown_authority_is_refused_by_the_client(papers: Papers) -> None:
+    async with serving(Server(), papers.context()) as (_, address):
+        with pytest.raises(Unreachable, match="TLS failed"):
+            await connect(str(address))
+
+
+async def test_a_plain_client_at_a_tls_port_is_closed(papers: Papers) -> None:
+    async with serving(Server(), papers.context()) as (_, address):
+        with pytest.raises(ConnectionLost):
+            await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
+
+
+def test_an_unreadable_certificate_names_its_key() -> None:
+    with pytest.raises(ConfigError, match="tls_certificate and tls_key"):
+        server_context("/nowhere.pem", "/nowhere.pem", "")
+
+
+async def test_an_unknown_code_from_a_newer_node_is_still_an_error() -> None:
+    assert "NEW_CODE: because" in str(CallFailed.of("NEW_CODE", "because"))
+    assert isinstance(CallFailed.of("TOO_LARGE", "x"), TooLarge)
+    assert Failed(1, "A", "b").call == 1

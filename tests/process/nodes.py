@@ -1,0 +1,128 @@
+"""Real nodes for tests: started as a user starts them, stopped by their own process id."""
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+READY_S_MAX = 60
+MOOR = [sys.executable, "-m", "moorline.cli.main"]
+
+
+class NodeProcess:
+    """One `moor serve` on free ports in a folder of its own."""
+
+    def __init__(self, data: Path, *flags: str, wait: bool = True) -> None:
+        self.data = data
+        self.process = subprocess.Popen(
+            [
+                *MOOR,
+                "serve",
+                f"--data={data}",
+                "--listen=tcp://127.0.0.1:0",
+                "--http=127.0.0.1:0",
+                *flags,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=(data.parent / f"{data.name}.stderr").open("ab"),
+            env=clean_environment(),
+        )
+        self.ready_line = self._wait_ready() if wait else ""
+
+    @property
+    def address(self) -> str:
+        return self._found(r"(tcp://\S+)")
+
+    @property
+    def http(self) -> str:
+        return self._found(r"(http://\S+)")
+
+    @property
+    def errors(self) -> str:
+        return (self.data.parent / f"{self.data.name}.stderr").read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def __enter__(self) -> "NodeProcess":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+            self.stop()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def _found(self, pattern: str) -> str:
+        match = re.search(pattern, self.ready_line)
+        assert match is not None, self.ready_line
+        return match[1]
+
+    def _wait_ready(self) -> str:
+        stream = self.process.stdout
+        assert stream is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            assert selector.select(READY_S_MAX), f"not ready after {READY_S_MAX} s: {self.errors}"
+        line = stream.readline().decode()
+        assert " ready: " in line, f"ended with {self.process.wait(10)}: {self.errors}"
+        return line
+
+
+def clean_environment() -> dict[str, str]:
+    """Ours, without settings of whoever runs the tests."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MOOR_")}
+
+
+def run_moor(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """A command of `moor` that ends by itself."""
+    return subprocess.run(
+        [*MOOR, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env=clean_environment(),
+        check=False,
+    )
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 20) -> None:
+    """Waits for a condition, looking often; fails when the time is over."""
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes that were started on a folder: its Postgres, mostly."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes()
+                if os.fsencode(folder) in command and int(entry.name) != os.getpid():
+                    found.append(int(entry.name))
+    return found

@@ -1,0 +1,253 @@
+"""`moor serve` as a user meets it: real processes, real signals, real mistakes."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.process.nodes import (
+    MOOR,
+    NodeProcess,
+    clean_environment,
+    eventually,
+    processes_in,
+    run_moor,
+)
+
+import moorline
+from moorline.limits import STOP_MS_MAX
+
+pytestmark = pytest.mark.process
+
+
+async def echo(address: str) -> bytes:
+    async with moorline.connect(address) as moor:
+        return await moor.echo(b"hello")
+
+
+def fetch(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def one_line(text: str) -> str:
+    """The single line of an error, never a traceback."""
+    lines = [line for line in text.splitlines() if line.startswith("moor:")]
+    assert "Traceback" not in text
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_it_gets_ready_answers_and_stops_with_its_postgres(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        assert node.ready_line.startswith("moor: node-1 ready: tcp://127.0.0.1:")
+        assert f"pid={node.process.pid}" in node.ready_line
+        assert asyncio.run(echo(node.address)) == b"hello"
+        assert len(processes_in(tmp_path / "data")) > 1
+        assert node.stop() == 0
+    assert processes_in(tmp_path / "data") == []
+    assert not (tmp_path / "data" / "node.json").exists()
+
+
+def test_health_and_metrics_are_on_the_http_port(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        status, body = fetch(f"{node.http}/healthz")
+        assert (status, json.loads(body)["ok"]) == (200, True)
+        status, body = fetch(f"{node.http}/metrics")
+        assert status == 200
+        assert "moorline_connections 0.0" in body
+        assert 'moorline_node_info{node="node-1"' in body
+        assert fetch(f"{node.http}/nothing")[0] == 404
+
+
+def test_status_finds_the_node_and_speaks_json(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data", "--node=harbour") as node:
+        shown = run_moor("status", f"--data={tmp_path / 'data'}")
+        assert shown.returncode == 0, shown.stderr
+        assert "harbour" in shown.stdout
+        facts = json.loads(run_moor("status", f"--address={node.address}", "--json").stdout)
+        assert facts["node"] == "harbour"
+        assert facts["roles"] == ["broker", "console"]
+        assert facts["process"] == node.process.pid
+
+
+def test_status_without_a_node_says_so() -> None:
+    shown = run_moor("status", "--address=tcp://127.0.0.1:1")
+    assert shown.returncode == moorline.Unreachable.exit_code
+    assert "is the node running" in one_line(shown.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_in_bounded_time(tmp_path: Path, number: signal.Signals) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        node.signal(number)
+        assert node.process.wait(STOP_MS_MAX / 1_000 + 2) == 0
+
+
+def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data", wait=False) as node:
+        eventually(lambda: (tmp_path / "data" / "lock").exists())
+        node.signal(signal.SIGTERM)
+        assert node.process.wait(STOP_MS_MAX / 1_000 + 2) in {0, -signal.SIGTERM}
+    eventually(lambda: processes_in(tmp_path / "data") == [])
+
+
+def test_clients_connected_do_not_delay_the_stop(tmp_path: Path) -> None:
+    async def scenario(node: NodeProcess) -> str:
+        async with moorline.connect(node.address) as moor:
+            await moor.echo(b"hello")
+            node.signal(signal.SIGTERM)
+            try:
+                while True:
+                    await moor.echo(b"again")
+            except moorline.ConnectionLost as error:
+                return str(error)
+
+    with NodeProcess(tmp_path / "data") as node:
+        assert "STOPPING" in asyncio.run(scenario(node))
+        assert node.process.wait(STOP_MS_MAX / 1_000 + 2) == 0
+
+
+def test_after_kill_9_the_next_start_recovers_by_itself(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for _ in range(3):
+        with NodeProcess(data) as node:
+            assert asyncio.run(echo(node.address)) == b"hello"
+            node.kill()
+    with NodeProcess(data) as node:
+        assert asyncio.run(echo(node.address)) == b"hello"
+        assert node.stop() == 0
+
+
+def test_its_postgres_goes_with_a_killed_node(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        node.kill()
+    eventually(lambda: processes_in(tmp_path / "data") == [])
+
+
+def test_a_node_whose_postgres_is_killed_ends_with_a_clear_line(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with NodeProcess(data) as node:
+        postmaster = int((data / "catalog" / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(postmaster, signal.SIGKILL)
+        assert node.process.wait(30) == 7
+        assert "Postgres" in one_line(node.errors)
+    with NodeProcess(data) as node:
+        assert asyncio.run(echo(node.address)) == b"hello"
+
+
+def test_a_second_node_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        second = run_moor("serve", f"--data={tmp_path / 'data'}", "--listen=tcp://127.0.0.1:0")
+        assert second.returncode == 4
+        assert f"process {node.process.pid}" in one_line(second.stderr)
+        assert asyncio.run(echo(node.address)) == b"hello"
+
+
+@pytest.mark.parametrize("flag", ["--listen=tcp://127.0.0.1:{}", "--http=127.0.0.1:{}"])
+def test_a_taken_port_is_named(tmp_path: Path, flag: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        flags = {"--listen": "tcp://127.0.0.1:0", "--http": "127.0.0.1:0"}
+        flags |= dict([flag.format(port).split("=")])
+        shown = run_moor(
+            "serve", f"--data={tmp_path / 'data'}", *(f"{k}={v}" for k, v in flags.items())
+        )
+    assert shown.returncode == 5
+    assert str(port) in one_line(shown.stderr)
+    assert processes_in(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--set", "colour=red"], "colour"),
+        (["--log-format=xml"], "log_format"),
+        (["--listen=tcp://0.0.0.0:0"], "anonymous"),
+        (["--roles=cook"], "cook"),
+    ],
+)
+def test_a_bad_configuration_is_refused_by_name(
+    tmp_path: Path, flags: list[str], text: str
+) -> None:
+    shown = run_moor("serve", f"--data={tmp_path / 'data'}", *flags)
+    assert shown.returncode == 3
+    assert text in one_line(shown.stderr)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_that_is_a_file_is_unusable(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("I am a file")
+    shown = run_moor("serve", f"--data={tmp_path / 'data'}")
+    assert shown.returncode == 6
+    assert "cannot be used" in one_line(shown.stderr)
+
+
+def test_a_folder_without_rights_is_unusable(tmp_path: Path) -> None:
+    """Root may do everything, so a root runs this as nobody."""
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o555)
+    command = [*MOOR, "serve", f"--data={folder / 'data'}"]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all", *command]
+        os.chmod(tmp_path, 0o755)
+    shown = subprocess.run(
+        command, capture_output=True, text=True, env=clean_environment(), check=False
+    )
+    if "can't open file" in shown.stderr or "No module named" in shown.stderr:
+        pytest.skip("this Python is not readable for nobody")
+    assert shown.returncode == 6, shown.stderr
+    assert "Permission denied" in one_line(shown.stderr)
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    ["postgresql://someone:secret@127.0.0.1:1/none", "postgresql://nobody@/x?host=/nowhere"],
+)
+def test_an_unreachable_catalog_is_named_without_its_password(tmp_path: Path, catalog: str) -> None:
+    shown = run_moor("serve", f"--data={tmp_path / 'data'}", f"--catalog={catalog}")
+    assert shown.returncode == 7
+    assert "secret" not in shown.stderr
+    one_line(shown.stderr)
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare on this machine")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    rights = ["-m"] if os.geteuid() == 0 else ["-rm"]
+    script = f"mount -t tmpfs -o size=8m small {folder} && exec {' '.join(MOOR)} serve --data={folder}/data"
+    shown = subprocess.run(
+        [unshare, *rights, "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean_environment(),
+        check=False,
+    )
+    if "permission denied" in shown.stderr.lower() or "not permitted" in shown.stderr.lower():
+        pytest.skip("this machine lets nobody mount a small disk")
+    assert shown.returncode == 9, shown.stderr
+    assert "choose another --data" in one_line(shown.stderr)
+
+
+def test_logs_are_json_lines_when_asked(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data", "--log-format=json") as node:
+        assert node.stop() == 0
+        entries = [json.loads(line) for line in node.errors.splitlines()]
+    assert {"ready", "stopping"} <= {entry["event"] for entry in entries}
+    assert all({"ts", "level", "room"} <= entry.keys() for entry in entries)
