@@ -21,7 +21,7 @@ setup:
 	@tools/setup
 
 demo: setup
-	@$(BIN)/python demo/run.py
+	@$(BIN)/python -m demo.run
 
 test: setup
 	$(BIN)/python -m pytest
@@ -36,7 +36,7 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	$(BIN)/python bench/run.py
+	$(BIN)/python -m bench.run
 
 clean:
 	rm -rf .venv build dist $(CACHES)

@@ -1,6 +1,6 @@
 """The native protocol on loopback: echo calls a second, one at a time, pipelined, and in batches of 100.
 
-    python bench/wire.py [--quick] [--json]
+    python -m bench.wire [--quick] [--json]
 
 A node runs in a process of its own, without catalog or disk: what is measured is frames, decoding,
 dispatch and sockets. One client, one connection.

@@ -31,6 +31,8 @@ LOST_ERRORS = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
+    # What asyncpg says when a connection is lost just as it sends a statement.
+    asyncpg.InternalClientError,
 )
 
 # What can come out of opening a catalog: any refusal of the server's is the operator's to settle.
@@ -38,7 +40,6 @@ LOST_ERRORS = (
 OPEN_ERRORS = (
     *LOST_ERRORS,
     asyncpg.PostgresError,
-    asyncpg.InternalClientError,
     ValueError,
     OverflowError,
 )

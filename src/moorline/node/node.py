@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -194,12 +195,12 @@ async def serve(config: Config, announce: Callable[[str], None]) -> None:
     error: MoorlineError | None = None
     try:
         starting = asyncio.create_task(node.start(stack))
-        await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+        await _first(starting, asked)
         if starting.done():
             await starting
             announce(node.ready_line())
             failing = asyncio.create_task(node.failed())
-            await asyncio.wait([asked, failing], return_when=asyncio.FIRST_COMPLETED)
+            await _first(asked, failing)
             if failing.done():
                 error = failing.result()
             failing.cancel()
@@ -211,6 +212,10 @@ async def serve(config: Config, announce: Callable[[str], None]) -> None:
         await _close(stack)
     if error is not None:
         raise error
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _ask(asked: asyncio.Future[str], name: str) -> None:

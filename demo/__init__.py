@@ -1,0 +1,1 @@
+"""The demo: every part of Moorline, shown at work in under two minutes."""

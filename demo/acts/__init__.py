@@ -1,0 +1,1 @@
+"""One file an act; `run.py` plays them in order."""

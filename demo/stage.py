@@ -1,0 +1,76 @@
+"""What the acts of the demo share: a real node in a folder of its own, and the record of what was done."""
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+READY_S_MAX = 60
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A row of the summary."""
+
+    act: str
+    what: str
+    result: str
+
+
+class Stage:
+    """The node that the acts play on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.address = ""
+        self.http = ""
+        self.done: list[Done] = []
+        self._process: asyncio.subprocess.Process | None = None
+
+    def tell(self, act: str, what: str, result: str) -> None:
+        self.done.append(Done(act, what, result))
+
+    @contextlib.asynccontextmanager
+    async def node(self, *flags: str) -> AsyncIterator[None]:
+        """A `moor serve` on free ports, stopped at the end."""
+        await self.start(*flags)
+        try:
+            yield
+        finally:
+            await self.stop()
+
+    async def start(self, *flags: str) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "moorline.cli.main",
+            "serve",
+            f"--data={self.data}",
+            "--listen=tcp://127.0.0.1:0",
+            "--http=127.0.0.1:0",
+            "--log-level=warning",
+            *flags,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), READY_S_MAX)
+        found = re.search(r"ready: (tcp://\S+) (http://\S+)", line.decode())
+        if found is None:
+            raise SystemExit("demo: the node did not get ready; its reason is above")
+        self.address, self.http = found[1], found[2]
+
+    async def stop(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            await self._process.wait()
+
+    async def kill(self) -> None:
+        """As a power cut would, as far as a process can tell."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
