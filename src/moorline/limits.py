@@ -96,3 +96,41 @@ HTTP_TIMEOUT_MS = 5_000
 
 DISK_FREE_BYTES_MIN = 64 * MIB
 """A node does not start with less room than this: it could not even recover its write-ahead log."""
+
+# --- queues ---------------------------------------------------------------------------------------
+
+STATE_LINES_MAX = 16
+"""Lines of `queue.log` before it is compacted: under 4 KiB, one block of most file systems."""
+
+STATE_BACKUP_DAYS = 14
+"""Days for which state backups are kept: two weekends for whoever looks into an incident."""
+
+STATE_BACKUPS_KEPT = 2
+"""State backups that are kept however old they are."""
+
+LOG_SEGMENT_BYTES = 32 * MIB
+"""Size at which the write-ahead log begins a new file: small enough to drop soon."""
+
+OPEN_FILES_MAX = 1_024
+"""Files of queues that are open at once: far below the open-files limit of common systems."""
+
+OPEN_QUEUES_MAX = 4_096
+"""Queues whose files have been read and whose first messages may be cached."""
+
+CACHE_BYTES_PER_QUEUE = 64 * KIB
+"""Stored messages of one queue that are read ahead; at most this, or one message."""
+
+LIVE_QUEUES_IDLE_MAX = 65_536
+"""Idle queues kept as objects; beyond it they live as rows of the index only."""
+
+CHECKPOINT_SLICE_MS = 3
+"""Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
+
+COMMIT_BYTES_MAX = 8 * MIB
+"""Changes that may wait for one commit; beyond it the node stops reading from its clients."""
+
+QUEUE_WINDOW_MAX = 1_024
+"""Unacknowledged messages of one queue that a subscriber may ask for at once."""
+
+QUEUES_PER_PAGE_MAX = 4_096
+"""Rows of one answer to a listing of queues."""

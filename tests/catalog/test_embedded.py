@@ -142,12 +142,15 @@ async def test_postgres_that_ends_at_once_is_quoted(folder: Path) -> None:
     assert not (folder.parent / "run").exists()
 
 
-async def test_failed_initdb_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_initdb_leaves_only_its_words(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(datafolder, "INITDB_OPTIONS", ("--encoding=NONSENSE",))
     with pytest.raises(CatalogUnreachable, match=r"initdb failed.*NONSENSE"):
         async with EmbeddedPostgres(folder):
             pass
-    assert list(folder.parent.iterdir()) == []
+    assert [entry.name for entry in folder.parent.iterdir()] == ["catalog.log"]
+    assert "NONSENSE" in folder.with_name("catalog.log").read_text()
 
 
 async def test_postgres_that_does_not_answer_is_ended(
@@ -163,7 +166,11 @@ async def test_postgres_that_does_not_answer_is_ended(
 def test_full_disk_and_closed_folder_are_told_apart() -> None:
     folder = Path("/data/catalog")
     full = "FATAL:  could not write lock file: No space left on device"
-    assert isinstance(failure("x", full, folder), DiskFull)
+    told = failure("initdb failed", f"{full}\nPANIC:  cannot abort", folder)
+    assert isinstance(told, DiskFull)
+    assert (
+        str(told) == f"initdb failed ({full}): make room on the device of /data, then start again."
+    )
     closed = 'FATAL:  could not open file "PG_VERSION": Permission denied'
     assert isinstance(failure("x", closed, folder), FolderUnusable)
     assert isinstance(failure("x", "", folder), CatalogUnreachable)

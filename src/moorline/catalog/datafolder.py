@@ -82,7 +82,7 @@ async def make_data_folder(folder: Path, account: Account | None) -> None:
     try:
         if account is not None:
             os.chown(new, account.uid, account.gid)
-        await _initdb(new, account)
+        await _initdb(new, folder, account)
         _put_in_place(new, folder)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -124,14 +124,14 @@ def essence(words: str) -> str:
 
 def failure(what: str, words: str, folder: Path) -> StartError:
     """The error for what Postgres said before it ended."""
-    reason = f"{what}: {essence(words)}"
-    if any(sign in words for sign in FULL):
-        return DiskFull(f"{reason}. Make room on the device of {folder.parent}, then start again.")
-    if any(sign in words for sign in UNUSABLE):
-        return FolderUnusable(
-            f"{reason}. See to the owner and the rights of {folder}, then start again."
-        )
-    return CatalogUnreachable(f"{reason}. More is in {log_of(folder)}.")
+    for signs, kind, advice in (
+        (FULL, DiskFull, f"make room on the device of {folder.parent}"),
+        (UNUSABLE, FolderUnusable, f"see to the owner and the rights of {folder}"),
+    ):
+        lines = [line for line in words.splitlines() if any(sign in line for sign in signs)]
+        if lines:
+            return kind(f"{what} ({essence(lines[-1])}): {advice}, then start again.")
+    return CatalogUnreachable(f"{what} ({essence(words)}): more is in {log_of(folder)}.")
 
 
 def folder_failure(error: OSError, folder: Path) -> StartError:
@@ -157,7 +157,7 @@ def _is_made(folder: Path) -> bool:
                 "or choose another data folder."
             )
         return True
-    # An empty folder is taken: somebody may have made it as a mount or by hand.
+    # An empty folder is taken: somebody may have made it by hand.
     if folder.is_dir() and any(folder.iterdir()):
         raise FolderUnusable(
             f"{folder} holds files but no Postgres catalog: choose another data folder, "
@@ -166,7 +166,7 @@ def _is_made(folder: Path) -> bool:
     return False
 
 
-async def _initdb(new: Path, account: Account | None) -> None:
+async def _initdb(new: Path, folder: Path, account: Account | None) -> None:
     program = binaries() / "initdb"
     # KILL: what it leaves is removed anyway, and its children end with their pipe.
     prefix = launch_prefix(account, "KILL", program, [new])
@@ -197,7 +197,14 @@ async def _initdb(new: Path, account: Account | None) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode != 0:
-        raise failure("initdb failed", output.decode(errors="replace"), new)
+        _append_to_log(folder, output)
+        raise failure("initdb failed", output.decode(errors="replace"), folder)
+
+
+def _append_to_log(folder: Path, output: bytes) -> None:
+    # On a full disk there is no room for it either.
+    with suppress(OSError), os.fdopen(open_log(folder), "wb") as log:
+        log.write(output)
 
 
 async def _remove(unfinished: Path) -> None:

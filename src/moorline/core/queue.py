@@ -1,0 +1,174 @@
+"""Room: core. The behaviour of one queue: quota, order, acknowledgement, expiry.
+
+A queue's messages are in two parts, in order:
+
+    stored    in the queue's own files; the first few may be in `cache`
+    pending   in memory and in the write-ahead log, not in the files yet
+
+Every change has a number, its `lsn`. `flushed_lsn` is the last one that the index row and the files
+account for. `consumed` holds the lsn of each acknowledgement of a stored message since then.
+
+After a crash in the middle of a checkpoint the files may know more than the index. Until such a queue's
+files are read it is `unresolved`, and remembers which pending messages were acknowledged when, so that
+`resolve` can tell exactly what the files already hold.
+"""
+
+from collections import deque
+from enum import Enum
+
+import msgspec
+
+MESSAGE = 0
+QUOTA_MARKER = 1
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A message as it waits: its id is the lsn of its send."""
+
+    lsn: int
+    time_ms: int
+    kind: int
+    body: bytes
+
+
+class Verdict(Enum):
+    STORE = "store it"
+    MARK = "refuse it and leave a marker"
+    REFUSE = "refuse it"
+
+
+class Queue:
+    """One queue in memory. Small: there may be hundreds of thousands at work at once."""
+
+    __slots__ = (
+        "blocked",
+        "cache",
+        "can_write",
+        "consumed",
+        "created_s",
+        "damaged",
+        "delivered",
+        "flushed_lsn",
+        "id",
+        "oldest_s",
+        "owner",
+        "pending",
+        "popped",
+        "reader",
+        "stored",
+        "subscriber",
+        "suspended",
+        "touched_lsn",
+    )
+
+    def __init__(self, queue_id: bytes, owner: int, created_s: int) -> None:
+        self.id = queue_id
+        self.owner = owner
+        self.created_s = created_s
+        self.blocked = False
+        self.suspended = False
+        self.damaged = False
+        self.can_write = True
+        self.flushed_lsn = 0
+        self.touched_lsn = 0
+        self.stored = 0
+        self.oldest_s = 0
+        self.pending: deque[Entry] | None = None
+        self.consumed: list[int] | None = None
+        self.cache: deque[Entry] | None = None
+        self.popped: list[tuple[int, int]] | None = None
+        # The two below belong to the broker and to the store; a queue only carries them.
+        self.subscriber: object | None = None
+        self.delivered = 0
+        self.reader: object | None = None
+
+    @property
+    def size(self) -> int:
+        return self.stored + (len(self.pending) if self.pending else 0)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the files and the index lag behind."""
+        return self.touched_lsn > self.flushed_lsn
+
+    def admit(self, quota: int) -> Verdict:
+        """What is to be done with one more message."""
+        waiting = self.stored + (len(self.pending) if self.pending else 0)
+        if not self.can_write:
+            if waiting:
+                return Verdict.REFUSE
+            self.can_write = True
+        return Verdict.STORE if waiting < quota else Verdict.MARK
+
+    def push(self, entry: Entry) -> None:
+        if self.pending is None:
+            self.pending = deque()
+        self.pending.append(entry)
+        self.touched_lsn = entry.lsn
+        if entry.kind == QUOTA_MARKER:
+            self.can_write = False
+
+    def pop(self, lsn: int) -> None:
+        """Forgets the head; `lsn` is that of the acknowledgement."""
+        self.touched_lsn = lsn
+        if self.stored:
+            self.stored -= 1
+            if self.consumed is None:
+                self.consumed = []
+            self.consumed.append(lsn)
+            if self.cache:
+                self.cache.popleft()
+            return
+        assert self.pending, "an empty queue has no head"
+        entry = self.pending.popleft()
+        if self.popped is not None:
+            self.popped.append((entry.lsn, lsn))
+
+    def peek(self, place: int) -> Entry | None:
+        """The message that many places behind the head, if it is in memory."""
+        if place < self.stored:
+            if self.cache is not None and place < len(self.cache):
+                return self.cache[place]
+            return None
+        assert self.pending is not None
+        return self.pending[place - self.stored]
+
+    def expired(self, before_ms: int) -> int:
+        """How many messages at the head are older than that, as far as they are in memory."""
+        count = 0
+        while count < self.size:
+            entry = self.peek(count)
+            if entry is None or entry.kind == QUOTA_MARKER or entry.time_ms >= before_ms:
+                break
+            count += 1
+        return count
+
+    # --- files and memory, brought together -------------------------------------------------------
+
+    def resolve(self, file_lsn: int, file_size: int) -> int:
+        """Takes in what the files hold; returns how many messages they lack that should be there."""
+        consumed = self.consumed or []
+        expected = self.stored
+        if file_lsn > self.flushed_lsn:
+            pending = self.pending or deque()
+            late = [ack for sent, ack in self.popped or [] if sent <= file_lsn < ack]
+            expected += sum(entry.lsn <= file_lsn for entry in pending)
+            self.pending = deque(entry for entry in pending if entry.lsn > file_lsn)
+            consumed = [ack for ack in consumed if ack > file_lsn] + late
+            self.flushed_lsn = file_lsn
+        self.popped = None
+        self.consumed = consumed
+        # Acknowledged messages may be gone from the files already; that is no loss.
+        self.stored = max(0, file_size - len(consumed))
+        del consumed[file_size:]
+        self.cache = None
+        return expected - self.stored
+
+    def settle(self, lsn: int, stored: int) -> None:
+        """The files and the row now account for everything up to `lsn`."""
+        self.flushed_lsn = lsn
+        self.stored = stored
+        self.consumed = None
+        self.popped = None
+        if self.pending is not None and not self.pending:
+            self.pending = None

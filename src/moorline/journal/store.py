@@ -1,0 +1,476 @@
+"""Room: journal. The store of all queues: memory, log, folders and index, kept in step.
+
+Everything here is synchronous and on one thread but for two calls that a shell may make in another:
+`write` (a batch to the log) and the disk work that `Checkpoint` hands out. The order of one change:
+
+    change memory, add to the batch  →  write the batch (and sync)  →  committed: answers may leave
+
+Design, invariants and the table of failures: docs/design/queues.md.
+"""
+
+import logging
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
+from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueJournal, QueueState
+from moorline.ids import ID_BYTES, text_of
+from moorline.journal.disk import Disk
+from moorline.journal.folder import Damaged, QueueFolder, Removal, fresh_name, path_of
+from moorline.journal.handles import Handles
+from moorline.journal.index import Index, IndexDamaged
+from moorline.journal.record import encode, record_bytes
+from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
+from moorline.limits import (
+    CACHE_BYTES_PER_QUEUE,
+    LIVE_QUEUES_IDLE_MAX,
+    LOG_SEGMENT_BYTES,
+    OPEN_FILES_MAX,
+    OPEN_QUEUES_MAX,
+)
+
+log = logging.getLogger("moorline.journal")
+
+INDEX = "index"
+ANONYMOUS_OWNER = 0
+
+
+class StoreOptions(msgspec.Struct, frozen=True):
+    """What an operator may set about the store; see `config.settings.Queues`."""
+
+    sync: bool = True
+    queue_messages_max: int = 128
+    file_messages_max: int = 256
+    levels: int = 4
+    segment_bytes: int = LOG_SEGMENT_BYTES
+    open_files_max: int = OPEN_FILES_MAX
+    open_queues_max: int = OPEN_QUEUES_MAX
+
+
+class Reader:
+    """What is known of a queue's files while they are in use."""
+
+    __slots__ = ("folder", "journal", "lines")
+
+    def __init__(self, folder: QueueFolder, journal: QueueJournal, lines: int) -> None:
+        self.folder = folder
+        self.journal = journal
+        self.lines = lines
+
+
+class Store:
+    """All queues of a node."""
+
+    def __init__(self, disk: Disk, options: StoreOptions, wall_ms: Callable[[], int]) -> None:
+        self.options = options
+        self.disk = disk
+        self.handles = Handles(disk, options.open_files_max)
+        self.lost_messages = 0
+        self.quarantined = 0
+        self.replayed = 0
+        self.index = Index.empty()
+        self.live: dict[bytes, Queue] = {}
+        self.dirty: dict[bytes, Queue] = {}
+        self.deleted: set[bytes] = set()
+        self.removals: list[Removal] = []
+        self.log = WriteAheadLog(
+            disk, "wal", sync=options.sync, segment_bytes_max=options.segment_bytes
+        )
+        self._wall_ms = wall_ms
+        self._owners: dict[bytes, int] = {}
+        self._readers: OrderedDict[bytes, Queue] = OrderedDict()
+        self._doomed: list[bytes] = []
+        self.next_lsn = 1
+        self.committed_lsn = 0
+        self.batch = Batch(1)
+        self.writing: Batch | None = None
+
+    # --- start and stop ---------------------------------------------------------------------------
+
+    def open(self, rebuild: Callable[["Store"], Index] | None = None) -> None:
+        """Reads the index and the log. `rebuild` makes an index where there is none to trust."""
+        try:
+            self.index = Index.load(self.disk, INDEX)
+        except FileNotFoundError:
+            if rebuild is not None and self.disk.exists("messages"):
+                self.index = rebuild(self)
+        except IndexDamaged as error:
+            log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
+            if rebuild is None:
+                raise
+            self.index = rebuild(self)
+        self._owners = {owner: number for number, owner in enumerate(self.index.owners)}
+        self.next_lsn = self.index.lsn
+        for change in self.log.replay():
+            self._replay(change)
+        self.committed_lsn = self.next_lsn - 1
+        self.batch = Batch(self.next_lsn)
+        self.log.begin_segment(self.next_lsn)
+        self.after_commit()
+
+    def close(self) -> None:
+        self.log.close()
+        self.handles.close()
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many queues there are."""
+        return len(self.index) + self._unindexed - len(self.deleted)
+
+    _unindexed = 0
+
+    def find(self, queue_id: bytes) -> Queue | None:
+        queue = self.live.get(queue_id)
+        if queue is None and queue_id not in self.deleted:
+            queue = self.index.find(queue_id)
+            if queue is not None:
+                self.live[queue_id] = queue
+        return queue
+
+    def owner_number(self, fingerprint: bytes) -> int:
+        """A small number for an owner; the same after every start."""
+        return self._owners.setdefault(fingerprint, len(self._owners))
+
+    def owner_of(self, queue: Queue) -> bytes:
+        return list(self._owners)[queue.owner]
+
+    # --- changes: each goes into the batch and changes memory -------------------------------------
+
+    def create(self, owner: bytes) -> Queue:
+        queue_id = secrets.token_bytes(ID_BYTES)
+        now_ms = self._wall_ms()
+        lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
+        return self._created(queue_id, owner, now_ms, lsn)
+
+    def send(self, queue: Queue, body: bytes, now_ms: int) -> int:
+        """Stores a message and returns its id, or 0 if the quota refuses it."""
+        verdict = queue.admit(self.options.queue_messages_max)
+        if verdict is Verdict.REFUSE:
+            return 0
+        if verdict is Verdict.MARK:
+            lsn = self._add(Kind.MARK, queue.id, now_ms, b"")
+            queue.push(Entry(lsn, now_ms, QUOTA_MARKER, b""))
+            self.dirty[queue.id] = queue
+            return 0
+        lsn = self._add(Kind.SEND, queue.id, now_ms, body)
+        queue.push(Entry(lsn, now_ms, MESSAGE, body))
+        self.dirty[queue.id] = queue
+        return lsn
+
+    def acknowledge(self, queue: Queue, message: int) -> bool:
+        """Removes the head if that is its id; anything else changes nothing."""
+        head = self.head(queue)
+        if head is None or head.lsn != message:
+            return False
+        queue.pop(self._add(Kind.ACKNOWLEDGE, queue.id, message, b""))
+        self.dirty[queue.id] = queue
+        return True
+
+    def expire(self, queue: Queue, before_ms: int) -> int:
+        """Removes from the head what is older than that; returns how many."""
+        expired = 0
+        while self.head(queue) is not None:
+            count = queue.expired(before_ms)
+            if not count:
+                break
+            lsn = self._add(Kind.EXPIRE, queue.id, count, b"")
+            for _ in range(count):
+                queue.pop(lsn)
+            self.dirty[queue.id] = queue
+            expired += count
+        if not expired and queue.stored and queue.cache:
+            # Nothing was old enough: the row's time was a bound, now it is exact.
+            queue.oldest_s = queue.cache[0].time_ms // 1_000
+        return expired
+
+    def suspend(self, queue: Queue) -> None:
+        self._flag(queue, Kind.SUSPEND)
+
+    def block(self, queue: Queue, *, blocked: bool) -> None:
+        self._flag(queue, Kind.BLOCK if blocked else Kind.UNBLOCK)
+
+    def delete(self, queue: Queue) -> None:
+        self._add(Kind.DELETE, queue.id, 0, b"")
+        self._forget(queue)
+
+    def _flag(self, queue: Queue, kind: Kind) -> None:
+        lsn = self._add(kind, queue.id, 0, b"")
+        self._apply_flag(queue, kind, lsn)
+
+    def _add(self, kind: int, queue_id: bytes, number: int, body: bytes) -> int:
+        self.next_lsn += 1
+        return self.batch.add(kind, queue_id, number, body)
+
+    # --- group commit -----------------------------------------------------------------------------
+
+    def take_batch(self) -> Batch | None:
+        """The changes since the last call, to be given to `write`; one at a time."""
+        assert self.writing is None, "one commit at a time"
+        if not self.batch.count:
+            return None
+        self.writing, self.batch = self.batch, Batch(self.next_lsn)
+        return self.writing
+
+    def write(self, batch: Batch) -> None:
+        """Puts a batch on disk; may run in another thread."""
+        self.log.write(batch)
+
+    def committed(self, batch: Batch) -> None:
+        """The batch is as durable as it will be: its answers may leave."""
+        assert batch is self.writing
+        self.writing = None
+        self.committed_lsn = batch.first + batch.count - 1
+        self.after_commit()
+
+    def commit(self) -> None:
+        """All of it at once, on this thread."""
+        batch = self.take_batch()
+        if batch is not None:
+            self.write(batch)
+            self.committed(batch)
+
+    def after_commit(self) -> None:
+        """Removes the folders of deleted queues, now that the deletion is certain."""
+        for queue_id in self._doomed:
+            path = path_of(queue_id, self.options.levels)
+            if self.disk.exists(path):
+                self.handles.forget_folder(path)
+                self.disk.remove_folder(path)
+            aside = f"quarantine/{text_of(queue_id)}"
+            if self.disk.exists(aside):
+                self.disk.remove_folder(aside)
+        self._doomed.clear()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def head(self, queue: Queue) -> Entry | None:
+        """The first message, read from the files if it is there."""
+        return self.peek(queue, 0)
+
+    def peek(self, queue: Queue, place: int) -> Entry | None:
+        """The message that many places behind the head; None where the queue ends."""
+        while place < queue.size:
+            entry = queue.peek(place)
+            if entry is not None:
+                return entry
+            self._read_ahead(queue, place)
+            if queue.damaged:
+                return None
+        return None
+
+    def _read_ahead(self, queue: Queue, place: int) -> None:
+        reader = self.reader(queue)
+        if reader is None or not queue.stored or reader.journal.stored is None:
+            return
+        if queue.cache is None:
+            queue.cache = deque()
+        skip = len(queue.consumed or ()) + len(queue.cache)
+        size = 0
+        try:
+            for entry, size_of_record in reader.folder.entries(reader.journal.stored, skip):
+                queue.cache.append(entry)
+                size += size_of_record
+                if size >= CACHE_BYTES_PER_QUEUE and len(queue.cache) > place:
+                    break
+        except Damaged as error:
+            self.quarantine(queue, str(error))
+
+    def reader(self, queue: Queue) -> Reader | None:
+        """The queue's files, opened if they are not; None if the queue was set aside."""
+        if isinstance(queue.reader, Reader):
+            self._readers.move_to_end(queue.id)
+            return queue.reader
+        folder = QueueFolder(self.disk, self.handles, path_of(queue.id, self.options.levels))
+        in_files = queue.stored + len(queue.consumed or ())
+        try:
+            found = folder.load(in_files, queue.flushed_lsn, self._stamp())
+        except Damaged as error:
+            self.quarantine(queue, str(error))
+            return None
+        if found.state is None and in_files and self.disk.exists(f"quarantine/{text_of(queue.id)}"):
+            queue.damaged = True
+            return None
+        for note in found.notes:
+            log.warning(note, extra={"queue": text_of(queue.id)})
+        state = found.state
+        lost = queue.resolve(state.lsn if state else 0, state.size if state else 0)
+        if lost > 0:
+            self.lost_messages += lost
+            log.error("messages lost", extra={"queue": text_of(queue.id), "count": lost})
+        journal = QueueJournal(
+            text_of(queue.id), state, file_messages_max=self.options.file_messages_max
+        )
+        queue.reader = reader = Reader(folder, journal, found.lines)
+        if state is not None and not state.size:
+            self._perform(reader, journal.handle(Clean(), self._wall_ms()))
+        self._readers[queue.id] = queue
+        if len(self._readers) > self.options.open_queues_max:
+            _, idle = self._readers.popitem(last=False)
+            self._close_reader(idle)
+        return reader
+
+    def quarantine(self, queue: Queue, why: str) -> None:
+        """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
+        log.error("queue set aside", extra={"queue": text_of(queue.id), "why": why})
+        path = path_of(queue.id, self.options.levels)
+        self.handles.forget_folder(path)
+        aside = f"quarantine/{text_of(queue.id)}"
+        self.disk.make_folders("quarantine")
+        if self.disk.exists(path):
+            if self.disk.exists(aside):
+                self.disk.remove_folder(aside)
+            self.disk.rename(path, aside)
+            self.disk.write_whole(f"{aside}/why.txt", why.encode() + b"\n")
+            self.disk.sync_folder("quarantine")
+        queue.damaged = True
+        queue.reader = None
+        queue.cache = None
+        self.quarantined += 1
+        self.dirty[queue.id] = queue
+
+    # --- flushing: memory into files --------------------------------------------------------------
+
+    def flush(self, queue: Queue) -> None:
+        """Moves a queue's pending changes into its files. All of them must be committed."""
+        assert queue.touched_lsn <= self.committed_lsn, "an uncommitted change must not reach the files"
+        if not queue.damaged and self._needs_files(queue):
+            reader = self.reader(queue)
+            if reader is not None:
+                self._flush_into(queue, reader)
+        elif not queue.damaged:
+            queue.settle(queue.touched_lsn, 0)
+            queue.oldest_s = 0
+
+    def _needs_files(self, queue: Queue) -> bool:
+        """Whether a queue has anything in its files, or anything to be put there."""
+        return bool(queue.pending or queue.stored or queue.consumed or queue.popped is not None)
+
+    def _flush_into(self, queue: Queue, reader: Reader) -> None:
+        journal, now_ms = reader.journal, self._wall_ms()
+        effects = []
+        consumed = queue.consumed or []
+        if consumed:
+            assert journal.stored is not None, "consumed messages were stored"
+            sizes = self._sizes(reader.folder, journal.stored, len(consumed))
+            for lsn, size in zip(consumed, sizes, strict=True):
+                effects += journal.handle(Acknowledge(size, lsn), now_ms)
+        closed = False
+        for entry in queue.pending or ():
+            closed = closed or entry.kind == QUOTA_MARKER
+            effects += journal.handle(
+                Add(encode(entry), fresh_name(), entry.lsn, not closed), now_ms
+            )
+        if journal.stored is not None and not journal.size:
+            effects += journal.handle(Clean(), now_ms)
+        self._perform(reader, effects)
+        queue.pending = None
+        queue.settle(queue.touched_lsn, journal.size)
+        first = self.head(queue) if queue.stored else None
+        queue.oldest_s = first.time_ms // 1_000 if first else 0
+
+    def _sizes(self, folder: QueueFolder, state: QueueState, count: int) -> Iterator[int]:
+        entries = folder.entries(state, 0)
+        return (record_bytes(next(entries)[0]) for _ in range(count))
+
+    def _perform(self, reader: Reader, effects: list[object]) -> None:
+        reader.lines = reader.folder.perform(
+            effects,  # type: ignore[arg-type]
+            self._stamp(),
+            reader.lines,
+            self.removals.append,
+        )
+
+    def remove_superseded(self) -> None:
+        """Does the removals that waited for a sync."""
+        for removal in self.removals:
+            path = f"{removal.folder}/{removal.name}"
+            self.handles.forget(path)
+            if self.disk.exists(path):
+                self.disk.remove(path)
+        self.removals.clear()
+
+    def forget_idle(self) -> None:
+        """Lets idle queues live as rows only, when there are many of them."""
+        if len(self.live) <= LIVE_QUEUES_IDLE_MAX:
+            return
+        self.live = {
+            queue_id: queue
+            for queue_id, queue in self.live.items()
+            if queue.is_dirty or queue.subscriber is not None or queue_id in self.dirty
+        }
+
+    def _close_reader(self, queue: Queue) -> None:
+        if isinstance(queue.reader, Reader):
+            self.handles.forget_folder(queue.reader.folder.path)
+        queue.reader = None
+        queue.cache = None
+
+    def _stamp(self) -> str:
+        return f"{self._wall_ms():014}"
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    def _replay(self, change: Change) -> None:
+        self.next_lsn = change.lsn + 1
+        self.replayed += 1
+        if change.kind == Kind.NEW:
+            if self.find(change.queue) is None and change.queue not in self.deleted:
+                self._created(change.queue, change.body, change.number, change.lsn)
+            return
+        queue = self.find(change.queue)
+        if queue is None or change.lsn <= queue.flushed_lsn:
+            return
+        if queue.popped is None and not queue.damaged:
+            queue.popped = []
+        match change.kind:
+            case Kind.SEND | Kind.MARK:
+                kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
+                if not queue.can_write and not queue.size:
+                    queue.can_write = True
+                queue.push(Entry(change.lsn, change.number, kind, change.body))
+            case Kind.ACKNOWLEDGE:
+                queue.pop(change.lsn)
+            case Kind.EXPIRE:
+                for _ in range(change.number):
+                    queue.pop(change.lsn)
+            case Kind.DELETE:
+                self._forget(queue)
+                return
+            case _:
+                self._apply_flag(queue, Kind(change.kind), change.lsn)
+        self.dirty[queue.id] = queue
+
+    def _created(self, queue_id: bytes, owner: bytes, now_ms: int, lsn: int) -> Queue:
+        queue = Queue(queue_id, self.owner_number(owner), now_ms // 1_000)
+        queue.touched_lsn = lsn
+        self.live[queue_id] = queue
+        self.dirty[queue_id] = queue
+        self._unindexed += 1
+        return queue
+
+    def _apply_flag(self, queue: Queue, kind: Kind, lsn: int) -> None:
+        if kind is Kind.SUSPEND:
+            queue.suspended = True
+        else:
+            queue.blocked = kind is Kind.BLOCK
+        queue.touched_lsn = lsn
+        self.dirty[queue.id] = queue
+
+    def _forget(self, queue: Queue) -> None:
+        self._readers.pop(queue.id, None)
+        self._close_reader(queue)
+        self.live.pop(queue.id, None)
+        self.dirty.pop(queue.id, None)
+        if queue.id in self.index:
+            self.deleted.add(queue.id)
+        else:
+            self._unindexed -= 1
+        self._doomed.append(queue.id)
+
+    def fold(self) -> Index:
+        """The index that accounts for every flush so far; to be saved, then given to `adopt`."""
+        ...

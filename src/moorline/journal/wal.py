@@ -1,0 +1,233 @@
+"""Room: journal. The write-ahead log: one for the node, in segments, written in batches.
+
+    wal/00000000000000000001.wal    named by the lsn of its first change
+
+    batch   magic   u32   "MWAL"
+            length  u32   bytes of the payload
+            check   u64   XXH3-64 over first, count and payload
+            first   u64   lsn of the first change
+            count   u32   changes in the payload
+    payload change after change:
+            kind    u8
+            queue   24 bytes
+            number  u64   what the kind says: a time, a message's id, a count
+            length  u32   bytes of the body
+            body
+
+All numbers are big-endian. A batch is whole or it is not there: recovery cuts the last segment at the
+first batch that is not whole. In an earlier segment, or with whole batches behind it, a bad batch is
+damage and not a torn end.
+"""
+
+import struct
+from collections.abc import Generator, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import xxhash
+
+from moorline.errors import StartError
+from moorline.journal.disk import Disk, DiskFile
+
+MAGIC = 0x4D57414C
+BATCH = struct.Struct(">IIQQI")
+CHANGE = struct.Struct(">B24sQI")
+CHECKED_FROM = 16
+"""Offset of `first` in a batch: the check covers everything from there on."""
+
+
+class Kind(IntEnum):
+    SEND = 1
+    MARK = 2
+    ACKNOWLEDGE = 3
+    NEW = 4
+    DELETE = 5
+    SUSPEND = 6
+    BLOCK = 7
+    UNBLOCK = 8
+    EXPIRE = 9
+
+
+class Change(NamedTuple):
+    lsn: int
+    kind: int
+    queue: bytes
+    number: int
+    body: bytes
+
+
+class LogDamaged(StartError):
+    """The write-ahead log is damaged before its end."""
+
+    code = "LOG_DAMAGED"
+
+
+class Batch:
+    """Changes that are committed together."""
+
+    __slots__ = ("count", "first", "parts", "size", "waiters")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.count = 0
+        self.parts: list[bytes] = []
+        self.size = BATCH.size
+        self.waiters: list[object] = []
+
+    def add(self, kind: int, queue: bytes, number: int, body: bytes) -> int:
+        """Adds a change; returns its lsn."""
+        self.parts.append(CHANGE.pack(kind, queue, number, len(body)))
+        self.size += CHANGE.size
+        if body:
+            self.parts.append(body)
+            self.size += len(body)
+        lsn = self.first + self.count
+        self.count += 1
+        return lsn
+
+    def encoded(self) -> bytes:
+        payload = b"".join(self.parts)
+        head = bytearray(BATCH.pack(MAGIC, len(payload), 0, self.first, self.count))
+        checker = xxhash.xxh3_64(bytes(head[CHECKED_FROM:]))
+        checker.update(payload)
+        struct.pack_into(">Q", head, 8, checker.intdigest())
+        return bytes(head) + payload
+
+
+class WriteAheadLog:
+    """The segments on disk and the one that is written."""
+
+    def __init__(self, disk: Disk, folder: str, *, sync: bool, segment_bytes_max: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._sync = sync
+        self._segment_bytes_max = segment_bytes_max
+        self._segments: list[tuple[int, str, int]] = []
+        self._file: DiskFile | None = None
+        self._file_bytes = 0
+        self._first = 0
+        self._name = ""
+        disk.make_folders(folder)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file_bytes + sum(size for _, _, size in self._segments)
+
+    @property
+    def segment_is_full(self) -> bool:
+        return self._file_bytes >= self._segment_bytes_max
+
+    def write(self, batch: Batch) -> None:
+        """Stores a batch; with `sync` it is durable when this returns. Runs in a thread."""
+        assert self._file is not None
+        data = batch.encoded()
+        self._file.append(data)
+        if self._sync:
+            self._file.sync()
+        self._file_bytes += len(data)
+
+    def begin_segment(self, first: int) -> None:
+        """From here on batches go to a new file; the old ones wait to be dropped."""
+        if self._file is not None:
+            if not self._file_bytes:
+                return
+            self._file.close()
+            self._segments.append((self._first, self._name, self._file_bytes))
+        self._first = first
+        self._name = f"{self._folder}/{first:020}.wal"
+        self._file = self._disk.open(self._name, create=True)
+        self._file_bytes = self._file.size()
+        if self._sync:
+            self._file.sync()
+            self._disk.sync_folder(self._folder)
+
+    def drop_before(self, first: int) -> None:
+        """Removes the segments all of whose changes are below that lsn."""
+        kept = []
+        for place, segment in enumerate(self._segments):
+            following = [one[0] for one in self._segments[place + 1 :]] + [self._first]
+            if following[0] <= first:
+                self._disk.remove(segment[1])
+            else:
+                kept.append(segment)
+        self._segments = kept
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # --- recovery ---------------------------------------------------------------------------------
+
+    def replay(self, *, repair: bool = False) -> Iterator[Change]:
+        """All changes in order; cuts a torn end. Call before the first `begin_segment`."""
+        names = [n for n in self._disk.list_folder(self._folder) if n.endswith(".wal")]
+        for place, name in enumerate(names):
+            path = f"{self._folder}/{name}"
+            file = self._disk.open(path, create=False)
+            try:
+                size = yield from self._replay_file(file, path, place == len(names) - 1, repair)
+            finally:
+                file.close()
+            self._segments.append((int(name.removesuffix(".wal")), path, size))
+
+    def _replay_file(
+        self, file: DiskFile, path: str, is_last: bool, repair: bool
+    ) -> Generator[Change, None, int]:
+        offset, end = 0, file.size()
+        while offset < end:
+            payload, first, count = _read_batch(file, offset)
+            if payload is None:
+                if (is_last and not _whole_batch_follows(file, offset, end)) or repair:
+                    file.truncate(offset)
+                    break
+                raise LogDamaged(
+                    f"the write-ahead log {path} is damaged at byte {offset} of {end}: run "
+                    "`moor journal check --repair` to cut it there; what stands behind it is lost"
+                )
+            yield from _changes(payload, first, count)
+            offset += BATCH.size + len(payload)
+        if self._sync:
+            # What was read may have been only in the system's memory; from now on we rely on it.
+            file.sync()
+        return offset
+
+
+def _read_batch(file: DiskFile, offset: int) -> tuple[bytes | None, int, int]:
+    head = file.read_at(offset, BATCH.size)
+    if len(head) < BATCH.size:
+        return None, 0, 0
+    magic, length, check, first, count = BATCH.unpack(head)
+    if magic != MAGIC:
+        return None, 0, 0
+    payload = file.read_at(offset + BATCH.size, length)
+    checker = xxhash.xxh3_64(head[CHECKED_FROM:])
+    checker.update(payload)
+    if len(payload) < length or checker.intdigest() != check:
+        return None, 0, 0
+    return payload, first, count
+
+
+def _whole_batch_follows(file: DiskFile, offset: int, end: int) -> bool:
+    """Whether something whole stands behind a bad batch: then it is damage, not a torn end."""
+    window, overlap = 1 << 20, BATCH.size
+    mark = struct.pack(">I", MAGIC)
+    start = offset + 1
+    while start < end:
+        data = file.read_at(start, window + overlap)
+        place = data.find(mark)
+        while place != -1:
+            if _read_batch(file, start + place)[0] is not None:
+                return True
+            place = data.find(mark, place + 1)
+        start += window
+    return False
+
+
+def _changes(payload: bytes, first: int, count: int) -> Iterator[Change]:
+    start = 0
+    for place in range(count):
+        kind, queue, number, length = CHANGE.unpack_from(payload, start)
+        start += CHANGE.size
+        yield Change(first + place, kind, queue, number, payload[start : start + length])
+        start += length
