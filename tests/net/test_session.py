@@ -168,6 +168,7 @@ async def hello(address: Address, data: bytes) -> bytes:
         (bytes(frame([Echo(1, b"")])), b"MALFORMED"),
         (bytes(frame([Hello("other", 1, 1)])), b"MALFORMED"),
         (bytes(frame([Hello(PROTOCOL, 90, 91)])), b"VERSION"),
+        (bytes(frame([Hello(PROTOCOL, 1, 1), Hello("other", 1, 1)])), b"MALFORMED"),
         (bytes(frame([Hello(PROTOCOL, 1, 1), Hello(PROTOCOL, 1, 1)])), b"MALFORMED"),
     ],
 )
@@ -304,6 +305,16 @@ async def test_a_plain_client_at_a_tls_port_is_closed(papers: Papers) -> None:
     async with serving(Server(), papers.context()) as (_, address):
         with pytest.raises(ConnectionLost):
             await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
+
+
+async def test_failed_handshakes_leave_no_session_behind(papers: Papers) -> None:
+    async with serving(Server(connections_max=3), papers.context()) as (server, address):
+        for _ in range(10):
+            with pytest.raises(ConnectionLost):
+                await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
+        assert server.listeners.sessions == set()
+        async with papers.connect(address, proven=False) as moor:
+            assert await moor.echo(b"room for me") == b"room for me"
 
 
 def test_an_unreadable_certificate_names_its_key() -> None:

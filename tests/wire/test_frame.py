@@ -36,22 +36,32 @@ def test_any_cut_of_the_bytes_gives_the_same_messages(
 
 def test_a_length_over_the_bound_is_refused_before_its_bytes_come() -> None:
     splitter = Splitter(1_000)
-    assert splitter.feed(LENGTH.pack(1_000)) == []
+    assert list(splitter.feed(LENGTH.pack(1_000))) == []
     splitter = Splitter(1_000)
     with pytest.raises(FrameTooLarge, match="1001 bytes; at most 1000"):
-        splitter.feed(LENGTH.pack(1_001))
+        list(splitter.feed(LENGTH.pack(1_001)))
+
+
+def test_a_payload_may_raise_the_bound_for_the_next() -> None:
+    """A welcome and a large frame behind it may come in one read."""
+    splitter = Splitter(100)
+    data = bytes(frame([Welcome(1, "n")])) + bytes(frame([Echo(1, bytes(5_000))]))
+    payloads = splitter.feed(data)
+    assert next(payloads)
+    splitter.payload_bytes_max = FRAME_BYTES_MAX
+    assert len(next(payloads)) > 5_000
 
 
 def test_an_http_request_is_an_oversize_frame() -> None:
     with pytest.raises(FrameTooLarge):
-        Splitter(FRAME_BYTES_MAX).feed(b"GET / HTTP/1.1\r\n")
+        list(Splitter(FRAME_BYTES_MAX).feed(b"GET / HTTP/1.1\r\n"))
 
 
 def test_the_splitter_never_holds_more_than_one_frame() -> None:
     splitter = Splitter(1_000)
     data = bytes(frame([Echo(1, bytes(900))])) * 50
     for start in range(0, len(data), 333):
-        splitter.feed(data[start : start + 333])
+        list(splitter.feed(data[start : start + 333]))
         assert splitter.waiting_bytes < 1_000 + LENGTH.size
 
 

@@ -168,6 +168,16 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
                 'there: use tls://, or set anonymous to "everywhere" on a network that you trust',
             )
 
+    if config.anonymous == "never" and not (config.tls_client_ca and _has_tls(config)):
+        yield Problem(
+            ("anonymous", "listen", "tls_client_ca"),
+            'nobody could log on: "never" needs a tls:// listen address and tls_client_ca',
+        )
+
+
+def _has_tls(config: Config) -> bool:
+    return any(text.startswith("tls://") for text in config.listen)
+
 
 def _catalog_problem(catalog: str) -> str | None:
     if catalog == "embedded":

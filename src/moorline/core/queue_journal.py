@@ -55,6 +55,8 @@ class QueueState(msgspec.Struct, frozen=True):
             return "it has read more bytes than the read file holds"
         if (self.read_msg == self.read_count) != (self.read_byte == self.read_bytes):
             return "messages and bytes of the read file do not end together"
+        if self.has_two_files and self.read_msg == self.read_count:
+            return "it stands at the end of a file that should be left"
         same = (self.read_count, self.read_bytes) == (self.write_msg, self.write_byte)
         if not self.has_two_files and not same:
             return "one file has two lengths"
@@ -68,13 +70,17 @@ class QueueState(msgspec.Struct, frozen=True):
             f"read_count={self.read_count} read_bytes={self.read_bytes} "
             f"write_byte={self.write_byte} can_write={'T' if self.can_write else 'F'} lsn={self.lsn}"
         )
-        return f"{text} check={xxhash.xxh3_64_hexdigest(text)}\n"
+        return f"{text} check={_check(text)}\n"
+
+
+def _check(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())
 
 
 def parse_line(line: str) -> QueueState | None:
     """The state of a line, or None where the line is torn, altered or not ours."""
     text, found, check = line.rstrip("\n").rpartition(" check=")
-    if not found or check != xxhash.xxh3_64_hexdigest(text):
+    if not found or check != _check(text):
         return None
     try:
         fields = dict(part.split("=", 1) for part in text.split(" "))
@@ -101,9 +107,9 @@ class Files(Enum):
 
 
 class Add(Event, frozen=True):
-    """Store a record; `fresh_file` is the name to use if a file must be begun."""
+    """Store a record of that many bytes; `fresh_file` is the name to use if a file must be begun."""
 
-    record: bytes
+    record_bytes: int
     fresh_file: str
     lsn: int
     can_write: bool = True
@@ -125,10 +131,10 @@ class MakeFolder(Effect, frozen=True):
 
 
 class AppendRecord(Effect, frozen=True):
-    """Add a record to the message file of that name, which is made if it is not there."""
+    """Add the next record to the message file of that name, which is made if it is not there."""
 
     file: str
-    data: bytes
+    record_bytes: int
 
 
 class AppendState(Effect, frozen=True):
@@ -166,6 +172,7 @@ class QueueJournal(Machine[Files]):
     def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002
         match event:
             case Add():
+                assert self.stored is None or event.lsn >= self.stored.lsn, "changes come in order"
                 effects = self._add(event)
             case Acknowledge(record_bytes, lsn):
                 effects = self._acknowledge(record_bytes, lsn)
@@ -180,28 +187,44 @@ class QueueJournal(Machine[Files]):
 
     def _add(self, event: Add) -> list[Effect]:
         effects: list[Effect] = []
+        removed: RemoveFile | None = None
         old = self.stored
         if old is None:
             old = _empty(event.fresh_file)
             effects.append(MakeFolder())
         elif not old.has_two_files and old.write_msg >= self._file_messages_max:
             # Rotation. While a second file is there it grows, whatever its length: never a third.
-            old = msgspec.structs.replace(old, write_file=event.fresh_file, write_msg=0, write_byte=0)
-        written, bytes_written = old.write_msg + 1, old.write_byte + len(event.record)
+            if old.size:
+                old = msgspec.structs.replace(
+                    old, write_file=event.fresh_file, write_msg=0, write_byte=0
+                )
+            else:
+                # All of the old file has been read: it is left at once.
+                removed = RemoveFile(old.read_file)
+                old = msgspec.structs.replace(_empty(event.fresh_file), lsn=old.lsn)
+        written, bytes_written = old.write_msg + 1, old.write_byte + event.record_bytes
         new = msgspec.structs.replace(
-            old, write_msg=written, write_byte=bytes_written, can_write=event.can_write, lsn=event.lsn
+            old,
+            write_msg=written,
+            write_byte=bytes_written,
+            can_write=event.can_write,
+            lsn=event.lsn,
         )
         if not new.has_two_files:
             new = msgspec.structs.replace(new, read_count=written, read_bytes=bytes_written)
         self.stored = new
-        return [*effects, AppendRecord(new.write_file, event.record), AppendState(new)]
+        effects += [AppendRecord(new.write_file, event.record_bytes), AppendState(new)]
+        return effects if removed is None else [*effects, removed]
 
     def _acknowledge(self, record_bytes: int, lsn: int) -> list[Effect]:
         old = self.stored
         assert old is not None, "nothing is stored"
-        assert old.size > 0, "nothing was delivered"
+        assert old.read_msg < old.read_count, "nothing was delivered"
         new = msgspec.structs.replace(
-            old, read_msg=old.read_msg + 1, read_byte=old.read_byte + record_bytes, lsn=lsn
+            old,
+            read_msg=old.read_msg + 1,
+            read_byte=old.read_byte + record_bytes,
+            lsn=lsn,
         )
         if new.read_msg < new.read_count or not new.has_two_files:
             self.stored = new

@@ -9,7 +9,6 @@
 Removals are not done at once: a file goes only after the state that no longer needs it is durable.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -59,10 +58,6 @@ def message_file(name: str) -> str:
     return f"messages.{name}.log"
 
 
-def fresh_name() -> str:
-    return secrets.token_urlsafe(12)
-
-
 class QueueFolder:
     """One folder on one disk. Cheap to make; opens nothing by itself."""
 
@@ -85,13 +80,9 @@ class QueueFolder:
         except FileNotFoundError:
             return Found(None, 0, 0, [])
         notes: list[str] = []
-        state, lines = self._read_state(notes)
+        state, lines = self._read_state(names, upto_lsn, notes)
         if state is None and expected:
             state = self._salvaged(names, expected, upto_lsn, notes)
-        elif state is not None:
-            problem = state.problem()
-            if problem:
-                raise Damaged(f"the state in {STATE_FILE} cannot be: {problem}")
         lost = 0
         if state is not None:
             state, lost = self._with_files_there(state, names, notes)
@@ -146,28 +137,47 @@ class QueueFolder:
         except DamagedRecord as error:
             raise Damaged(f"{message_file(name)} {error}") from error
 
-    def _read_state(self, notes: list[str]) -> tuple[QueueState | None, int]:
-        path = f"{self.path}/{STATE_FILE}"
-        if not self._disk.exists(path):
+    def _read_state(
+        self, names: list[str], upto_lsn: int, notes: list[str]
+    ) -> tuple[QueueState | None, int]:
+        """The newest state that counts, and how many lines `queue.log` has now."""
+        if STATE_FILE not in names:
             return None, 0
-        file = self._handles.get(path, create=False)
+        file = self._handles.get(f"{self.path}/{STATE_FILE}", create=False)
         text = file.read_at(0, file.size()).decode("utf-8", "replace")
         lines = text.splitlines(keepends=True)
-        bad = 0
-        for line in reversed(lines):
-            state = parse_line(line) if line.endswith("\n") else None
-            if state is not None:
-                if bad:
-                    notes.append(f"the last line of {STATE_FILE} was torn")
-                    self._keep_bad_state(text)
-                    self.write_state(state)
-                return state, 1 if bad else len(lines)
-            bad += 1
-            if bad == 2 and len(lines) > 1:
-                raise Damaged(f"two bad lines at the end of {STATE_FILE}")
-        notes.append(f"{STATE_FILE} held no whole line")
+        states = [parse_line(line) if line.endswith("\n") else None for line in lines]
+        if len(states) > 1 and states[-1] is None and states[-2] is None:
+            raise Damaged(f"two bad lines at the end of {STATE_FILE}")
+        if not states or states[-1] is None:
+            notes.append(f"the last line of {STATE_FILE} is torn or missing")
+        whole = [state for state in states if state is not None]
+        while whole and whole[-1].lsn > upto_lsn and not self._fits(whole[-1], names):
+            # A power cut kept the line but not the records it counts; the log still has those.
+            notes.append(f"a line of {STATE_FILE} ran ahead of its files")
+            whole.pop()
+        if whole:
+            problem = whole[-1].problem()
+            if problem:
+                raise Damaged(f"the state in {STATE_FILE} cannot be: {problem}")
+        if not notes:
+            return whole[-1], len(lines)
         self._keep_bad_state(text)
-        return None, 0
+        if not whole:
+            self._remove(STATE_FILE)
+            return None, 0
+        self.write_state(whole[-1])
+        return whole[-1], 1
+
+    def _fits(self, state: QueueState, names: list[str]) -> bool:
+        wanted = {state.read_file: state.read_bytes, state.write_file: state.write_byte}
+        for name, size in wanted.items():
+            path = f"{self.path}/{message_file(name)}"
+            if message_file(name) not in names:
+                return False
+            if self._handles.get(path, create=False).size() < size:
+                return False
+        return True
 
     def _keep_bad_state(self, text: str) -> None:
         self._handles.forget(f"{self.path}/{STATE_FILE}")
@@ -195,7 +205,10 @@ class QueueFolder:
             return None
         notes.append("the state was lost: the last messages of the files are taken")
         found.sort()
-        (_, read, sizes), (_, write, write_sizes) = found[-2] if len(found) > 1 else found[-1], found[-1]
+        (_, read, sizes), (_, write, write_sizes) = (
+            found[-2] if len(found) > 1 else found[-1],
+            found[-1],
+        )
         skip = len(sizes) + (len(write_sizes) if read != write else 0) - expected
         skip = min(max(0, skip), len(sizes))
         return QueueState(
@@ -260,24 +273,36 @@ class QueueFolder:
             notes.append(f"collected the orphan {message_file(name)}")
             self._remove(message_file(name))
         for name in names:
-            if name.endswith(TEMPORARY_SUFFIX):
+            if name.endswith(TEMPORARY_SUFFIX) and self._disk.exists(f"{self.path}/{name}"):
                 self._remove(name)
 
     # --- changing ---------------------------------------------------------------------------------
 
     def perform(
-        self, effects: Iterable[Effect], stamp: str, lines: int, later: Callable[["Removal"], None]
+        self,
+        effects: Iterable[Effect],
+        records: Iterable[bytes],
+        stamp: str,
+        lines: int,
+        later: Callable[["Removal"], None],
     ) -> int:
-        """Does what the machine said, with as few writes as possible; returns the lines in queue.log."""
-        records: dict[str, list[bytes]] = {}
+        """Does what the machine said, in as few writes as possible; `records` are what it appends.
+
+        Returns how many lines queue.log has now. A record and the state that counts it are two
+        writes: whoever is killed between them finds the file longer than its state, and cuts it.
+        """
+        appended: dict[str, list[bytes]] = {}
+        next_record = iter(records)
         state: QueueState | None = None
         retired = False
         for effect in effects:
             match effect:
                 case MakeFolder():
                     self._disk.make_folders(self.path)
-                case AppendRecord(name, data):
-                    records.setdefault(name, []).append(data)
+                case AppendRecord(name, record_bytes):
+                    data = next(next_record)
+                    assert len(data) == record_bytes, "the machine counts what is written"
+                    appended.setdefault(name, []).append(data)
                 case AppendState(latest):
                     state = latest
                 case RemoveFile(name):
@@ -286,7 +311,7 @@ class QueueFolder:
                     retired = True
                 case _:
                     raise AssertionError(f"a folder knows no {effect}")
-        for name, parts in records.items():
+        for name, parts in appended.items():
             path = f"{self.path}/{message_file(name)}"
             self._handles.get(path, create=True).append(b"".join(parts))
         if state is not None:

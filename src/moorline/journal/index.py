@@ -9,6 +9,7 @@
 
     row    id 24 bytes · owner u32 · flags u8 · lsn u64 · size u32 · oldest u32 (s) · created u32 (s)
 
+Numbers of the head are big-endian, those of the rows little-endian, as numpy reads them fastest.
 Rows are sorted by the first eight bytes of the id, so that a look-up is a binary search over eight
 bytes a queue; a million queues take 57 MB and load in a tenth of a second. A row says what the queue's
 *files* hold: the log says what has changed since `lsn`.
@@ -34,12 +35,12 @@ REST = struct.Struct(">QIQ")
 ROW = np.dtype(
     [
         ("id", f"V{ID_BYTES}"),
-        ("owner", ">u4"),
+        ("owner", "<u4"),
         ("flags", "u1"),
-        ("lsn", ">u8"),
-        ("size", ">u4"),
-        ("oldest_s", ">u4"),
-        ("created_s", ">u4"),
+        ("lsn", "<u8"),
+        ("size", "<u4"),
+        ("oldest_s", "<u4"),
+        ("created_s", "<u4"),
     ]
 )
 
@@ -99,7 +100,11 @@ class Index:
         keep = np.ones(len(self.rows), bool)
         keep[self._places(fresh)] = False
         keep[[place for place in map(self._place, deleted) if place >= 0]] = False
-        rows = np.concatenate([self.rows[keep], fresh])
+        # Not np.concatenate: it may change the byte order, and these bytes are the file's.
+        kept = int(keep.sum())
+        rows = np.empty(kept + len(fresh), ROW)
+        rows[:kept] = self.rows[keep]
+        rows[kept:] = fresh
         return Index(_sorted(rows), owners, lsn)
 
     def _places(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -128,7 +133,7 @@ class Index:
         """Replaces the file; a crash leaves the old one or the new one."""
         table = msgspec.msgpack.encode(self.owners)
         rest = REST.pack(self.lsn, len(table), len(self.rows)) + table
-        body = memoryview(self.rows).cast("B") if len(self.rows) else memoryview(b"")
+        body = self.rows.view(np.uint8).data if len(self.rows) else memoryview(b"")
         checker = xxhash.xxh3_64(rest)
         checker.update(body)
         fresh = path + TEMPORARY_SUFFIX

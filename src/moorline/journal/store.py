@@ -1,28 +1,30 @@
 """Room: journal. The store of all queues: memory, log, folders and index, kept in step.
 
 Everything here is synchronous and on one thread but for two calls that a shell may make in another:
-`write` (a batch to the log) and the disk work that `Checkpoint` hands out. The order of one change:
+`write` (a batch to the log) and the disk work that `checkpoint.steps` hands out. The order of one change:
 
     change memory, add to the batch  →  write the batch (and sync)  →  committed: answers may leave
 
 Design, invariants and the table of failures: docs/design/queues.md.
 """
 
+import base64
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
+from moorline.core.effects import Effect
 from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
-from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueJournal, QueueState
+from moorline.core.queue_journal import Clean, QueueJournal
 from moorline.ids import ID_BYTES, text_of
 from moorline.journal.disk import Disk
-from moorline.journal.folder import Damaged, QueueFolder, Removal, fresh_name, path_of
+from moorline.journal.folder import Damaged, QueueFolder, Removal, path_of
 from moorline.journal.handles import Handles
 from moorline.journal.index import Index, IndexDamaged
-from moorline.journal.record import encode, record_bytes
+from moorline.journal.record import encode
 from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
 from moorline.limits import (
     CACHE_BYTES_PER_QUEUE,
@@ -35,6 +37,8 @@ from moorline.limits import (
 log = logging.getLogger("moorline.journal")
 
 INDEX = "index"
+PENDING_ASIDE = "pending.log"
+WHY_ASIDE = "why.txt"
 ANONYMOUS_OWNER = 0
 
 
@@ -64,7 +68,13 @@ class Reader:
 class Store:
     """All queues of a node."""
 
-    def __init__(self, disk: Disk, options: StoreOptions, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions,
+        wall_ms: Callable[[], int],
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
         self.options = options
         self.disk = disk
         self.handles = Handles(disk, options.open_files_max)
@@ -74,13 +84,16 @@ class Store:
         self.index = Index.empty()
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
+        self.unindexed: set[bytes] = set()
         self.deleted: set[bytes] = set()
         self.removals: list[Removal] = []
         self.log = WriteAheadLog(
             disk, "wal", sync=options.sync, segment_bytes_max=options.segment_bytes
         )
         self._wall_ms = wall_ms
-        self._owners: dict[bytes, int] = {}
+        self._draw = draw
+        self.owners: list[bytes] = []
+        self._owner_numbers: dict[bytes, int] = {}
         self._readers: OrderedDict[bytes, Queue] = OrderedDict()
         self._doomed: list[bytes] = []
         self.next_lsn = 1
@@ -102,7 +115,8 @@ class Store:
             if rebuild is None:
                 raise
             self.index = rebuild(self)
-        self._owners = {owner: number for number, owner in enumerate(self.index.owners)}
+        self.owners = list(self.index.owners)
+        self._owner_numbers = {owner: number for number, owner in enumerate(self.owners)}
         self.next_lsn = self.index.lsn
         for change in self.log.replay():
             self._replay(change)
@@ -119,9 +133,7 @@ class Store:
 
     def __len__(self) -> int:
         """How many queues there are."""
-        return len(self.index) + self._unindexed - len(self.deleted)
-
-    _unindexed = 0
+        return len(self.index) + len(self.unindexed) - len(self.deleted)
 
     def find(self, queue_id: bytes) -> Queue | None:
         queue = self.live.get(queue_id)
@@ -133,15 +145,16 @@ class Store:
 
     def owner_number(self, fingerprint: bytes) -> int:
         """A small number for an owner; the same after every start."""
-        return self._owners.setdefault(fingerprint, len(self._owners))
-
-    def owner_of(self, queue: Queue) -> bytes:
-        return list(self._owners)[queue.owner]
+        number = self._owner_numbers.get(fingerprint)
+        if number is None:
+            number = self._owner_numbers[fingerprint] = len(self.owners)
+            self.owners.append(fingerprint)
+        return number
 
     # --- changes: each goes into the batch and changes memory -------------------------------------
 
     def create(self, owner: bytes) -> Queue:
-        queue_id = secrets.token_bytes(ID_BYTES)
+        queue_id = self._draw(ID_BYTES)
         now_ms = self._wall_ms()
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
         return self._created(queue_id, owner, now_ms, lsn)
@@ -306,12 +319,18 @@ class Store:
         )
         queue.reader = reader = Reader(folder, journal, found.lines)
         if state is not None and not state.size:
-            self._perform(reader, journal.handle(Clean(), self._wall_ms()))
+            self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
         self._readers[queue.id] = queue
         if len(self._readers) > self.options.open_queues_max:
             _, idle = self._readers.popitem(last=False)
             self._close_reader(idle)
         return reader
+
+    def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
+        """Does to a queue's folder what its journal said; removals wait for the next sync."""
+        reader.lines = reader.folder.perform(
+            effects, records, self._stamp(), reader.lines, self.removals.append
+        )
 
     def quarantine(self, queue: Queue, why: str) -> None:
         """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
@@ -324,90 +343,38 @@ class Store:
             if self.disk.exists(aside):
                 self.disk.remove_folder(aside)
             self.disk.rename(path, aside)
-            self.disk.write_whole(f"{aside}/why.txt", why.encode() + b"\n")
-            self.disk.sync_folder("quarantine")
+        self.disk.make_folders(aside)
+        if queue.pending:
+            # Promised to their senders, and soon gone from the log.
+            records = b"".join(encode(entry) for entry in queue.pending)
+            self.disk.write_whole(f"{aside}/{PENDING_ASIDE}", records)
+        self.disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
+        self.disk.sync_folder("quarantine")
         queue.damaged = True
         queue.reader = None
         queue.cache = None
         self.quarantined += 1
         self.dirty[queue.id] = queue
 
-    # --- flushing: memory into files --------------------------------------------------------------
-
-    def flush(self, queue: Queue) -> None:
-        """Moves a queue's pending changes into its files. All of them must be committed."""
-        assert queue.touched_lsn <= self.committed_lsn, "an uncommitted change must not reach the files"
-        if not queue.damaged and self._needs_files(queue):
-            reader = self.reader(queue)
-            if reader is not None:
-                self._flush_into(queue, reader)
-        elif not queue.damaged:
-            queue.settle(queue.touched_lsn, 0)
-            queue.oldest_s = 0
-
-    def _needs_files(self, queue: Queue) -> bool:
-        """Whether a queue has anything in its files, or anything to be put there."""
-        return bool(queue.pending or queue.stored or queue.consumed or queue.popped is not None)
-
-    def _flush_into(self, queue: Queue, reader: Reader) -> None:
-        journal, now_ms = reader.journal, self._wall_ms()
-        effects = []
-        consumed = queue.consumed or []
-        if consumed:
-            assert journal.stored is not None, "consumed messages were stored"
-            sizes = self._sizes(reader.folder, journal.stored, len(consumed))
-            for lsn, size in zip(consumed, sizes, strict=True):
-                effects += journal.handle(Acknowledge(size, lsn), now_ms)
-        closed = False
-        for entry in queue.pending or ():
-            closed = closed or entry.kind == QUOTA_MARKER
-            effects += journal.handle(
-                Add(encode(entry), fresh_name(), entry.lsn, not closed), now_ms
-            )
-        if journal.stored is not None and not journal.size:
-            effects += journal.handle(Clean(), now_ms)
-        self._perform(reader, effects)
-        queue.pending = None
-        queue.settle(queue.touched_lsn, journal.size)
-        first = self.head(queue) if queue.stored else None
-        queue.oldest_s = first.time_ms // 1_000 if first else 0
-
-    def _sizes(self, folder: QueueFolder, state: QueueState, count: int) -> Iterator[int]:
-        entries = folder.entries(state, 0)
-        return (record_bytes(next(entries)[0]) for _ in range(count))
-
-    def _perform(self, reader: Reader, effects: list[object]) -> None:
-        reader.lines = reader.folder.perform(
-            effects,  # type: ignore[arg-type]
-            self._stamp(),
-            reader.lines,
-            self.removals.append,
-        )
-
-    def remove_superseded(self) -> None:
-        """Does the removals that waited for a sync."""
-        for removal in self.removals:
-            path = f"{removal.folder}/{removal.name}"
-            self.handles.forget(path)
-            if self.disk.exists(path):
-                self.disk.remove(path)
-        self.removals.clear()
-
     def forget_idle(self) -> None:
         """Lets idle queues live as rows only, when there are many of them."""
         if len(self.live) <= LIVE_QUEUES_IDLE_MAX:
             return
-        self.live = {
-            queue_id: queue
-            for queue_id, queue in self.live.items()
-            if queue.is_dirty or queue.subscriber is not None or queue_id in self.dirty
-        }
+        for queue_id, queue in list(self.live.items()):
+            if not (queue.is_dirty or queue.subscriber is not None or queue_id in self.dirty):
+                del self.live[queue_id]
+                self._readers.pop(queue_id, None)
+                self._close_reader(queue)
 
     def _close_reader(self, queue: Queue) -> None:
         if isinstance(queue.reader, Reader):
             self.handles.forget_folder(queue.reader.folder.path)
         queue.reader = None
         queue.cache = None
+
+    def fresh_name(self) -> str:
+        """A name for a message file that no other has."""
+        return base64.urlsafe_b64encode(self._draw(12)).decode("ascii")
 
     def _stamp(self) -> str:
         return f"{self._wall_ms():014}"
@@ -429,8 +396,8 @@ class Store:
         match change.kind:
             case Kind.SEND | Kind.MARK:
                 kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
-                if not queue.can_write and not queue.size:
-                    queue.can_write = True
+                # Whatever the row says: a queue that took a message was open then.
+                queue.can_write = True
                 queue.push(Entry(change.lsn, change.number, kind, change.body))
             case Kind.ACKNOWLEDGE:
                 queue.pop(change.lsn)
@@ -449,7 +416,7 @@ class Store:
         queue.touched_lsn = lsn
         self.live[queue_id] = queue
         self.dirty[queue_id] = queue
-        self._unindexed += 1
+        self.unindexed.add(queue_id)
         return queue
 
     def _apply_flag(self, queue: Queue, kind: Kind, lsn: int) -> None:
@@ -465,12 +432,8 @@ class Store:
         self._close_reader(queue)
         self.live.pop(queue.id, None)
         self.dirty.pop(queue.id, None)
-        if queue.id in self.index:
-            self.deleted.add(queue.id)
+        if queue.id in self.unindexed:
+            self.unindexed.discard(queue.id)
         else:
-            self._unindexed -= 1
+            self.deleted.add(queue.id)
         self._doomed.append(queue.id)
-
-    def fold(self) -> Index:
-        """The index that accounts for every flush so far; to be saved, then given to `adopt`."""
-        ...

@@ -108,6 +108,8 @@ class WriteAheadLog:
         self._first = 0
         self._name = ""
         disk.make_folders(folder)
+        if sync:
+            disk.sync_folder("")
 
     @property
     def size_bytes(self) -> int:
@@ -137,6 +139,8 @@ class WriteAheadLog:
         self._name = f"{self._folder}/{first:020}.wal"
         self._file = self._disk.open(self._name, create=True)
         self._file_bytes = self._file.size()
+        # A segment that a crash left empty has the same name, and is this one.
+        self._segments = [segment for segment in self._segments if segment[1] != self._name]
         if self._sync:
             self._file.sync()
             self._disk.sync_folder(self._folder)

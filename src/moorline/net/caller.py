@@ -1,6 +1,7 @@
 """Room: net. The calling end of a connection: calls out, answers in, matched by their numbers."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
 from moorline.core.link import ConnectingLink
-from moorline.errors import CallFailed, ConnectionLost, Refused, Unreachable
+from moorline.errors import CallFailed, ConnectionLost, Malformed, Refused, Unreachable
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
 from moorline.net.tls import client_context
@@ -67,7 +68,8 @@ class Caller(Connection):
         (answer,) = await self.call_all([make])
         if isinstance(answer, Failed):
             raise CallFailed.of(answer.code, answer.text)
-        assert isinstance(answer, reply), f"{answer} does not answer a call for {reply.__name__}"
+        if not isinstance(answer, reply):
+            raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
         return answer
 
     async def call_all(self, makes: Sequence[Callable[[int], Message]]) -> list[Answer]:
@@ -160,7 +162,13 @@ async def open_caller(
     except TimeoutError as error:
         raise Unreachable(f"{address}: no answer within {timeout_ms} ms") from error
     except ssl.SSLError as error:
-        raise Unreachable(f"{address}: TLS failed: {error.reason or error}") from error
+        hint = (
+            "is its CA named by --ca (or ca=)?"
+            if "VERIFY" in str(error)
+            else "is it a tls:// port?"
+        )
+        raise Unreachable(f"{address}: TLS failed: {error.reason or error}: {hint}") from error
     except OSError as error:
-        raise Unreachable(f"{address}: {error.strerror or error}: is the node running?") from error
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise Unreachable(f"{address}: {why}: is the node running?") from error
     return caller

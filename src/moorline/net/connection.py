@@ -185,6 +185,8 @@ class Connection(asyncio.Protocol):
             match message:
                 case Hello(protocol, version_min, version_max, _) if protocol == PROTOCOL:
                     self._driver.post(HelloHeard(version_min, version_max))
+                case Hello():
+                    self._driver.post(BadBytes("MALFORMED", "a hello of another protocol"))
                 case Welcome():
                     self.welcomed(message)
                     self._driver.post(WelcomeHeard(message.version, message.keepalive_ms))

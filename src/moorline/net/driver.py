@@ -95,7 +95,7 @@ class Driver:
         else:
             answer = self._performers[type(effect)](effect)
             if isinstance(answer, Event):
-                self._inbox.append(answer)
+                self.post(answer)
             elif answer is not None:
                 task = asyncio.ensure_future(answer)
                 self._tasks.add(task)

@@ -86,17 +86,19 @@ class Listeners:
 
     def _session(self) -> Session:
         self.accepted += 1
-        session = Session(
+        return Session(
             f"session {self.accepted}",
             self._handlers,
             self._welcome,
+            self._joined,
             self._admit,
             hello_timeout_ms=self._admission.hello_timeout_ms,
             keepalive_ms=self._admission.keepalive_ms,
         )
+
+    def _joined(self, session: Session) -> None:
         self.sessions.add(session)
         session.on_end.append(lambda: self.sessions.discard(session))
-        return session
 
     def _admit(self, session: Session) -> None:
         if len(self.sessions) > self._connections_max:

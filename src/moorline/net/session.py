@@ -5,6 +5,7 @@ has at once. Answers that come later (after an fsync) go through `session.answer
 hundred sends costs one call, not a hundred.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -33,6 +34,7 @@ class Session(Connection):
         name: str,
         handlers: Handlers,
         welcome: Callable[[int, int], Welcome],
+        joined: Callable[["Session"], None],
         admit: Callable[["Session"], None],
         *,
         hello_timeout_ms: int,
@@ -44,6 +46,7 @@ class Session(Connection):
         self.on_end: list[Callable[[], None]] = []
         self._handlers = handlers
         self._welcome = welcome
+        self._joined = joined
         self._admit = admit
         self._in_flight = 0
 
@@ -53,6 +56,11 @@ class Session(Connection):
         self.send_all(answers)
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2:
             self.release_reading("calls in flight")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Only now: a TLS handshake that fails never comes here, and never leaves.
+        self._joined(self)
+        super().connection_made(transport)
 
     def welcome(self, version: int, keepalive_ms: int) -> Welcome:
         return self._welcome(version, keepalive_ms)

@@ -178,6 +178,11 @@ class MemoryDisk:
         self.begin()
         self.sync_node(folder)
 
+    def sync_all(self) -> None:
+        self.begin()
+        for node in all_nodes(self._root):
+            self.sync_node(node)
+
     def write_whole(self, path: str, data: bytes) -> None:
         write_whole(self, path, data)
 

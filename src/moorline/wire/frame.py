@@ -9,7 +9,7 @@ that holds only whole frames is not copied at all.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -34,19 +34,18 @@ class Splitter:
         """Bytes held of a frame that is not whole yet."""
         return len(self._tail)
 
-    def feed(self, data: bytes) -> list[memoryview]:
-        """All payloads that are whole now; raises as soon as a length breaks the bound."""
+    def feed(self, data: bytes) -> Iterator[memoryview]:
+        """Each payload that is whole now; raises as soon as a length breaks the bound.
+
+        One by one, because a payload may raise the bound for the next: a welcome does.
+        """
         if self._tail:
             self._tail += data
             if len(self._tail) < self._wanted:
-                return []
+                return
             data = bytes(self._tail)
             self._tail.clear()
-        return self._cut(data)
-
-    def _cut(self, data: bytes) -> list[memoryview]:
         view = memoryview(data)
-        payloads: list[memoryview] = []
         start, end = 0, len(data)
         while end - start >= LENGTH.size:
             (length,) = LENGTH.unpack_from(data, start)
@@ -57,13 +56,12 @@ class Splitter:
             frame_end = start + LENGTH.size + length
             if frame_end > end:
                 self._wanted = LENGTH.size + length
-                self._tail += view[start:]
-                return payloads
-            payloads.append(view[start + LENGTH.size : frame_end])
+                break
+            yield view[start + LENGTH.size : frame_end]
             start = frame_end
-        self._wanted = LENGTH.size
+        else:
+            self._wanted = LENGTH.size
         self._tail += view[start:]
-        return payloads
 
 
 def frame(messages: Sequence[msgspec.Struct]) -> bytearray:
