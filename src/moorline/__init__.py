@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moorline.client.moor import Moor, connect
+    from moorline.client.queue import Message, Queue
     from moorline.errors import (
         CallFailed,
         ConfigError,
         ConnectionLost,
         MoorlineError,
+        NoMessage,
+        NotAuthorized,
+        NotFound,
+        QueueBlocked,
+        QueueDamaged,
+        QueueOff,
+        QuotaExceeded,
         Refused,
+        SubscriptionEnded,
+        TooLarge,
         Unreachable,
     )
 
@@ -21,9 +31,20 @@ __all__ = [
     "CallFailed",
     "ConfigError",
     "ConnectionLost",
+    "Message",
     "Moor",
     "MoorlineError",
+    "NoMessage",
+    "NotAuthorized",
+    "NotFound",
+    "Queue",
+    "QueueBlocked",
+    "QueueDamaged",
+    "QueueOff",
+    "QuotaExceeded",
     "Refused",
+    "SubscriptionEnded",
+    "TooLarge",
     "Unreachable",
     "connect",
 ]
@@ -32,7 +53,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'moorline' has no name {name!r}")
-    if name in {"Moor", "connect"}:
+    if name in {"Moor", "connect", "Message", "Queue"}:
         from moorline.client import moor
 
         return getattr(moor, name)

@@ -8,16 +8,26 @@
     │   ├── AddressTaken       another program listens there
     │   ├── CatalogUnreachable Postgres does not answer
     │   ├── CatalogTooNew      the catalog was written by a newer Moorline
-    │   └── DiskFull           no room left on the device
+    │   ├── DiskFull           no room left on the device
+    │   └── LogDamaged         the queues' write-ahead log is damaged before its end
     ├── WireError              the peer's: bytes that break the protocol
     │   ├── FrameTooLarge
     │   ├── Malformed
     │   └── Refused            the other end said goodbye and why
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
     │   └── Unreachable        the link could not be opened at all
+    ├── SubscriptionEnded      another reader took over, or the queue is gone
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
-    │   └── TooLarge           the message is larger than the other end takes
+    │   ├── TooLarge           the message is larger than the other end takes
+    │   ├── NotFound           there is no queue of that id
+    │   ├── QuotaExceeded      the queue is full
+    │   ├── NotAuthorized      this identity may not do that
+    │   ├── NoMessage          the message acknowledged is not the head
+    │   ├── QueueOff           the recipient takes no more messages
+    │   ├── QueueBlocked       the operator has blocked the queue
+    │   ├── QueueDamaged       the queue's files are set aside
+    │   └── NodeDiskFull       the node's disk is nearly full
     └── MachineError           ours: a state machine met what it must never meet
 
 Every error carries a `code` (stable, for programs), a text that says what to do next, and the exit
@@ -72,6 +82,11 @@ class DiskFull(StartError):
     exit_code = 9
 
 
+class LogDamaged(StartError):
+    code = "LOG_DAMAGED"
+    exit_code = 13
+
+
 class WireError(MoorlineError):
     code = "WIRE"
     exit_code = 11
@@ -103,6 +118,17 @@ class Unreachable(ConnectionLost):
     code = "UNREACHABLE"
 
 
+class SubscriptionEnded(MoorlineError):
+    """The node ended a subscription; `reason` is TAKEN_OVER, DELETED, BLOCKED or DAMAGED."""
+
+    code = "SUBSCRIPTION_ENDED"
+    exit_code = 14
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the subscription is over: {reason}")
+        self.reason = reason
+
+
 class CallFailed(MoorlineError):
     """One call was refused. Rooms add subclasses for the codes that callers tell apart."""
 
@@ -132,6 +158,54 @@ class TooLarge(CallFailed):
     """The message is larger than the other end takes."""
 
     code = "TOO_LARGE"
+
+
+class NotFound(CallFailed):
+    """There is no queue of that id; perhaps it was deleted."""
+
+    code = "NOT_FOUND"
+
+
+class QuotaExceeded(CallFailed):
+    """The queue is full: its recipient must read it to the end, quota marker included."""
+
+    code = "QUOTA"
+
+
+class NotAuthorized(CallFailed):
+    """This identity may not do that."""
+
+    code = "AUTH"
+
+
+class NoMessage(CallFailed):
+    """The message acknowledged is not the head of the queue; nothing was deleted."""
+
+    code = "NO_MESSAGE"
+
+
+class QueueOff(CallFailed):
+    """The recipient takes no more messages in this queue."""
+
+    code = "OFF"
+
+
+class QueueBlocked(CallFailed):
+    """The operator has blocked the queue."""
+
+    code = "BLOCKED"
+
+
+class QueueDamaged(CallFailed):
+    """The queue's files are damaged and set aside; the operator can repair them."""
+
+    code = "DAMAGED"
+
+
+class NodeDiskFull(CallFailed):
+    """The node's disk is nearly full; it takes acknowledgements, but no messages."""
+
+    code = "NODE_DISK_FULL"
 
 
 class MachineError(MoorlineError):

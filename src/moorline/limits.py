@@ -126,8 +126,14 @@ LIVE_QUEUES_IDLE_MAX = 65_536
 CHECKPOINT_SLICE_MS = 3
 """Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
 
+CHECKPOINT_INTERVAL_MS = 10 * 60 * 1_000
+"""Time after which even a small log is checkpointed, so that a restart has little to replay."""
+
 COMMIT_BYTES_MAX = 8 * MIB
 """Changes that may wait for one commit; beyond it the node stops reading from its clients."""
+
+DISK_LOOK_MS = 1_000
+"""Time between two looks at the disk's room; a second of the fastest writing is below the reserve."""
 
 QUEUE_WINDOW_MAX = 1_024
 """Unacknowledged messages of one queue that a subscriber may ask for at once."""

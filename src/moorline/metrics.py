@@ -6,7 +6,7 @@ are read when they are asked for; only events that leave no trace are counted as
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Gauge, Info
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
 
 
@@ -24,3 +24,10 @@ class Metrics:
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""
         Gauge(f"moorline_{name}", help_text, registry=self.registry).set_function(read)
+
+    def latency(self, name: str, help_text: str) -> Callable[[float], None]:
+        """A histogram of seconds; call what is returned with each."""
+        buckets = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0)
+        return Histogram(
+            f"moorline_{name}", help_text, buckets=buckets, registry=self.registry
+        ).observe

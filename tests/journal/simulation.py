@@ -13,6 +13,7 @@ from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.journal import checkpoint
 from moorline.journal.store import Store, StoreOptions
 from moorline.testing import Crashed, HandClock, MemoryDisk
+from moorline.testing.memory_disk import Lose
 
 QUOTA, FILE_MESSAGES = 3, 4
 
@@ -45,12 +46,11 @@ class Simulation:
             open_files_max=4,
             open_queues_max=3,
         )
-        self.lose = ("all", "some") if sync else ("none",)
+        self.lose: list[Lose] = ["all", "some"] if sync else ["none"]
         self.committed: Model = {}
         self.model: Model = {}
         self.crashes = 0
         self.store = self._opened()
-        self.work = None
 
     def run(self, steps: int) -> None:
         for step in range(steps):
@@ -211,7 +211,10 @@ def mismatch(store: Store, model: Model) -> str:
         entries = [store.peek(queue, place) for place in range(queue.size)]
         found = [(e.lsn, e.kind, e.body) for e in entries if e is not None]
         if found != expected.messages:
-            shown = [[(lsn, kind, len(body)) for lsn, kind, body in it] for it in (found, expected.messages)]
+            shown = [
+                [(lsn, kind, len(body)) for lsn, kind, body in it]
+                for it in (found, expected.messages)
+            ]
             return f"queue {queue_id.hex()[:8]} holds {shown[0]} instead of {shown[1]}"
         if queue.blocked != expected.blocked:
             return f"queue {queue_id.hex()[:8]} is blocked: {queue.blocked}"

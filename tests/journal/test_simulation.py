@@ -1,7 +1,6 @@
 """C17 and the rest, by chance: crashes at any step of anything, over many seeds."""
 
 import pytest
-
 from tests.journal.simulation import Simulation
 
 SEEDS, STEPS = 60, 250

@@ -5,16 +5,31 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 """
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
+from moorline.client.queue import Inboxes, Message, Queue
 from moorline.config.addresses import Address, listen_address
-from moorline.errors import ConfigError
+from moorline.errors import CallFailed, ConfigError, Malformed
+from moorline.ids import id_of
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
-from moorline.wire.message import Answer
+from moorline.wire.message import Answer, Failed
 from moorline.wire.node import Describe, Described, Echo, Echoed
+from moorline.wire.queue import (
+    Acknowledge,
+    ListQueues,
+    NewQueue,
+    QueueMade,
+    QueuesListed,
+    Send,
+    Sent,
+)
+
+Reply = TypeVar("Reply", bound=Answer)
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
@@ -25,6 +40,9 @@ class Moor:
     def __init__(self, caller: Caller, address: Address) -> None:
         self.address = address
         self._caller = caller
+        self._inboxes = Inboxes()
+        caller.pushed = self._inboxes.sort
+        caller.lost.add_done_callback(lambda _: self._inboxes.lost())
 
     async def describe(self) -> Described:
         """What the node says of itself."""
@@ -41,8 +59,69 @@ class Moor:
             [lambda call, body=body: Echo(call, body) for body in bodies]  # type: ignore[misc]
         )
 
+    # --- queues -----------------------------------------------------------------------------------
+
+    async def create_queue(self) -> Queue:
+        """A new queue; the node draws its id, and we own it."""
+        made = await self._caller.call(NewQueue, QueueMade)
+        return self.queue(made.queue)
+
+    async def create_queues(self, count: int) -> list[Queue]:
+        answers = await self._caller.call_all([NewQueue] * count)
+        return [self.queue(_expected(answer, QueueMade).queue) for answer in answers]
+
+    def queue(self, queue_id: bytes | str) -> Queue:
+        """A queue by its id; the node is not asked whether it is there."""
+        known = id_of(queue_id) if isinstance(queue_id, str) else queue_id
+        return Queue(self._caller, self._inboxes, known)
+
+    async def send(self, queue_id: bytes, body: bytes) -> int:
+        """Stores a message in a queue; returns its id when it is as durable as the node promises."""
+        sent = await self._caller.call(lambda call: Send(call, queue_id, body), Sent)
+        return sent.message
+
+    async def send_all(self, messages: Sequence[tuple[bytes, bytes]]) -> list[int | CallFailed]:
+        """Many (queue id, body) at once; for each its id, or why it was refused."""
+        makes = [partial(_send, queue, body) for queue, body in messages]
+        answers = await self._caller.call_all(makes)
+        return [
+            CallFailed.of(answer.code, answer.text)
+            if isinstance(answer, Failed)
+            else _expected(answer, Sent).message
+            for answer in answers
+        ]
+
+    async def ack_all(self, messages: Sequence[Message]) -> list[CallFailed | None]:
+        """Many acknowledgements at once, in this order; for each None, or why it was refused."""
+        makes = [partial(_acknowledge, message.queue, message.id) for message in messages]
+        answers = await self._caller.call_all(makes)
+        return [
+            CallFailed.of(answer.code, answer.text) if isinstance(answer, Failed) else None
+            for answer in answers
+        ]
+
+    async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
+        """A page of all queues on the node, for its operator."""
+        return await self._caller.call(lambda call: ListQueues(call, after, count), QueuesListed)
+
     async def close(self) -> None:
         self._caller.close("DONE", "the client is done")
+
+
+def _send(queue: bytes, body: bytes, call: int) -> Send:
+    return Send(call, queue, body)
+
+
+def _acknowledge(queue: bytes, message: int, call: int) -> Acknowledge:
+    return Acknowledge(call, queue, message)
+
+
+def _expected(answer: Answer, kind: type[Reply]) -> Reply:
+    if isinstance(answer, Failed):
+        raise CallFailed.of(answer.code, answer.text)
+    if not isinstance(answer, kind):
+        raise Malformed(f"{type(answer).__name__} is no {kind.__name__}")
+    return answer
 
 
 class Connecting:

@@ -53,6 +53,59 @@ class Problem(NamedTuple):
     accepted: str
 
 
+class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The section `[queues]`."""
+
+    sync: Annotated[
+        Literal["power", "process"],
+        Meta(
+            description="What an acknowledged change survives: a power cut, or a crash of the node."
+        ),
+    ] = "power"
+    max_queue_messages: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Messages that wait in a queue before it is full."),
+    ] = 128
+    max_file_messages: Annotated[
+        int, Meta(ge=2, le=2_000_000, description="Messages in a message file before a new one.")
+    ] = 256
+    message_bytes_max: Annotated[
+        int, Meta(ge=1, le=512 * limits.KIB, description="Largest body of a message.")
+    ] = 16 * limits.KIB
+    ttl_s: Annotated[
+        int, Meta(ge=0, le=10**10, description="Age at which a message expires; 0 is never.")
+    ] = 21 * 86_400
+    expire_interval_s: Annotated[
+        int, Meta(ge=1, le=10**7, description="Time between two looks for expired messages.")
+    ] = 2 * 3_600
+    expire_on_send: Annotated[
+        bool, Meta(description="Whether a send removes what has expired in its queue.")
+    ] = True
+    folder_levels: Annotated[
+        int, Meta(ge=0, le=8, description="Levels of two characters above a queue's folder.")
+    ] = 4
+    log_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=limits.MIB,
+            le=1 << 40,
+            description="Size of the write-ahead log at which senders are slowed down.",
+        ),
+    ] = 256 * limits.MIB
+    operators: Annotated[
+        list[str],
+        Meta(description="Names of the identities that may list, block and delete any queue."),
+    ] = msgspec.field(default_factory=list)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.max_queue_messages >= self.max_file_messages:
+            yield Problem(
+                ("max_queue_messages", "max_file_messages"),
+                f"it must be below queues.max_file_messages ({self.max_file_messages}), so that a "
+                "queue never needs a third message file",
+            )
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: Annotated[
         str, Meta(min_length=1, description="Folder of the node's journals and embedded catalog.")
@@ -100,6 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     connections_max: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Connections that the node accepts at once.")
     ] = limits.CONNECTIONS_MAX
+    queues: Queues = Queues()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
@@ -168,7 +222,11 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
                 'there: use tls://, or set anonymous to "everywhere" on a network that you trust',
             )
 
-    if config.anonymous == "never" and not (config.tls_client_ca and _has_tls(config)):
+    if (
+        config.anonymous == "never"
+        and config.listen
+        and not (config.tls_client_ca and _has_tls(config))
+    ):
         yield Problem(
             ("anonymous", "listen", "tls_client_ca"),
             'nobody could log on: "never" needs a tls:// listen address and tls_client_ca',

@@ -143,6 +143,12 @@ class Queue:
             count += 1
         return count
 
+    def maybe_expired(self, before_ms: int) -> bool:
+        """Whether the head may be older than that; asks no file."""
+        if self.stored:
+            return self.oldest_s * 1_000 < before_ms
+        return bool(self.pending) and self.pending[0].time_ms < before_ms  # type: ignore[index]
+
     # --- files and memory, brought together -------------------------------------------------------
 
     def resolve(self, file_lsn: int, file_size: int) -> int:

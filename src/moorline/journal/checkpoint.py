@@ -18,8 +18,9 @@ from moorline.core.effects import Effect
 from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueState
 from moorline.journal.folder import Damaged, QueueFolder
+from moorline.journal.index import Index
 from moorline.journal.record import encode, record_bytes
-from moorline.journal.store import INDEX, Reader, Store
+from moorline.journal.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Reader, Store
 from moorline.limits import CACHE_BYTES_PER_QUEUE, CHECKPOINT_SLICE_MS
 
 DiskWork = Callable[[], None]
@@ -56,7 +57,7 @@ def steps(
     changed = [queue for queue in changed if store.live.get(queue.id) is queue]
     deleted = set(store.deleted)
     index = store.index.folded(changed, deleted, store.owners, store.next_lsn)
-    yield lambda: index.save(store.disk, INDEX)
+    yield lambda: _save(store, index)
     store.index = index
     store.unindexed -= {queue.id for queue in changed}
     # One that was deleted while the index was written is in it, and must stay deleted.
@@ -156,6 +157,15 @@ def _sizes(folder: QueueFolder, state: QueueState, count: int) -> list[int]:
     if len(sizes) < count:
         raise Damaged(f"only {len(sizes)} of {count} acknowledged messages are in the files")
     return sizes
+
+
+def _save(store: Store, index: Index) -> None:
+    """Writes the new index; the one before is kept for a rebuild, if it was worth anything."""
+    index.save(store.disk, INDEX_NEXT)
+    if store.disk.exists(INDEX):
+        store.disk.rename(INDEX, INDEX_BEFORE)
+    store.disk.rename(INDEX_NEXT, INDEX)
+    store.disk.sync_folder("")
 
 
 def _check_committed(store: Store) -> None:

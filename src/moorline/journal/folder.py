@@ -263,6 +263,8 @@ class QueueFolder:
         if found > size:
             notes.append(f"{message_file(name)} was {found - size} bytes longer than its state")
             file.truncate(size)
+            # Or a power cut could bring the old bytes back under a state that counts new ones.
+            file.sync()
         elif found < size:
             raise Damaged(f"{message_file(name)} has {found} bytes, its state says {size}")
 

@@ -37,6 +37,12 @@ from moorline.limits import (
 log = logging.getLogger("moorline.journal")
 
 INDEX = "index"
+INDEX_BEFORE = "index.before"
+"""The index of the checkpoint before, for a rebuild."""
+
+INDEX_NEXT = "index.next"
+"""A whole index about to become the one; a crash between two renames leaves only this."""
+
 PENDING_ASIDE = "pending.log"
 WHY_ASIDE = "why.txt"
 ANONYMOUS_OWNER = 0
@@ -105,16 +111,7 @@ class Store:
 
     def open(self, rebuild: Callable[["Store"], Index] | None = None) -> None:
         """Reads the index and the log. `rebuild` makes an index where there is none to trust."""
-        try:
-            self.index = Index.load(self.disk, INDEX)
-        except FileNotFoundError:
-            if rebuild is not None and self.disk.exists("messages"):
-                self.index = rebuild(self)
-        except IndexDamaged as error:
-            log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
-            if rebuild is None:
-                raise
-            self.index = rebuild(self)
+        self.index = self._load_index(rebuild)
         self.owners = list(self.index.owners)
         self._owner_numbers = {owner: number for number, owner in enumerate(self.owners)}
         self.next_lsn = self.index.lsn
@@ -124,6 +121,22 @@ class Store:
         self.batch = Batch(self.next_lsn)
         self.log.begin_segment(self.next_lsn)
         self.after_commit()
+
+    def _load_index(self, rebuild: Callable[["Store"], Index] | None) -> Index:
+        for name in (INDEX, INDEX_NEXT):
+            try:
+                return Index.load(self.disk, name)
+            except FileNotFoundError:
+                continue
+            except IndexDamaged as error:
+                log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
+                break
+        else:
+            if not self.disk.exists("messages") and not self.disk.exists(INDEX_BEFORE):
+                return Index.empty()
+        if rebuild is None:
+            raise IndexDamaged("the index is lost")
+        return rebuild(self)
 
     def close(self) -> None:
         self.log.close()
@@ -142,6 +155,19 @@ class Store:
             if queue is not None:
                 self.live[queue_id] = queue
         return queue
+
+    def page(self, after: bytes, count: int) -> list[bytes]:
+        """Ids behind that one, in order: of the index, and of those that are not in it yet."""
+        ids: list[bytes] = []
+        start = after
+        while len(ids) < count:
+            found = self.index.page(start, count)
+            ids += [queue_id for queue_id in found if queue_id not in self.deleted]
+            if len(found) < count:
+                break
+            start = found[-1]
+        fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
+        return sorted([*ids, *fresh])[:count]
 
     def owner_number(self, fingerprint: bytes) -> int:
         """A small number for an owner; the same after every start."""
@@ -198,6 +224,7 @@ class Store:
         if not expired and queue.stored and queue.cache:
             # Nothing was old enough: the row's time was a bound, now it is exact.
             queue.oldest_s = queue.cache[0].time_ms // 1_000
+            self.dirty[queue.id] = queue
         return expired
 
     def suspend(self, queue: Queue) -> None:

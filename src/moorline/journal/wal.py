@@ -22,11 +22,11 @@ damage and not a torn end.
 import struct
 from collections.abc import Generator, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
-from moorline.errors import StartError
+from moorline.errors import LogDamaged
 from moorline.journal.disk import Disk, DiskFile
 
 MAGIC = 0x4D57414C
@@ -56,23 +56,19 @@ class Change(NamedTuple):
     body: bytes
 
 
-class LogDamaged(StartError):
-    """The write-ahead log is damaged before its end."""
-
-    code = "LOG_DAMAGED"
-
-
 class Batch:
     """Changes that are committed together."""
 
-    __slots__ = ("count", "first", "parts", "size", "waiters")
+    __slots__ = ("answers", "count", "first", "parts", "size", "woken")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.count = 0
         self.parts: list[bytes] = []
         self.size = BATCH.size
-        self.waiters: list[object] = []
+        # Both belong to the broker: what may leave, and who may be served, after the commit.
+        self.answers: list[Any] = []
+        self.woken: list[Any] = []
 
     def add(self, kind: int, queue: bytes, number: int, body: bytes) -> int:
         """Adds a change; returns its lsn."""

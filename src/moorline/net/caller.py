@@ -72,6 +72,11 @@ class Caller(Connection):
             raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
         return answer
 
+    def cast(self, make: Callable[[int], Message]) -> None:
+        """A call whose answer nobody waits for."""
+        self.send(make(self._next_call))
+        self._next_call += 1
+
     async def call_all(self, makes: Sequence[Callable[[int], Message]]) -> list[Answer]:
         """Many calls in as few frames as they need; refusals are among the answers."""
         if not makes:

@@ -28,6 +28,8 @@ from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
 from moorline.node.folder import held, identity
+from moorline.node.queues import open_queues
+from moorline.node.queues import watch as watch_queues
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
 from moorline.wire.node import Describe, Described, Echo, Echoed
@@ -47,8 +49,9 @@ class Node:
         self._started_ms = monotonic_ms()
         self._catalog: Catalog | None = None
         self._catalog_version = 0
+        self._handlers: Handlers = {Echo: _echo, Describe: each(self._describe)}
         self._listeners = Listeners(
-            self._handlers(),
+            self._handlers,
             self._welcome,
             Admission(
                 anonymous=config.anonymous,
@@ -65,6 +68,8 @@ class Node:
         folder = stack.enter_context(held(Path(self.config.data)))
         await self._open_catalog(stack, folder)
         self._open_metrics()
+        if "broker" in self.roles:
+            await self._open_queues(stack, folder)
         await self._open_listeners(stack)
         await self._register(identity(folder))
         self._leave_note(stack, folder)
@@ -108,6 +113,19 @@ class Node:
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
 
+    async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+        broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
+        self._handlers.update(broker.handlers())
+        watch_queues(self.metrics, broker)
+        broker.commits.failed.add_done_callback(self._queues_failed)
+
+    def _queues_failed(self, failed: asyncio.Future[MoorlineError]) -> None:
+        if failed.cancelled():
+            return
+        self._problems.append(str(failed.result()))
+        if not self._failed.done():
+            self._failed.set_result(failed.result())
+
     async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
         config = self.config
         stack.push_async_callback(self._listeners.close)
@@ -149,9 +167,6 @@ class Node:
         stack.callback(note.unlink, missing_ok=True)
 
     # --- what every node answers ------------------------------------------------------------------
-
-    def _handlers(self) -> Handlers:
-        return {Echo: _echo, Describe: each(self._describe)}
 
     def _welcome(self, version_chosen: int, keepalive_ms: int) -> Welcome:
         return Welcome(version_chosen, self.config.node, SOFTWARE, tuple(self.roles), keepalive_ms)

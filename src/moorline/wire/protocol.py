@@ -9,9 +9,10 @@ from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
+from moorline.wire.queue import COMMANDS, EVENTS
 
-HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe
-HeardByClient = Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described
+HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe | COMMANDS
+HeardByClient = Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described | EVENTS
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
 

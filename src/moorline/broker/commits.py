@@ -1,0 +1,180 @@
+"""Room: broker. Group commit and checkpoints: the store's disk work, fitted into the event loop.
+
+A commit begins as soon as the one before it is done; what arrives meanwhile is the next one. Nobody
+waits for a timer: a lone client is answered after one fsync, a crowd shares it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from moorline.errors import DiskFull, MoorlineError, StartError
+from moorline.journal import checkpoint
+from moorline.journal.store import Store
+from moorline.journal.wal import Batch
+from moorline.limits import CHECKPOINT_INTERVAL_MS, COMMIT_BYTES_MAX
+from moorline.net.clock import monotonic_ms, wall_ms
+from moorline.net.session import Session
+from moorline.wire.message import Answer
+
+log = logging.getLogger("moorline.broker")
+
+HOLD = "commit"
+"""Why sessions are held: changes wait for the disk."""
+
+
+class Commits:
+    """Commits the changes of one store and checkpoints its log."""
+
+    def __init__(
+        self, store: Store, *, log_bytes_max: int, woken: Callable[[list[Any]], None]
+    ) -> None:
+        self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+        self.commits = 0
+        self.checkpoints = 0
+        self.commit_seconds: Callable[[float], None] = lambda _: None
+        self._store = store
+        self._log_bytes_max = log_bytes_max
+        self._woken = woken
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-log")
+        self._due = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._checkpointed_ms = monotonic_ms()
+        self._held: set[Session] = set()
+
+    def changed(self) -> None:
+        """Something is in the batch: commit it as soon as can be."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._commit)
+
+    def hold_if_behind(self, session: Session) -> None:
+        """Stops reading from a sender while the disk does not keep up."""
+        store = self._store
+        if store.batch.size > COMMIT_BYTES_MAX or store.log.size_bytes > self._log_bytes_max:
+            self._held.add(session)
+            session.hold_reading(HOLD)
+
+    async def checkpoint(self) -> None:
+        """A whole checkpoint; joins the one that is under way."""
+        if self._checkpointing is None:
+            self._checkpointing = asyncio.create_task(self._checkpoint())
+        await asyncio.shield(self._checkpointing)
+
+    async def close(self) -> None:
+        """Commits what is left and ends; the log is checkpointed, so that the next start is quick."""
+        if not self.failed.done():
+            await self._quiet()
+            await self.checkpoint()
+        self._thread.shutdown()
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        self._due = False
+        if not self._idle.is_set() or self.failed.done():
+            return
+        batch = self._store.take_batch()
+        if batch is None:
+            return
+        if not self._store.options.sync:
+            self._commit_here(batch)
+            return
+        self._idle.clear()
+        started = monotonic_ms()
+        written = self._loop.run_in_executor(self._thread, self._store.write, batch)
+        written.add_done_callback(lambda done: self._written(batch, done, started))
+
+    def _commit_here(self, batch: Batch) -> None:
+        try:
+            self._store.write(batch)
+        except (OSError, DiskFull) as error:
+            self._fail(error)
+        else:
+            self._finish(batch)
+
+    def _written(self, batch: Batch, done: "asyncio.Future[None]", started_ms: int) -> None:
+        self._idle.set()
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self.commit_seconds((monotonic_ms() - started_ms) / 1_000)
+        self._finish(batch)
+        if self._store.batch.count:
+            self._commit()
+
+    def _finish(self, batch: Batch) -> None:
+        self._store.committed(batch)
+        self.commits += 1
+        answers: dict[Session, list[Answer]] = {}
+        for session, answer in batch.answers:
+            found = answers.get(session)
+            if found is None:
+                answers[session] = [answer]
+            else:
+                found.append(answer)
+        for session, ready in answers.items():
+            session.answer(ready)
+        if batch.woken:
+            self._woken(batch.woken)
+        self._release()
+        self._maybe_checkpoint()
+
+    def _release(self) -> None:
+        if self._held and self._store.log.size_bytes <= self._log_bytes_max:
+            for session in self._held:
+                session.release_reading(HOLD)
+            self._held.clear()
+
+    def _fail(self, error: BaseException) -> None:
+        """After a failed write nothing may be promised any more: the node must end."""
+        if self.failed.done():
+            return
+        if not isinstance(error, MoorlineError):
+            error = StartError(f"the disk of the queues failed: {error}")
+        self.failed.set_result(error)
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def _maybe_checkpoint(self) -> None:
+        store = self._store
+        grown = store.log.size_bytes > self._log_bytes_max // 2
+        late = monotonic_ms() - self._checkpointed_ms > CHECKPOINT_INTERVAL_MS
+        if (grown or late) and self._checkpointing is None:
+            self._checkpointing = asyncio.create_task(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        store, started = self._store, monotonic_ms()
+        try:
+            await self._quiet()
+            for disk_work in checkpoint.steps(store, wall_ms, monotonic_ms):
+                if disk_work is None:
+                    await asyncio.sleep(0)
+                else:
+                    await asyncio.to_thread(disk_work)
+                await self._quiet()
+            self.checkpoints += 1
+            took_ms = monotonic_ms() - started
+            log.info("checkpoint", extra={"queues": len(store), "in_ms": took_ms})
+        except (OSError, DiskFull) as error:
+            self._fail(error)
+        finally:
+            self._checkpointed_ms = monotonic_ms()
+            self._checkpointing = None
+            self._release()
+
+    async def _quiet(self) -> None:
+        """Returns when every change is committed; until the next await it stays so."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+        batch = self._store.take_batch()
+        if batch is not None:
+            self._commit_here(batch)
+        if self.failed.done():
+            raise OSError("the disk of the queues failed")

@@ -1,0 +1,64 @@
+"""Room: broker. What a broker does by itself: expiry at intervals, and a look at the disk's room."""
+
+import asyncio
+import logging
+
+from moorline.broker.queues import QueueBroker
+from moorline.core.queue import Queue
+from moorline.limits import (
+    CHECKPOINT_SLICE_MS,
+    DISK_FREE_BYTES_MIN,
+    DISK_LOOK_MS,
+)
+from moorline.net.clock import monotonic_ms, wall_ms
+
+log = logging.getLogger("moorline.broker")
+
+
+class Upkeep:
+    """Runs until it is cancelled."""
+
+    def __init__(self, broker: QueueBroker) -> None:
+        self._broker = broker
+
+    async def expire_forever(self) -> None:
+        """At the start, and then at intervals."""
+        settings = self._broker.settings
+        while settings.ttl_s:
+            expired = await self.expire(wall_ms() - settings.ttl_s * 1_000)
+            if expired:
+                log.info("expired", extra={"messages": expired})
+            await asyncio.sleep(settings.expire_interval_s)
+
+    async def expire(self, before_ms: int) -> int:
+        """One pass over the queues that may hold something so old; the others are not touched."""
+        store = self._broker.store
+        in_files = store.index.expirable(before_ms // 1_000)
+        in_memory = [q.id for q in store.dirty.values() if q.maybe_expired(before_ms)]
+        expired, slice_end = 0, monotonic_ms() + CHECKPOINT_SLICE_MS
+        for queue_id in {*in_files, *in_memory}:
+            queue = store.find(queue_id)
+            if queue is not None and not queue.damaged:
+                expired += self._expire(queue, before_ms)
+            if monotonic_ms() >= slice_end:
+                await asyncio.sleep(0)
+                slice_end = monotonic_ms() + CHECKPOINT_SLICE_MS
+        return expired
+
+    def _expire(self, queue: Queue, before_ms: int) -> int:
+        expired = self._broker.expire(queue, before_ms)
+        if expired and queue.subscriber is not None:
+            self._broker.store.batch.woken.append(queue)
+        return expired
+
+    async def watch_disk_forever(self) -> None:
+        """Refuses messages while the disk is nearly full; says so once each way."""
+        broker = self._broker
+        while True:
+            free = broker.store.disk.free_bytes("")
+            is_full = free < DISK_FREE_BYTES_MIN
+            if is_full != broker.is_disk_full:
+                broker.is_disk_full = is_full
+                what = "messages are refused" if is_full else "messages are taken again"
+                log.warning(f"disk: {what}", extra={"free_bytes": free})
+            await asyncio.sleep(DISK_LOOK_MS / 1_000)

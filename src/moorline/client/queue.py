@@ -1,0 +1,169 @@
+"""Room: client. Queues as a user of the library sees them.
+
+queue = await moor.create_queue()
+await moor.send(queue.id, b"ahoy")
+async for message in queue:
+    print(message.body)
+    await message.ack()
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from moorline.errors import SubscriptionEnded
+from moorline.ids import text_of
+from moorline.net.caller import Caller
+from moorline.wire.message import Message as WireMessage
+from moorline.wire.queue import (
+    Acknowledge,
+    Acknowledged,
+    BlockQueue,
+    DeleteQueue,
+    Delivery,
+    DescribeQueue,
+    Done,
+    Ended,
+    Get,
+    Got,
+    QueueDescribed,
+    Subscribe,
+    Subscribed,
+    Suspend,
+    Unsubscribe,
+)
+
+WINDOW = 16
+"""Messages on their way to a reader at once, unless it says otherwise."""
+
+
+class Message:
+    """One message of a queue. It stays the queue's head until it is acknowledged."""
+
+    __slots__ = ("_caller", "body", "id", "is_quota_marker", "queue", "time_ms")
+
+    def __init__(self, caller: Caller, delivery: Delivery) -> None:
+        self._caller = caller
+        self.queue = delivery.queue
+        self.id = delivery.message
+        self.time_ms = delivery.time_ms
+        self.is_quota_marker = delivery.is_quota_marker
+        """Senders were refused here; they may go on when this is acknowledged too."""
+        self.body = delivery.body
+
+    async def ack(self) -> int:
+        """Done with: the node forgets it. Returns how many are left."""
+        answer = await self._caller.call(
+            lambda call: Acknowledge(call, self.queue, self.id), Acknowledged
+        )
+        return answer.waiting
+
+    def __repr__(self) -> str:
+        kind = "quota marker" if self.is_quota_marker else f"{len(self.body)} bytes"
+        return f"<Message {self.id} of {text_of(self.queue)}: {kind}>"
+
+
+class Inbox:
+    """What a node has pushed for one queue and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Delivery] = deque()
+        self._ended = ""
+        self._news = asyncio.Event()
+
+    def put(self, pushed: Delivery | Ended) -> None:
+        if isinstance(pushed, Ended):
+            self._ended = pushed.code
+        else:
+            self._waiting.append(pushed)
+        self._news.set()
+
+    def lost(self) -> None:
+        """The connection is gone: nothing more will come."""
+        self._news.set()
+
+    async def take(self, caller: Caller) -> Delivery:
+        while not self._waiting:
+            if self._ended:
+                raise SubscriptionEnded(self._ended)
+            if caller.lost.done():
+                raise caller.lost.result()
+            self._news.clear()
+            await self._news.wait()
+        return self._waiting.popleft()
+
+
+class Inboxes:
+    """Sorts what a node pushes by queue."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[bytes, Inbox] = {}
+
+    def open(self, queue: bytes) -> Inbox:
+        inbox = self._by_queue[queue] = Inbox()
+        return inbox
+
+    def close(self, queue: bytes, inbox: Inbox) -> None:
+        if self._by_queue.get(queue) is inbox:
+            del self._by_queue[queue]
+
+    def lost(self) -> None:
+        for inbox in self._by_queue.values():
+            inbox.lost()
+
+    def sort(self, pushed: list[WireMessage]) -> None:
+        for message in pushed:
+            if isinstance(message, Delivery | Ended):
+                inbox = self._by_queue.get(message.queue)
+                # A delivery to a reader that is gone comes again to the next one.
+                if inbox is not None:
+                    inbox.put(message)
+
+
+class Queue:
+    """A queue on the node. Iterate over it to read it; the node delivers, you acknowledge."""
+
+    def __init__(self, caller: Caller, inboxes: Inboxes, queue_id: bytes) -> None:
+        self.id = queue_id
+        self._caller = caller
+        self._inboxes = inboxes
+
+    def __str__(self) -> str:
+        return text_of(self.id)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.read()
+
+    async def read(self, window: int = WINDOW) -> AsyncIterator[Message]:
+        """Every message in order, for ever; at most `window` are on their way unacknowledged."""
+        inbox = self._inboxes.open(self.id)
+        try:
+            await self._caller.call(lambda call: Subscribe(call, self.id, window), Subscribed)
+            while True:
+                yield Message(self._caller, await inbox.take(self._caller))
+        finally:
+            self._inboxes.close(self.id, inbox)
+            if self._caller.is_open:
+                self._caller.cast(lambda call: Unsubscribe(call, self.id))
+
+    async def get(self) -> Message | None:
+        """The head of the queue, without subscribing; None if it is empty."""
+        got = await self._caller.call(lambda call: Get(call, self.id), Got)
+        if not got.message:
+            return None
+        delivery = Delivery(self.id, got.message, got.time_ms, got.is_quota_marker, got.body)
+        return Message(self._caller, delivery)
+
+    async def info(self) -> QueueDescribed:
+        return await self._caller.call(lambda call: DescribeQueue(call, self.id), QueueDescribed)
+
+    async def off(self) -> None:
+        """Takes no more messages; those that are there can be read."""
+        await self._caller.call(lambda call: Suspend(call, self.id), Done)
+
+    async def delete(self) -> None:
+        await self._caller.call(lambda call: DeleteQueue(call, self.id), Done)
+
+    async def block(self, *, blocked: bool = True) -> None:
+        """The operator's: nothing passes while it is blocked."""
+        await self._caller.call(lambda call: BlockQueue(call, self.id, blocked), Done)

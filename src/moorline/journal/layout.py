@@ -1,0 +1,108 @@
+"""Room: journal. How deep the queues' folders lie, and moving a store to another depth.
+
+    layout.json   {"levels": 4, "moving_to": null}
+
+`moving_to` is there while a move is under way: folders are found at both depths then, and the move goes
+on where it stopped. A node does not start on a store that is being moved.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from moorline.errors import ConfigError, FolderUnusable
+from moorline.ids import ID_BYTES, id_of
+from moorline.journal.disk import Disk, parent
+from moorline.journal.folder import path_of
+
+LAYOUT = "layout.json"
+TEXT_CHARACTERS = ID_BYTES * 4 // 3
+
+
+class Layout(msgspec.Struct, frozen=True):
+    levels: int
+    moving_to: int | None = None
+
+
+def read_layout(disk: Disk) -> Layout | None:
+    if not disk.exists(LAYOUT):
+        return None
+    file = disk.open(LAYOUT, create=False)
+    try:
+        return msgspec.json.decode(file.read_at(0, file.size()), type=Layout)
+    except msgspec.DecodeError as error:
+        raise FolderUnusable(f"{LAYOUT} cannot be read: {error}") from error
+    finally:
+        file.close()
+
+
+def check_layout(disk: Disk, levels: int) -> None:
+    """Writes the layout of a new store; refuses one of another depth."""
+    layout = read_layout(disk)
+    if layout is None:
+        disk.write_whole(LAYOUT, msgspec.json.encode(Layout(levels)))
+    elif layout.moving_to is not None:
+        raise ConfigError(
+            f"the queues are being moved to {layout.moving_to} levels: "
+            f"finish with `moor journal migrate --levels {layout.moving_to}`"
+        )
+    elif layout.levels != levels:
+        raise ConfigError(
+            f"queues.folder_levels is {levels}, but the store has {layout.levels}: set it to "
+            f"{layout.levels}, or run `moor journal migrate --levels {levels}`"
+        )
+
+
+def folders(disk: Disk, levels: int) -> Iterator[bytes]:
+    """The ids of all queues that have a folder at that depth."""
+    yield from _folders(disk, "messages", "", levels)
+
+
+def _folders(disk: Disk, path: str, text: str, levels: int) -> Iterator[bytes]:
+    try:
+        names = disk.list_folder(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if levels and len(name) == 2:
+            yield from _folders(disk, f"{path}/{name}", text + name, levels - 1)
+        elif not levels and len(text + name) == TEXT_CHARACTERS:
+            yield id_of(text + name)
+
+
+def migrate(disk: Disk, levels: int, moved: Callable[[int], None]) -> int:
+    """Moves every folder to the new depth; `moved` hears the count so far. May be called again."""
+    layout = read_layout(disk) or Layout(levels)
+    if layout.levels == levels and layout.moving_to is None:
+        return 0
+    old = layout.levels
+    disk.write_whole(LAYOUT, msgspec.json.encode(Layout(old, levels)))
+    count = 0
+    for queue_id in folders(disk, old):
+        source, target = path_of(queue_id, old), path_of(queue_id, levels)
+        disk.make_folders(parent(target))
+        disk.rename(source, target)
+        count += 1
+        moved(count)
+    disk.sync_all()
+    _remove_empty(disk, "messages", old)
+    disk.write_whole(LAYOUT, msgspec.json.encode(Layout(levels)))
+    return count
+
+
+def _remove_empty(disk: Disk, path: str, levels: int) -> bool:
+    """Removes the two-character folders that nothing is in any more."""
+    if not levels or not disk.exists(path):
+        return False
+    empty = True
+    for name in disk.list_folder(path):
+        below = f"{path}/{name}"
+        if len(name) == 2 and disk.is_folder(below) and _is_or_gets_empty(disk, below, levels):
+            disk.remove_folder(below)
+        else:
+            empty = False
+    return empty
+
+
+def _is_or_gets_empty(disk: Disk, path: str, levels: int) -> bool:
+    return not disk.list_folder(path) or _remove_empty(disk, path, levels - 1)

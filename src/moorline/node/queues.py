@@ -1,0 +1,75 @@
+"""Room: node. The queues of a node: their folder, opened, served and closed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from moorline.broker.queues import QueueBroker
+from moorline.broker.upkeep import Upkeep
+from moorline.config.settings import Queues as Settings
+from moorline.journal.disk import FileDisk
+from moorline.journal.layout import check_layout
+from moorline.journal.rebuild import rebuilt_index
+from moorline.journal.store import Store, StoreOptions
+from moorline.metrics import Metrics
+from moorline.net.clock import wall_ms
+
+FOLDER = "queues"
+
+
+def options(settings: Settings) -> StoreOptions:
+    return StoreOptions(
+        sync=settings.sync == "power",
+        queue_messages_max=settings.max_queue_messages,
+        file_messages_max=settings.max_file_messages,
+        levels=settings.folder_levels,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_queues(data: Path, settings: Settings) -> AsyncIterator[QueueBroker]:
+    """The broker of a data folder's queues, with its upkeep running."""
+    disk = FileDisk(data / FOLDER)
+    check_layout(disk, settings.folder_levels)
+    store = Store(disk, options(settings), wall_ms)
+    store.open(rebuilt_index)
+    broker = QueueBroker(store, settings)
+    upkeep = Upkeep(broker)
+    tasks = [
+        asyncio.create_task(upkeep.expire_forever()),
+        asyncio.create_task(upkeep.watch_disk_forever()),
+    ]
+    try:
+        yield broker
+    finally:
+        for task in tasks:
+            task.cancel()
+        await broker.commits.close()
+        store.close()
+
+
+def watch(metrics: Metrics, broker: QueueBroker) -> None:
+    """Shows the broker's figures on /metrics."""
+    counts, store = broker.counts, broker.store
+    figures = {
+        "messages_stored_total": ("Messages taken from senders.", lambda: counts.stored),
+        "messages_delivered_total": ("Deliveries to subscribers.", lambda: counts.delivered),
+        "messages_acknowledged_total": ("Messages done with.", lambda: counts.acknowledged),
+        "messages_expired_total": ("Messages that grew too old.", lambda: counts.expired),
+        "messages_refused_by_quota_total": ("Sends refused.", lambda: counts.refused_by_quota),
+        "messages_lost_total": ("Messages that damage took.", lambda: store.lost_messages),
+        "queues": ("Queues that exist.", lambda: len(store)),
+        "queues_live": ("Queues in memory as objects.", lambda: len(store.live)),
+        "queues_quarantined_total": ("Queues set aside.", lambda: store.quarantined),
+        "queue_files_open": ("Open files of queues.", lambda: len(store.handles)),
+        "queue_log_bytes": ("Size of the write-ahead log.", lambda: store.log.size_bytes),
+        "queue_commits_total": ("Group commits.", lambda: broker.commits.commits),
+        "queue_checkpoints_total": ("Checkpoints.", lambda: broker.commits.checkpoints),
+        "subscriptions": ("Queues with a subscriber.", lambda: len(broker.subscriptions)),
+    }
+    for name, (help_text, read) in figures.items():
+        metrics.watch(name, help_text, read)
+    broker.commits.commit_seconds = metrics.latency(
+        "queue_commit_seconds", "Time from the start of a commit to its end, fsync included."
+    )
