@@ -108,9 +108,6 @@ STATE_BACKUP_DAYS = 14
 STATE_BACKUPS_KEPT = 2
 """State backups that are kept however old they are."""
 
-LOG_SEGMENT_BYTES = 32 * MIB
-"""Size at which the write-ahead log begins a new file: small enough to drop soon."""
-
 OPEN_FILES_MAX = 1_024
 """Files of queues that are open at once: far below the open-files limit of common systems."""
 

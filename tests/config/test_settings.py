@@ -89,9 +89,21 @@ def test_anonymous_loopback_listens_there(host: str) -> None:
 def test_a_reachable_address_without_tls_is_refused_with_what_to_do(host: str) -> None:
     text = refused(listen=f"tcp://{host}:1")
     assert 'use tls://, or set anonymous to "everywhere"' in text
-    for anonymous in ("everywhere", "never"):
-        flags = {"listen": f"tcp://{host}:1", "anonymous": anonymous}
-        assert load(flags, {}, NO_FILE).config.listen_addresses()[0].port == 1
+    flags = {"listen": f"tcp://{host}:1", "anonymous": "everywhere"}
+    assert load(flags, {}, NO_FILE).config.listen_addresses()[0].port == 1
+
+
+def test_a_node_that_nobody_could_enter_is_refused() -> None:
+    assert "nobody could log on" in refused(anonymous="never")
+    flags = {
+        "listen": "tls://127.0.0.1:1",
+        "anonymous": "never",
+        "tls_certificate": "c.pem",
+        "tls_key": "k.pem",
+    }
+    assert "nobody could log on" in refused(**flags)
+    flags["tls_client_ca"] = "ca.pem"
+    assert load(flags, {}, NO_FILE).config.anonymous == "never"
 
 
 def test_tls_needs_certificate_and_key() -> None:

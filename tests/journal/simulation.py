@@ -42,7 +42,6 @@ class Simulation:
             queue_messages_max=QUOTA,
             file_messages_max=FILE_MESSAGES,
             levels=self.chance.choice([0, 2, 4]),
-            segment_bytes=400,
             open_files_max=4,
             open_queues_max=3,
         )

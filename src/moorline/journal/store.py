@@ -29,7 +29,6 @@ from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
 from moorline.limits import (
     CACHE_BYTES_PER_QUEUE,
     LIVE_QUEUES_IDLE_MAX,
-    LOG_SEGMENT_BYTES,
     OPEN_FILES_MAX,
     OPEN_QUEUES_MAX,
 )
@@ -55,7 +54,6 @@ class StoreOptions(msgspec.Struct, frozen=True):
     queue_messages_max: int = 128
     file_messages_max: int = 256
     levels: int = 4
-    segment_bytes: int = LOG_SEGMENT_BYTES
     open_files_max: int = OPEN_FILES_MAX
     open_queues_max: int = OPEN_QUEUES_MAX
 
@@ -93,9 +91,7 @@ class Store:
         self.unindexed: set[bytes] = set()
         self.deleted: set[bytes] = set()
         self.removals: list[Removal] = []
-        self.log = WriteAheadLog(
-            disk, "wal", sync=options.sync, segment_bytes_max=options.segment_bytes
-        )
+        self.log = WriteAheadLog(disk, "wal", sync=options.sync)
         self._wall_ms = wall_ms
         self._draw = draw
         self.owners: list[bytes] = []
@@ -132,8 +128,10 @@ class Store:
                 log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
                 break
         else:
-            if not self.disk.exists("messages") and not self.disk.exists(INDEX_BEFORE):
-                return Index.empty()
+            if self.log.is_new:
+                # From now on a missing index is a lost one, never one that was not yet written.
+                self.index.save(self.disk, INDEX)
+                return self.index
         if rebuild is None:
             raise IndexDamaged("the index is lost")
         return rebuild(self)

@@ -93,11 +93,10 @@ class Batch:
 class WriteAheadLog:
     """The segments on disk and the one that is written."""
 
-    def __init__(self, disk: Disk, folder: str, *, sync: bool, segment_bytes_max: int) -> None:
+    def __init__(self, disk: Disk, folder: str, *, sync: bool) -> None:
         self._disk = disk
         self._folder = folder
         self._sync = sync
-        self._segment_bytes_max = segment_bytes_max
         self._segments: list[tuple[int, str, int]] = []
         self._file: DiskFile | None = None
         self._file_bytes = 0
@@ -112,8 +111,9 @@ class WriteAheadLog:
         return self._file_bytes + sum(size for _, _, size in self._segments)
 
     @property
-    def segment_is_full(self) -> bool:
-        return self._file_bytes >= self._segment_bytes_max
+    def is_new(self) -> bool:
+        """Whether nothing was ever written here."""
+        return self._file is None and not self._names()
 
     def write(self, batch: Batch) -> None:
         """Stores a batch; with `sync` it is durable when this returns. Runs in a thread."""
@@ -161,7 +161,7 @@ class WriteAheadLog:
 
     def replay(self, *, repair: bool = False) -> Iterator[Change]:
         """All changes in order; cuts a torn end. Call before the first `begin_segment`."""
-        names = [n for n in self._disk.list_folder(self._folder) if n.endswith(".wal")]
+        names = self._names()
         for place, name in enumerate(names):
             path = f"{self._folder}/{name}"
             file = self._disk.open(path, create=False)
@@ -170,6 +170,9 @@ class WriteAheadLog:
             finally:
                 file.close()
             self._segments.append((int(name.removesuffix(".wal")), path, size))
+
+    def _names(self) -> list[str]:
+        return [name for name in self._disk.list_folder(self._folder) if name.endswith(".wal")]
 
     def _replay_file(
         self, file: DiskFile, path: str, is_last: bool, repair: bool
