@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo.acts import node
+from demo.acts import node, queues
 from demo.stage import Stage
 
-ACTS = (node,)
+ACTS = (node, queues)
 
 
 async def play(stage: Stage, progress: Progress) -> None:

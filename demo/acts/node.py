@@ -1,6 +1,7 @@
 """Act: a node answers. Calls over the native protocol, and what the node says of itself."""
 
 import asyncio
+import json
 import time
 import urllib.request
 
@@ -30,4 +31,5 @@ async def play(stage: Stage) -> None:
 
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as response:
-        return f"{response.status} {response.read().decode()}"
+        health = json.loads(response.read())
+        return f"{response.status}, ok: {str(health['ok']).lower()}"

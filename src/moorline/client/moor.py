@@ -21,6 +21,8 @@ from moorline.wire.message import Answer, Failed
 from moorline.wire.node import Describe, Described, Echo, Echoed
 from moorline.wire.queue import (
     Acknowledge,
+    Get,
+    Got,
     ListQueues,
     NewQueue,
     QueueMade,
@@ -91,6 +93,14 @@ class Moor:
             for answer in answers
         ]
 
+    async def get_all(self, queues: Sequence[Queue]) -> list[Message | None]:
+        """The head of each queue, None where it is empty; without subscribing."""
+        answers = await self._caller.call_all([partial(_get, queue.id) for queue in queues])
+        return [
+            queue.message(_expected(answer, Got))
+            for queue, answer in zip(queues, answers, strict=True)
+        ]
+
     async def ack_all(self, messages: Sequence[Message]) -> list[CallFailed | None]:
         """Many acknowledgements at once, in this order; for each None, or why it was refused."""
         makes = [partial(_acknowledge, message.queue, message.id) for message in messages]
@@ -110,6 +120,10 @@ class Moor:
 
 def _send(queue: bytes, body: bytes, call: int) -> Send:
     return Send(call, queue, body)
+
+
+def _get(queue: bytes, call: int) -> Get:
+    return Get(call, queue)
 
 
 def _acknowledge(queue: bytes, message: int, call: int) -> Acknowledge:

@@ -148,7 +148,10 @@ class Queue:
 
     async def get(self) -> Message | None:
         """The head of the queue, without subscribing; None if it is empty."""
-        got = await self._caller.call(lambda call: Get(call, self.id), Got)
+        return self.message(await self._caller.call(lambda call: Get(call, self.id), Got))
+
+    def message(self, got: Got) -> Message | None:
+        """The message of an answer to GET."""
         if not got.message:
             return None
         delivery = Delivery(self.id, got.message, got.time_ms, got.is_quota_marker, got.body)
