@@ -11,7 +11,7 @@
 
 Numbers of the head are big-endian, those of the rows little-endian, as numpy reads them fastest.
 Rows are sorted by the first eight bytes of the id, so that a look-up is a binary search over eight
-bytes a queue; a million queues take 57 MB and load in a tenth of a second. A row says what the queue's
+bytes a queue; a million queues take 57 MB in memory and load in a tenth of a second. A row says what the queue's
 *files* hold: the log says what has changed since `lsn`.
 """
 
