@@ -16,7 +16,10 @@
     │   └── Refused            the other end said goodbye and why
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
     │   └── Unreachable        the link could not be opened at all
+    ├── JournalDamaged         the disk's: the queues' files are not as they were written
+    ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue is gone
+    ├── Drifting               a service and its node found no agreement
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
@@ -27,6 +30,7 @@
     │   ├── QueueOff           the recipient takes no more messages
     │   ├── QueueBlocked       the operator has blocked the queue
     │   ├── QueueDamaged       the queue's files are set aside
+    │   ├── ServiceDisabled    the operator has disabled the service
     │   └── NodeDiskFull       the node's disk is nearly full
     └── MachineError           ours: a state machine met what it must never meet
 
@@ -118,6 +122,16 @@ class Unreachable(ConnectionLost):
     code = "UNREACHABLE"
 
 
+class JournalDamaged(MoorlineError):
+    code = "JOURNAL_DAMAGED"
+    exit_code = 15
+
+
+class ImportRefused(MoorlineError):
+    code = "IMPORT_REFUSED"
+    exit_code = 16
+
+
 class SubscriptionEnded(MoorlineError):
     """The node ended a subscription; `reason` is TAKEN_OVER, DELETED, BLOCKED or DAMAGED."""
 
@@ -127,6 +141,13 @@ class SubscriptionEnded(MoorlineError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the subscription is over: {reason}")
         self.reason = reason
+
+
+class Drifting(MoorlineError):
+    """A service and its node found no agreement; the set seems to change all the time."""
+
+    code = "DRIFTING"
+    exit_code = 16
 
 
 class CallFailed(MoorlineError):
@@ -200,6 +221,12 @@ class QueueDamaged(CallFailed):
     """The queue's files are damaged and set aside; the operator can repair them."""
 
     code = "DAMAGED"
+
+
+class ServiceDisabled(CallFailed):
+    """The operator has disabled the service."""
+
+    code = "DISABLED"
 
 
 class NodeDiskFull(CallFailed):

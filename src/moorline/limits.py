@@ -137,3 +137,23 @@ QUEUE_WINDOW_MAX = 1_024
 
 QUEUES_PER_PAGE_MAX = 4_096
 """Rows of one answer to a listing of queues."""
+
+# --- services -------------------------------------------------------------------------------------
+
+SERVICE_WINDOW_MAX = 64
+"""Unacknowledged messages of one queue on their way to a service."""
+
+SERVICE_IN_FLIGHT_MAX = 16_384
+"""Unacknowledged messages of all queues on their way to one service: two full frames of work."""
+
+SERVICE_PAGE_QUEUES = 10_000
+"""Queues of a service that are looked at together for waiting messages: 240 KB."""
+
+SERVICE_SKETCHES_MAX = 64
+"""Services whose sketch (121 KB) a node keeps in memory."""
+
+ROUTE_MS_MAX = 5_000
+"""Time for which a node remembers whose a queue is; a change elsewhere is noticed after this."""
+
+ROUTES_MAX = 65_536
+"""Queues whose service a node remembers."""

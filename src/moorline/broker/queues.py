@@ -97,6 +97,7 @@ class QueueBroker:
         batch = store.batch
         now_ms = wall_ms()
         expire_before = now_ms - settings.ttl_s * 1_000 if settings.expire_on_send else 0
+        routed = self.subscriptions.route is not None
         refusals: list[Answer] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
@@ -113,7 +114,7 @@ class QueueBroker:
             else:
                 text = "the queue is full; its recipient must read it to the end"
                 refusals.append(Failed(call.call, "QUOTA", text))
-            if queue.subscriber is not None:
+            if queue.subscriber is not None or routed:
                 batch.woken.append(queue)
         self.counts.stored += len(calls) - len(refusals)
         self.counts.refused_by_quota += sum(
@@ -149,9 +150,8 @@ class QueueBroker:
             assert queue is not None
             if store.acknowledge(queue, call.message):
                 answers.append((session, Acknowledged(call.call, queue.size)))
-                if queue.delivered:
-                    queue.delivered -= 1
                 if queue.subscriber is not None:
+                    self.subscriptions.acknowledged(queue, 1)
                     served.append(queue)
             else:
                 refusals.append(self._not_the_head(queue, call))
@@ -229,7 +229,7 @@ class QueueBroker:
         )
 
     def _size(self, queue_id: bytes) -> int:
-        queue = self.store.live.get(queue_id) or self.store.index.find(queue_id)
+        queue = self.store.glance(queue_id)
         return queue.size if queue is not None else 0
 
     # --- who may do what --------------------------------------------------------------------------
@@ -238,6 +238,14 @@ class QueueBroker:
         if session.identity.is_anonymous:
             return Address("tcp", session.peer_address, 0).is_loopback
         return session.identity.name in self.settings.operators
+
+    def may_free(self, session: Session, queue_id: bytes) -> bool:
+        """Whether this session may take a queue away from its service."""
+        queue = self.store.glance(queue_id)
+        if queue is None:
+            return False
+        is_owner = self.store.owners[queue.owner] == session.identity.fingerprint
+        return is_owner or self.is_operator(session)
 
     def _check_operator(self, session: Session) -> None:
         if not self.is_operator(session):
@@ -277,7 +285,7 @@ class QueueBroker:
         """Removes what is older; deliveries that were on their way for it are forgotten."""
         expired = self.store.expire(queue, before_ms)
         if expired:
-            queue.delivered = max(0, queue.delivered - expired)
+            self.subscriptions.acknowledged(queue, expired)
             self.counts.expired += expired
             self.commits.changed()
         return expired

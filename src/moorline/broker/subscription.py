@@ -5,7 +5,7 @@ session that does not read is not written to: its queues wait until there is roo
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from moorline.core.queue import QUOTA_MARKER, Queue
@@ -18,19 +18,48 @@ if TYPE_CHECKING:
 
 
 class Subscriber:
-    """One session's hold on one queue."""
+    """Whoever gets the messages of one queue, or of all queues of a service."""
 
-    __slots__ = ("session", "window")
+    __slots__ = ("_waiters", "in_flight", "in_flight_max", "session", "waiting", "window")
 
-    def __init__(self, session: Session, window: int) -> None:
+    def __init__(self, session: Session, window: int, in_flight_max: int = 0) -> None:
         self.session = session
         self.window = window
+        self.in_flight = 0
+        self.in_flight_max = in_flight_max
+        """Messages of all its queues that may be unacknowledged; 0 where the window is bound enough."""
+        self.waiting: dict[Queue, None] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.in_flight_max <= self.in_flight
+
+    async def room(self) -> None:
+        """Waits until something is acknowledged."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def acknowledged(self, count: int) -> None:
+        self.in_flight -= count
+        if self._waiters and not self.is_full:
+            self.end()
+
+    def end(self) -> None:
+        """Wakes whoever waits for room: there is some, or there never will be."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
 
 class Subscriptions:
     """All subscriptions of a node."""
 
     def __init__(self, store: Store, counts: "Counts") -> None:
+        self.route: Callable[[Queue], None] | None = None
+        """Asked about a queue that has a message and no subscriber: a service may want it."""
         self._store = store
         self._counts = counts
         self._queues: dict[Session, set[Queue]] = {}
@@ -45,18 +74,55 @@ class Subscriptions:
         held = queue.subscriber
         if isinstance(held, Subscriber) and held.session is not session:
             self.end(queue, "TAKEN_OVER")
+        self._free(queue)
         queue.subscriber = Subscriber(session, window)
-        queue.delivered = 0
         self._of(session).add(queue)
         # After the answer to the subscription, which leaves when the handler is done.
         asyncio.get_running_loop().call_soon(self.serve, [queue])
 
+    def attach(self, queue: Queue, subscriber: Subscriber) -> None:
+        """Gives a queue to the subscriber of a service, and what waits in it."""
+        if queue.subscriber is not subscriber:
+            self._free(queue)
+            queue.subscriber = subscriber
+            self._of(subscriber.session).add(queue)
+        self._serve(queue, subscriber)
+
+    def detach(self, queue: Queue) -> None:
+        """The queue is no service's any more; a plain subscriber keeps it."""
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and held.in_flight_max:
+            self.remove(held.session, queue)
+
     def remove(self, session: Session, queue: Queue) -> None:
         held = queue.subscriber
         if isinstance(held, Subscriber) and held.session is session:
-            queue.subscriber = None
-            queue.delivered = 0
+            self._free(queue)
             self._of(session).discard(queue)
+
+    def leave(self, session: Session) -> None:
+        """The session gets nothing more; what it did not acknowledge comes again to another."""
+        for queue in self._queues.get(session, set()).copy():
+            self.remove(session, queue)
+
+    def _free(self, queue: Queue) -> None:
+        held = queue.subscriber
+        if isinstance(held, Subscriber):
+            held.acknowledged(queue.delivered)
+            held.waiting.pop(queue, None)
+        queue.subscriber = None
+        queue.delivered = 0
+
+    def acknowledged(self, queue: Queue, count: int) -> None:
+        """So many of the delivered messages are done with."""
+        done = min(count, queue.delivered)
+        queue.delivered -= done
+        held = queue.subscriber
+        if isinstance(held, Subscriber):
+            held.acknowledged(done)
+            if held.waiting and not held.is_full:
+                waiting, held.waiting = held.waiting, {}
+                self.serve(waiting)
 
     def end(self, queue: Queue, code: str) -> None:
         """Takes a queue from its subscriber and says why."""
@@ -71,12 +137,17 @@ class Subscriptions:
             held = queue.subscriber
             if isinstance(held, Subscriber):
                 self._serve(queue, held)
+            elif self.route is not None:
+                self.route(queue)
 
     def _serve(self, queue: Queue, held: Subscriber) -> None:
         store, session = self._store, held.session
         while queue.delivered < held.window and queue.delivered < queue.size:
             if not session.writable:
                 self._stall(session, queue)
+                return
+            if held.is_full:
+                held.waiting[queue] = None
                 return
             entry = store.peek(queue, queue.delivered)
             if entry is None or entry.lsn > store.committed_lsn:
@@ -85,6 +156,7 @@ class Subscriptions:
                 Delivery(queue.id, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
             )
             queue.delivered += 1
+            held.in_flight += 1
             self._counts.delivered += 1
         if queue.damaged:
             self.end(queue, "DAMAGED")
@@ -99,8 +171,7 @@ class Subscriptions:
     def _left(self, session: Session) -> None:
         """The session is gone: its queues are free, what it did not acknowledge comes again."""
         for queue in self._queues.pop(session, ()):
-            queue.subscriber = None
-            queue.delivered = 0
+            self._free(queue)
         self._stalled.pop(session, None)
 
     def _stall(self, session: Session, queue: Queue) -> None:

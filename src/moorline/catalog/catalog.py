@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 import asyncpg
 import msgspec
@@ -94,6 +94,24 @@ class Catalog:
         """All nodes that ever registered, by name."""
         with self._answering():
             return [NodeRow(**row) for row in await self._pool.fetch(NODES)]
+
+    # --- for the other modules of this room -------------------------------------------------------
+
+    async def fetch(self, statement_text: str, *values: object) -> list[Any]:
+        with self._answering():
+            return list(await self._pool.fetch(statement_text, *values))
+
+    async def fetchrow(self, statement_text: str, *values: object) -> Any:
+        with self._answering():
+            return await self._pool.fetchrow(statement_text, *values)
+
+    async def fetchval(self, statement_text: str, *values: object) -> Any:
+        with self._answering():
+            return await self._pool.fetchval(statement_text, *values)
+
+    async def execute(self, statement_text: str, *values: object) -> None:
+        with self._answering():
+            await self._pool.execute(statement_text, *values)
 
     async def _migrate(self) -> None:
         try:

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from moorline.client.associations import Associations
 from moorline.client.queue import Inboxes, Message, Queue
+from moorline.client.service import Service
 from moorline.config.addresses import Address, listen_address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
@@ -18,6 +20,7 @@ from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
 from moorline.wire.message import Answer, Failed
+from moorline.wire.message import Message as Pushed
 from moorline.wire.node import Describe, Described, Echo, Echoed
 from moorline.wire.queue import (
     Acknowledge,
@@ -43,8 +46,9 @@ class Moor:
         self.address = address
         self._caller = caller
         self._inboxes = Inboxes()
-        caller.pushed = self._inboxes.sort
-        caller.lost.add_done_callback(lambda _: self._inboxes.lost())
+        self._service: Service | None = None
+        caller.pushed = self._pushed
+        caller.lost.add_done_callback(lambda _: self._lost())
 
     async def describe(self) -> Described:
         """What the node says of itself."""
@@ -113,6 +117,23 @@ class Moor:
     async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
         """A page of all queues on the node, for its operator."""
         return await self._caller.call(lambda call: ListQueues(call, after, count), QueuesListed)
+
+    # --- services ---------------------------------------------------------------------------------
+
+    def service(self, associations: Path | str, *, window: int = 1) -> Service:
+        """The service of our certificate; `associations` is the file of its list on this side."""
+        self._service = Service(self._caller, Associations(associations), window=window)
+        return self._service
+
+    def _pushed(self, messages: list[Pushed]) -> None:
+        for message in messages:
+            if not self._inboxes.sort(message) and self._service is not None:
+                self._service.hear(message)
+
+    def _lost(self) -> None:
+        self._inboxes.lost()
+        if self._service is not None:
+            self._service.connection_lost()
 
     async def close(self) -> None:
         self._caller.close("DONE", "the client is done")

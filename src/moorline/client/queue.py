@@ -111,13 +111,16 @@ class Inboxes:
         for inbox in self._by_queue.values():
             inbox.lost()
 
-    def sort(self, pushed: list[WireMessage]) -> None:
-        for message in pushed:
-            if isinstance(message, Delivery | Ended):
-                inbox = self._by_queue.get(message.queue)
-                # A delivery to a reader that is gone comes again to the next one.
-                if inbox is not None:
-                    inbox.put(message)
+    def sort(self, message: WireMessage) -> bool:
+        """Gives a push to the reader of its queue; False if nobody reads it here."""
+        if not isinstance(message, Delivery | Ended):
+            return False
+        inbox = self._by_queue.get(message.queue)
+        if inbox is None:
+            # A delivery to a reader that is gone comes again to the next one.
+            return False
+        inbox.put(message)
+        return True
 
 
 class Queue:

@@ -154,6 +154,20 @@ class Store:
                 self.live[queue_id] = queue
         return queue
 
+    def glance(self, queue_id: bytes) -> Queue | None:
+        """As `find`, to look and not to change: an idle queue stays a row."""
+        queue = self.live.get(queue_id)
+        if queue is None and queue_id not in self.deleted:
+            return self.index.find(queue_id)
+        return queue
+
+    def waiting(self, queue_ids: list[bytes]) -> list[Queue]:
+        """Those of the queues in which something waits."""
+        live = [self.live[queue_id] for queue_id in queue_ids if queue_id in self.live]
+        rest = [queue_id for queue_id in queue_ids if queue_id not in self.live]
+        stored = [self.find(queue_id) for queue_id in self.index.with_messages(rest)]
+        return [queue for queue in [*live, *stored] if queue is not None and queue.size]
+
     def page(self, after: bytes, count: int) -> list[bytes]:
         """Ids behind that one, in order: of the index, and of those that are not in it yet."""
         ids: list[bytes] = []

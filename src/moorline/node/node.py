@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 
+from moorline.broker.services import ServiceBroker
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.services import Services
 from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
@@ -28,7 +30,7 @@ from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
 from moorline.node.folder import held, identity
-from moorline.node.queues import open_queues
+from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
@@ -115,8 +117,12 @@ class Node:
 
     async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
         broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
-        self._handlers.update(broker.handlers())
+        assert self._catalog is not None
+        services = ServiceBroker(Services(self._catalog), broker)
+        await services.start()
+        self._handlers.update(broker.handlers() | services.handlers())
         watch_queues(self.metrics, broker)
+        watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._queues_failed)
 
     def _queues_failed(self, failed: asyncio.Future[MoorlineError]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from moorline.broker.queues import QueueBroker
+from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.journal.disk import FileDisk
@@ -73,3 +74,20 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
     broker.commits.commit_seconds = metrics.latency(
         "queue_commit_seconds", "Time from the start of a commit to its end, fsync included."
     )
+
+
+def watch_services(metrics: Metrics, services: ServiceBroker) -> None:
+    """Shows what verifies found on /metrics."""
+    counts = services.counts
+    metrics.watch("service_verifies_total", "SUBS answered.", lambda: counts.verifies)
+    for kind in counts.drifts:
+        metrics.watch(
+            f"service_drifts_{kind}_total",
+            f"Verifies at which this node had {kind} queues.",
+            lambda kind=kind: counts.drifts[kind],  # type: ignore[misc]
+        )
+    metrics.watch(
+        "service_repair_bytes_total", "Sketches and lists sent.", lambda: counts.payload_bytes
+    )
+    metrics.watch("service_repair_rounds_total", "Questions answered.", lambda: counts.rounds)
+    metrics.watch("service_scans_total", "Scans for a sketch.", lambda: services.sketches.scans)

@@ -6,13 +6,15 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
+from moorline.wire import queue, service
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
-from moorline.wire.queue import COMMANDS, EVENTS
 
-HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe | COMMANDS
-HeardByClient = Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described | EVENTS
+HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe | queue.COMMANDS | service.COMMANDS
+HeardByClient = (
+    Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described | queue.EVENTS | service.EVENTS
+)
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
 

@@ -1,0 +1,402 @@
+"""Room: broker. Services: one identity that receives the messages of very many queues, and cannot drift.
+
+The catalog is the only truth about associations. This room checks who may change them, keeps the sketches,
+answers the questions of a reconciliation, and sends the messages that wait. Design: docs/design/services.md.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from moorline.broker.queues import QueueBroker
+from moorline.broker.routing import Routes
+from moorline.broker.sketches import Sketches
+from moorline.broker.subscription import Subscriber
+from moorline.catalog.services import OpenedService, Services
+from moorline.core.digest import Digest
+from moorline.core.estimate import ESTIMATE_BYTES, Estimate
+from moorline.core.hashing import hash_ids
+from moorline.core.id_set import Prefix
+from moorline.core.queue import Queue
+from moorline.core.reconcile import Mode, answer_verify
+from moorline.errors import CallFailed, MoorlineError, NotAuthorized, ServiceDisabled
+from moorline.ids import ID_BYTES
+from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
+from moorline.net.session import Handler, Handlers, Session
+from moorline.wire.message import Answer, Call, Failed
+from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed
+from moorline.wire.service import (
+    PAYLOAD_PER_BLOCK,
+    AllDelivered,
+    AskLists,
+    AskRanges,
+    Associate,
+    Associated,
+    Dissociate,
+    Dissociated,
+    ListsTold,
+    OpenService,
+    PayloadBlock,
+    RangesTold,
+    ServiceEnded,
+    ServiceOpened,
+    ServiceSubscribed,
+    SubscribeService,
+)
+
+log = logging.getLogger("moorline.broker")
+
+
+class Counts:
+    """What the verifies found, for /metrics."""
+
+    def __init__(self) -> None:
+        self.verifies = 0
+        self.drifts = {"more": 0, "fewer": 0, "other": 0}
+        self.payload_bytes = 0
+        self.rounds = 0
+
+
+class ServiceSession:
+    """A session that acts for a service."""
+
+    def __init__(self, service: OpenedService, session: Session) -> None:
+        self.service = service
+        self.session = session
+        self.subscriber: Subscriber | None = None
+        self.is_over = False
+
+
+class ServiceBroker:
+    """Answers the commands of services for one node."""
+
+    def __init__(self, services: Services, queues: QueueBroker) -> None:
+        self.counts = Counts()
+        self.any_associations = True
+        """False only when it is certain: then plain commands need not ask the catalog."""
+        self.services = services
+        self.sketches = Sketches(services)
+        self._queues = queues
+        self._store = queues.store
+        self._by_session: dict[Session, ServiceSession] = {}
+        self._subscribed: dict[int, ServiceSession] = {}
+        self._turns: dict[object, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._routes = Routes(services, self._store, self._attach)
+
+    async def start(self) -> None:
+        self.any_associations = await self.services.any()
+
+    def handlers(self) -> Handlers:
+        plain = self._queues.handlers()
+        return {
+            OpenService: self._later(self._open),
+            Associate: self._later(self._associate),
+            Dissociate: self._later(self._dissociate),
+            SubscribeService: self._later(self._subscribe),
+            AskRanges: self._later(self._ranges),
+            AskLists: self._later(self._lists),
+            Subscribe: self._taking(plain[Subscribe]),
+            DeleteQueue: self._freeing(plain[DeleteQueue]),
+            BlockQueue: self._freeing(plain[BlockQueue]),
+        }
+
+    # --- commands of a service --------------------------------------------------------------------
+
+    async def _open(self, session: Session, call: OpenService) -> Answer:
+        if session.identity.is_anonymous:
+            raise NotAuthorized("a service proves itself by a TLS client certificate")
+        service = await self.services.open(
+            session.identity.fingerprint,
+            session.identity.name,
+            secrets.token_bytes(ID_BYTES),
+            secrets.token_bytes(16),
+        )
+        if service.is_disabled:
+            raise ServiceDisabled(
+                f"the service {service.name} is disabled; the operator can enable it"
+            )
+        if session not in self._by_session:
+            self._by_session[session] = ServiceSession(service, session)
+            session.on_end.append(lambda: self._left(session))
+        digest = await self.services.digest(service.number)
+        return ServiceOpened(call.call, service.id, service.salt, digest.count, digest.hash)
+
+    async def _associate(self, session: Session, call: Associate) -> Answer:
+        acting = self._acting(session)
+        good, refused = self._admitted(session, call.queues)
+        digest, changed = await self._change_associations(acting, good)
+        self._serve_waiting(acting, good)
+        return Associated(call.call, changed, digest.count, digest.hash, tuple(refused))
+
+    async def _dissociate(self, session: Session, call: Dissociate) -> Answer:
+        acting = self._acting(session)
+        number = acting.service.number
+        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        changed = 0
+        async with self._turn(number):
+            if any(prefix.bits == 0 for prefix in prefixes):
+                async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
+                    changed += await self._remove(page)
+            else:
+                named = await self.services.queues_in(number, prefixes)
+                changed += await self._remove(named)
+            digest = await self.services.digest(number)
+        return Dissociated(call.call, changed, digest.count, digest.hash)
+
+    async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
+        acting = self._acting(session)
+        theirs = Digest(call.count, call.hash)
+        own = await self.services.digest(acting.service.number)
+        self._count(own, theirs)
+        mode, cells, payload = await self._help(acting.service, own, theirs, call)
+        answer = ServiceSubscribed(
+            call.call,
+            own.count,
+            own.hash,
+            mode.value,
+            cells,
+            len(payload),
+            payload[:PAYLOAD_PER_BLOCK],
+        )
+        await self._take_over(acting, own)
+        rest = payload[PAYLOAD_PER_BLOCK:]
+        if rest or acting.subscriber is None:
+            # What is pushed must follow the answer, which leaves when this returns.
+            asyncio.get_running_loop().call_soon(self._after_soks, acting, rest, call.window)
+        return answer
+
+    async def _ranges(self, session: Session, call: AskRanges) -> Answer:
+        self.counts.rounds += 1
+        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        number = self._acting(session).service.number
+        return RangesTold(call.call, await self.services.ranges(number, prefixes))
+
+    async def _lists(self, session: Session, call: AskLists) -> Answer:
+        self.counts.rounds += 1
+        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        number = self._acting(session).service.number
+        return ListsTold(call.call, await self.services.lists(number, prefixes))
+
+    # --- verify and help --------------------------------------------------------------------------
+
+    async def _help(
+        self, service: OpenedService, own: Digest, theirs: Digest, call: SubscribeService
+    ) -> tuple[Mode, int, bytes]:
+        """What goes with a SOKS: nothing, a sketch, or the whole list."""
+        differences = None
+        if own not in (theirs, Digest.empty()) and len(call.estimate) == ESTIMATE_BYTES:
+            kept = await self.sketches.get(service, own)
+            differences = kept.estimate.differences(Estimate.parse(kept.salt, call.estimate))
+        mode, cells = answer_verify(own, theirs, differences, call.cells_min)
+        payload = b""
+        if mode is Mode.SKETCH:
+            kept = await self.sketches.get(service, own)
+            payload = bytes(await self.sketches.of_size(service, kept, cells))
+        elif mode is Mode.LIST:
+            (payload,) = await self.services.lists(service.number, [Prefix(0, 0)])
+        self.counts.payload_bytes += len(payload)
+        return mode, cells, payload
+
+    def _count(self, own: Digest, theirs: Digest) -> None:
+        self.counts.verifies += 1
+        self.counts.rounds += 1
+        if own != theirs:
+            kind = "other"
+            if own.count != theirs.count:
+                kind = "more" if own.count > theirs.count else "fewer"
+            self.counts.drifts[kind] += 1
+
+    # --- delivery ---------------------------------------------------------------------------------
+
+    async def _take_over(self, acting: ServiceSession, digest: Digest) -> None:
+        """The newest session of a service has it; an older one is told."""
+        number = acting.service.number
+        older = self._subscribed.get(number)
+        if older is not None and older is not acting:
+            older.is_over = True
+            older.session.send(ServiceEnded(digest.count, digest.hash))
+            self._queues.subscriptions.leave(older.session)
+        self._subscribed[number] = acting
+        self._queues.subscriptions.route = self._routes.find
+
+    def _after_soks(self, acting: ServiceSession, rest: bytes, window: int) -> None:
+        for start in range(0, len(rest), PAYLOAD_PER_BLOCK):
+            acting.session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK]))
+        if acting.subscriber is None:
+            acting.subscriber = Subscriber(acting.session, window, SERVICE_IN_FLIGHT_MAX)
+            self._spawn(self._deliver(acting))
+
+    async def _deliver(self, acting: ServiceSession) -> None:
+        """Every waiting message, as fast as the client takes them; then ALLS."""
+        delivered = 0
+        async for page in self.services.pages(acting.service.number, SERVICE_PAGE_QUEUES):
+            for queue in self._store.waiting(page):
+                await self._room(acting)
+                if acting.is_over or not acting.session.is_open:
+                    return
+                self._attach(acting.service.number, queue)
+                delivered += queue.delivered
+        acting.session.send(AllDelivered(delivered))
+
+    async def _room(self, acting: ServiceSession) -> None:
+        """Waits while the session is slower than we are, or has too much unacknowledged."""
+        subscriber = acting.subscriber
+        assert subscriber is not None
+        while acting.session.is_open and not acting.is_over:
+            if not acting.session.writable:
+                await acting.session.room_to_write()
+            elif subscriber.is_full:
+                await subscriber.room()
+            else:
+                return
+
+    def _attach(self, number: int, queue: Queue) -> None:
+        """Gives a queue's messages to the session of that service, if there is one."""
+        acting = self._subscribed.get(number)
+        if acting is None or acting.subscriber is None or queue.blocked or queue.damaged:
+            return
+        self._queues.subscriptions.attach(queue, acting.subscriber)
+
+    def _serve_waiting(self, acting: ServiceSession, queues: list[bytes]) -> None:
+        if acting.subscriber is not None:
+            for queue in self._store.waiting(queues):
+                self._attach(acting.service.number, queue)
+
+    # --- associations -----------------------------------------------------------------------------
+
+    def _admitted(
+        self, session: Session, queues: list[bytes]
+    ) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+        """Those that may be associated, and the others with the code why not."""
+        good, refused = [], []
+        for queue_id in queues:
+            queue = self._store.glance(queue_id)
+            if queue is None:
+                refused.append((queue_id, "NOT_FOUND"))
+            elif self._store.owners[queue.owner] != session.identity.fingerprint:
+                refused.append((queue_id, "AUTH"))
+            elif queue.blocked:
+                refused.append((queue_id, "BLOCKED"))
+            else:
+                good.append(queue_id)
+        return good, refused
+
+    async def _change_associations(
+        self, acting: ServiceSession, queues: list[bytes]
+    ) -> tuple[Digest, int]:
+        number = acting.service.number
+        async with self._turn(number):
+            self.any_associations = True
+            highs = await self.services.associate(number, queues, hash_ids(queues))
+            digest = await self.services.digest(number)
+            self.sketches.changed(number, highs, digest)
+        self._routes.forget(queues)
+        return digest, len(highs)
+
+    async def _remove(self, queues: list[bytes]) -> int:
+        """Takes associations away, and the deliveries with them."""
+        if not self.any_associations:
+            return 0
+        gone = await self.services.dissociate(queues)
+        for number, highs in gone.items():
+            self.sketches.changed(number, highs, await self.services.digest(number))
+        self._routes.forget(queues)
+        for queue_id in queues:
+            queue = self._store.live.get(queue_id)
+            if queue is not None:
+                self._queues.subscriptions.detach(queue)
+        return sum(len(highs) for highs in gone.values())
+
+    # --- commands of queues that touch associations -----------------------------------------------
+
+    def _taking(self, plain: Handler) -> Handler:
+        """SUB: in a service session it associates; from a plain client it takes the queue back."""
+
+        async def subscribe(session: Session, call: Subscribe) -> Answer | None:
+            acting = self._by_session.get(session)
+            if acting is None:
+                await self._remove([call.queue])
+                return _only(plain(session, [call]))
+            good, refused = self._admitted(session, [call.queue])
+            if refused:
+                raise CallFailed.of(refused[0][1], "the queue cannot be associated")
+            await self._change_associations(acting, good)
+            self._serve_waiting(acting, good)
+            queue = self._store.glance(call.queue)
+            return Subscribed(call.call, queue.size if queue else 0)
+
+        return self._later(subscribe)
+
+    def _freeing(self, plain: Handler) -> Handler:
+        """DEL and BLOCK take the association away before they change the queue."""
+
+        async def change(session: Session, call: Any) -> Answer | None:
+            if getattr(call, "blocked", True) and self._queues.may_free(session, call.queue):
+                await self._remove([call.queue])
+            return _only(plain(session, [call]))
+
+        return self._later(change)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _acting(self, session: Session) -> ServiceSession:
+        acting = self._by_session.get(session)
+        if acting is None:
+            raise NotAuthorized("this session acts for no service: open it first")
+        return acting
+
+    def _left(self, session: Session) -> None:
+        acting = self._by_session.pop(session, None)
+        self._turns.pop(session, None)
+        if acting is not None:
+            acting.is_over = True
+            if self._subscribed.get(acting.service.number) is acting:
+                del self._subscribed[acting.service.number]
+                if not self._subscribed:
+                    self._queues.subscriptions.route = None
+            if acting.subscriber is not None:
+                acting.subscriber.end()
+
+    def _later(self, handle: Callable[[Session, Any], Awaitable[Answer | None]]) -> Handler:
+        """A handler whose answers need the catalog; those of one session keep their order."""
+
+        def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            self._spawn(self._run(handle, session, calls))
+            return ()
+
+        return begin
+
+    async def _run(
+        self,
+        handle: Callable[[Session, Any], Awaitable[Answer | None]],
+        session: Session,
+        calls: list[Call],
+    ) -> None:
+        async with self._turn(session):
+            for call in calls:
+                answer: Answer | None
+                try:
+                    answer = await handle(session, call)
+                except MoorlineError as error:
+                    answer = Failed(call.call, error.code, str(error))
+                except Exception as error:
+                    log.exception("a handler failed", extra={"call": type(call).__name__})
+                    answer = Failed(call.call, "INTERNAL", type(error).__name__)
+                if answer is not None:
+                    session.answer([answer])
+
+    def _turn(self, key: object) -> asyncio.Lock:
+        return self._turns.setdefault(key, asyncio.Lock())
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _only(answers: Iterable[Answer]) -> Answer | None:
+    """The answer that a plain handler had at once; one that comes after a commit finds its own way."""
+    return next(iter(answers), None)

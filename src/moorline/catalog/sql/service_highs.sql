@@ -1,0 +1,3 @@
+-- All high hashes of a slice of the service, as bytes in one piece: for building a sketch.
+select coalesce(string_agg(int8send(hash_high), ''), '') as highs
+from moorline.association where service = $1 and hash_high between $2 and $3

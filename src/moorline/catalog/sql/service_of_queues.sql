@@ -1,0 +1,1 @@
+select queue, service from moorline.association where queue = any ($1)

@@ -1,0 +1,308 @@
+"""Room: client. A service as a user of the library sees it: all its queues in one subscription, and no drift.
+
+    async with moor.service("service.sqlite") as service:
+        await service.associate([queue.id])
+        async for message in service:
+            await message.ack()
+
+Entering verifies that this side and the node mean the same queues, and repairs whatever differs, before any
+other command of the service is sent. `service.report` says what was found and what it cost.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from moorline.client.associations import Associations
+from moorline.client.queue import Message
+from moorline.core.digest import Digest
+from moorline.core.effects import Effect, Event
+from moorline.core.hashing import hash_ids
+from moorline.core.id_set import IdSet, Prefix, RangeDigest
+from moorline.core.reconcile import (
+    LEAF_COUNT,
+    LISTED_BYTES,
+    Agreed,
+    Answered,
+    Asker,
+    Begin,
+    GiveUp,
+    ListsAnswered,
+    Mode,
+    RangesAnswered,
+    Repair,
+    Repaired,
+)
+from moorline.core.reconcile import AskLists as ListsWanted
+from moorline.core.reconcile import AskRanges as RangesWanted
+from moorline.core.reconcile import AskVerify as VerifyWanted
+from moorline.core.sketch import Salt, Words
+from moorline.errors import ConnectionLost, Drifting, SubscriptionEnded
+from moorline.net.caller import Caller
+from moorline.net.clock import monotonic_ms
+from moorline.wire.message import Answer
+from moorline.wire.message import Message as WireMessage
+from moorline.wire.queue import Delivery
+from moorline.wire.service import (
+    PAYLOAD_PER_BLOCK,
+    PREFIXES_PER_BLOCK,
+    QUEUES_PER_BLOCK,
+    AllDelivered,
+    AskLists,
+    AskRanges,
+    Associate,
+    Associated,
+    Dissociate,
+    Dissociated,
+    ListsTold,
+    OpenService,
+    PayloadBlock,
+    RangesTold,
+    ServiceEnded,
+    ServiceOpened,
+    ServiceSubscribed,
+    SubscribeService,
+)
+
+Reply = TypeVar("Reply", bound=Answer)
+
+LISTS_PER_BLOCK = PAYLOAD_PER_BLOCK // (LEAF_COUNT * LISTED_BYTES)
+
+
+class Report(msgspec.Struct):
+    """What an agreement took."""
+
+    digest: Digest = msgspec.field(default_factory=Digest.empty)
+    rounds: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    associated: int = 0
+    dissociated: int = 0
+    lost: list[bytes] = msgspec.field(default_factory=list)
+    """Queues that the node refused to associate again: deleted, blocked, or never its own."""
+
+
+class Service:
+    """A service on one node, and this side's list of its queues."""
+
+    def __init__(self, caller: Caller, associations: Associations, *, window: int) -> None:
+        self.report = Report()
+        self.all_delivered = asyncio.Event()
+        """Set when every message that waited at the subscription has come (ALLS)."""
+        self._caller = caller
+        self._associations = associations
+        self._window = window
+        self._salt = Salt(bytes(16))
+        self._deliveries: deque[Delivery] = deque()
+        self._blocks: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._ended: Digest | None = None
+        self._theirs = Digest.empty()
+        self._told = Digest.empty()
+        self._refused: list[bytes] = []
+        # The lock of the specification: no other command of the service until the two sides agree.
+        self._agreement = asyncio.Lock()
+
+    async def __aenter__(self) -> "Service":
+        await self.agree()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._associations.close()
+
+    # --- what users do ----------------------------------------------------------------------------
+
+    async def associate(self, queues: Sequence[bytes]) -> list[bytes]:
+        """These queues are the service's from now on; returns those that the node refused.
+
+        They are in our list before the node is asked: if the reply is lost, or we are, the next
+        agreement repeats it.
+        """
+        async with self._agreement:
+            await asyncio.to_thread(self._associations.add, queues)
+            refused = await self._associate(queues)
+            if refused:
+                await asyncio.to_thread(self._associations.remove, refused)
+            return refused
+
+    async def dissociate(self, queues: Sequence[bytes]) -> None:
+        """These queues are the service's no longer."""
+        async with self._agreement:
+            await asyncio.to_thread(self._associations.remove, queues)
+            hashes = await asyncio.to_thread(_highs, queues)
+            await self._dissociate([Prefix(64, high) for high in hashes])
+
+    async def agree(self) -> Report:
+        """Verifies that both sides mean the same queues; repairs what differs. Others wait meanwhile."""
+        async with self._agreement:
+            self.report = Report()
+            opened = await self._call(OpenService, ServiceOpened)
+            self._salt = Salt(opened.salt)
+            self._theirs = Digest(opened.count, opened.hash)
+            own = await asyncio.to_thread(self._associations.id_set)
+            asker = Asker("service", own, self._salt)
+            event: Event = Begin()
+            while True:
+                (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
+                match effect:
+                    case Agreed(digest):
+                        self.report.digest = digest
+                        return self.report
+                    case GiveUp(why):
+                        raise Drifting(why)
+                    case _:
+                        event = await self._perform(effect, own)
+                if self._refused:
+                    # Our own list becomes shorter: what the asker knows of it is old.
+                    refused, self._refused = self._refused, []
+                    self.report.lost += refused
+                    await asyncio.to_thread(self._associations.remove, refused)
+                    own = await asyncio.to_thread(self._associations.id_set)
+                    asker, event = Asker("service", own, self._salt), Begin()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while True:
+            while not self._deliveries:
+                if self._ended is not None:
+                    raise SubscriptionEnded("TAKEN_OVER")
+                if self._caller.lost.done():
+                    raise self._caller.lost.result()
+                self._news.clear()
+                await self._news.wait()
+            yield Message(self._caller, self._deliveries.popleft())
+
+    # --- what the node pushes ---------------------------------------------------------------------
+
+    def hear(self, message: WireMessage) -> bool:
+        """Takes what is meant for the service; False if it is not."""
+        match message:
+            case Delivery():
+                self._deliveries.append(message)
+            case PayloadBlock(payload):
+                self._blocks.append(payload)
+            case AllDelivered():
+                self.all_delivered.set()
+            case ServiceEnded(count, digest):
+                self._ended = Digest(count, digest)
+            case _:
+                return False
+        self._news.set()
+        return True
+
+    def connection_lost(self) -> None:
+        self._news.set()
+
+    # --- the reconciliation over the wire ---------------------------------------------------------
+
+    async def _perform(self, effect: Effect, own: IdSet) -> Event:
+        match effect:
+            case VerifyWanted(digest, cells_min):
+                return await self._verify(digest, cells_min, own)
+            case RangesWanted(prefixes):
+                return RangesAnswered(await self._ranges(prefixes))
+            case ListsWanted(prefixes):
+                return ListsAnswered(await self._lists(prefixes))
+            case Repair(missing, extra):
+                return Repaired(await self._repair(own, missing, extra))
+            case _:
+                raise AssertionError(f"nobody asks {effect}")
+
+    async def _verify(self, digest: Digest, cells_min: int, own: IdSet) -> Event:
+        estimate = b""
+        if len(own) and digest != self._theirs:
+            # Only where it is of use: equal sets are verified by 48 bytes.
+            estimate = bytes(await asyncio.to_thread(own.estimate, self._salt))
+        soks = await self._call(
+            lambda call: SubscribeService(
+                call, digest.count, digest.hash, estimate, cells_min, self._window
+            ),
+            ServiceSubscribed,
+        )
+        self.report.bytes_sent += 24 + len(estimate)
+        self.report.bytes_received += 24 + soks.payload_bytes
+        payload = bytearray(soks.payload)
+        while len(payload) < soks.payload_bytes:
+            payload += await self._next_block()
+        return Answered(Digest(soks.count, soks.hash), Mode(soks.mode), soks.cells, bytes(payload))
+
+    async def _next_block(self) -> bytes:
+        while not self._blocks:
+            if self._caller.lost.done():
+                raise self._caller.lost.result()
+            self._news.clear()
+            await self._news.wait()
+        return self._blocks.popleft()
+
+    async def _ranges(self, prefixes: list[Prefix]) -> list[RangeDigest]:
+        told: list[RangeDigest] = []
+        for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
+            some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
+            told += (await self._call(_made(AskRanges, some), RangesTold)).ranges
+            self.report.bytes_sent += 9 * len(some)
+            self.report.bytes_received += 12 * len(some)
+        return told
+
+    async def _lists(self, prefixes: list[Prefix]) -> list[Words]:
+        told: list[Words] = []
+        for start in range(0, len(prefixes), LISTS_PER_BLOCK):
+            some = [(p.bits, p.value) for p in prefixes[start : start + LISTS_PER_BLOCK]]
+            answer = await self._call(_made(AskLists, some), ListsTold)
+            told += [np.frombuffer(highs, ">u8").astype(np.uint64) for highs in answer.highs]
+            self.report.bytes_sent += 9 * len(some)
+            self.report.bytes_received += sum(len(highs) for highs in answer.highs)
+        return told
+
+    async def _repair(self, own: IdSet, missing: Words, extra: list[Prefix]) -> Digest:
+        if extra:
+            await self._dissociate(extra)
+        if len(missing):
+            for queues in self._associations.queues_of(own, missing):
+                self._refused += await self._associate(queues)
+        return self._told
+
+    async def _associate(self, queues: Sequence[bytes]) -> list[bytes]:
+        refused: list[bytes] = []
+        for start in range(0, len(queues), QUEUES_PER_BLOCK):
+            some = list(queues[start : start + QUEUES_PER_BLOCK])
+            answer = await self._call(_made(Associate, some), Associated)
+            self._told = Digest(answer.count, answer.hash)
+            self.report.associated += answer.changed
+            self.report.bytes_sent += 24 * len(some)
+            self.report.bytes_received += 24
+            refused += [queue for queue, _ in answer.refused]
+        return refused
+
+    async def _dissociate(self, prefixes: list[Prefix]) -> None:
+        for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
+            some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
+            answer = await self._call(_made(Dissociate, some), Dissociated)
+            self._told = Digest(answer.count, answer.hash)
+            self.report.dissociated += answer.changed
+            self.report.bytes_sent += 8 * len(some)
+            self.report.bytes_received += 24
+
+    async def _call(self, make: Callable[[int], WireMessage], reply: type[Reply]) -> Reply:
+        if self._ended is not None:
+            raise ConnectionLost("another session of this service took over")
+        self.report.rounds += 1
+        return await self._caller.call(make, reply)
+
+
+def _made(kind: Callable[[int, Any], WireMessage], value: object) -> Callable[[int], WireMessage]:
+    """A message of that kind and content, for whatever number its call gets."""
+    return lambda call: kind(call, value)
+
+
+def _highs(queues: Sequence[bytes]) -> list[int]:
+    highs: list[int] = hash_ids(queues)[:, 0].tolist()
+    return highs

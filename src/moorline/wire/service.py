@@ -1,0 +1,137 @@
+"""Room: wire. The messages of services: association in bulk, SUBS and SOKS, and the reconciliation.
+
+Every one of them fits a block of 16,384 bytes: whoever has more to say says it in several.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from moorline.core.id_set import RangeDigest
+from moorline.core.reconcile import BLOCK_BYTES_MAX
+from moorline.ids import ID_BYTES
+from moorline.limits import SERVICE_WINDOW_MAX
+from moorline.wire.message import Answer, Call, Message
+from moorline.wire.queue import QueueId
+
+QUEUES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // (ID_BYTES + 2)
+PREFIXES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // 16
+PAYLOAD_PER_BLOCK = BLOCK_BYTES_MAX - 256
+
+Hash = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Count = Annotated[int, Meta(ge=0)]
+QueueIds = Annotated[list[QueueId], Meta(max_length=QUEUES_PER_BLOCK)]
+Bits = Annotated[int, Meta(ge=0, le=64)]
+PrefixPair = tuple[Bits, Annotated[int, Meta(ge=0)]]
+Prefixes = Annotated[list[PrefixPair], Meta(max_length=PREFIXES_PER_BLOCK)]
+EstimateBytes = Annotated[bytes, Meta(max_length=448)]
+
+
+class OpenService(Call, frozen=True, gc=False, tag=50):
+    """This session acts for the service of its certificate from now on."""
+
+
+class ServiceOpened(Answer, frozen=True, gc=False, tag=51):
+    service: bytes
+    salt: bytes
+    count: int
+    hash: bytes
+
+
+class Associate(Call, frozen=True, gc=False, tag=52):
+    """SUB in bulk: these queues belong to the service. Repeating it is harmless."""
+
+    queues: QueueIds
+
+
+class Associated(Answer, frozen=True, gc=False, tag=53):
+    """The service's digest afterwards, and the queues that were refused, with the code why."""
+
+    changed: int
+    count: int
+    hash: bytes
+    refused: tuple[tuple[bytes, str], ...] = ()
+
+
+class Dissociate(Call, frozen=True, gc=False, tag=54):
+    """BUS: the service's queues with these hashes are its own no longer."""
+
+    prefixes: Prefixes
+
+
+class Dissociated(Answer, frozen=True, gc=False, tag=55):
+    changed: int
+    count: int
+    hash: bytes
+
+
+class SubscribeService(Call, frozen=True, gc=False, tag=56):
+    """SUBS: our digest, and an estimate that lets the node choose the size of its sketch."""
+
+    count: Count
+    hash: Hash
+    estimate: EstimateBytes = b""
+    cells_min: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
+    window: Annotated[int, Meta(ge=1, le=SERVICE_WINDOW_MAX)] = 1
+
+
+class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
+    """SOKS: the node's digest; if they differ, what helps to find out. `payload` is the first block."""
+
+    count: int
+    hash: bytes
+    mode: int
+    cells: int = 0
+    payload_bytes: int = 0
+    payload: bytes = b""
+
+
+class PayloadBlock(Message, frozen=True, gc=False, tag=58):
+    """Pushed after a SOKS whose payload is longer than a block: the next piece of it."""
+
+    payload: bytes
+
+
+class AllDelivered(Message, frozen=True, gc=False, tag=59):
+    """ALLS, pushed: every message that waited when the service subscribed has been delivered."""
+
+    delivered: int
+
+
+class ServiceEnded(Message, frozen=True, gc=False, tag=60):
+    """ENDS, pushed: a newer session of the service took over; the digest at that moment."""
+
+    count: int
+    hash: bytes
+
+
+class AskRanges(Call, frozen=True, gc=False, tag=61):
+    prefixes: Prefixes
+
+
+class RangesTold(Answer, frozen=True, gc=False, tag=62):
+    ranges: list[RangeDigest]
+
+
+class AskLists(Call, frozen=True, gc=False, tag=63):
+    prefixes: Prefixes
+
+
+class ListsTold(Answer, frozen=True, gc=False, tag=64):
+    """For each prefix the high halves of the hashes, eight bytes each."""
+
+    highs: list[bytes]
+
+
+COMMANDS = OpenService | Associate | Dissociate | SubscribeService | AskRanges | AskLists
+EVENTS = (
+    ServiceOpened
+    | Associated
+    | Dissociated
+    | ServiceSubscribed
+    | PayloadBlock
+    | AllDelivered
+    | ServiceEnded
+    | RangesTold
+    | ListsTold
+)
