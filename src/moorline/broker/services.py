@@ -93,7 +93,7 @@ class ServiceBroker:
         plain = self._queues.handlers()
         return {
             OpenService: self._later(self._open),
-            Associate: self._later(self._associate),
+            Associate: self._later_together(self._associate),
             Dissociate: self._later(self._dissociate),
             SubscribeService: self._later(self._subscribe),
             AskRanges: self._later(self._ranges),
@@ -124,12 +124,20 @@ class ServiceBroker:
         digest = await self.services.digest(service.number)
         return ServiceOpened(call.call, service.id, service.salt, digest.count, digest.hash)
 
-    async def _associate(self, session: Session, call: Associate) -> Answer:
+    async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
+        """A run of them is one statement: the answers tell the digest after all."""
         acting = self._acting(session)
-        good, refused = self._admitted(session, call.queues)
+        admitted = [self._admitted(session, call.queues) for call in calls]
+        good = [queue_id for queues, _ in admitted for queue_id in queues]
         digest, changed = await self._change_associations(acting, good)
         self._serve_waiting(acting, good)
-        return Associated(call.call, changed, digest.count, digest.hash, tuple(refused))
+        answers: list[Answer] = []
+        for call, (_, refused) in zip(calls, admitted, strict=True):
+            counted = changed if not answers else 0
+            answers.append(
+                Associated(call.call, counted, digest.count, digest.hash, tuple(refused))
+            )
+        return answers
 
     async def _dissociate(self, session: Session, call: Dissociate) -> Answer:
         acting = self._acting(session)
@@ -363,30 +371,46 @@ class ServiceBroker:
     def _later(self, handle: Callable[[Session, Any], Awaitable[Answer | None]]) -> Handler:
         """A handler whose answers need the catalog; those of one session keep their order."""
 
+        async def one_by_one(session: Session, calls: list[Call]) -> None:
+            for call in calls:
+                await self._answered(session, [call], _alone(handle))
+
+        return self._begun(one_by_one)
+
+    def _later_together(self, handle: Callable[[Session, Any], Awaitable[list[Answer]]]) -> Handler:
+        """The same for calls that are cheaper together."""
+
+        async def together(session: Session, calls: list[Call]) -> None:
+            await self._answered(session, calls, handle)
+
+        return self._begun(together)
+
+    def _begun(self, run: Callable[[Session, list[Call]], Awaitable[None]]) -> Handler:
+        async def in_turn(session: Session, calls: list[Call]) -> None:
+            async with self._turn(session):
+                await run(session, calls)
+
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
-            self._spawn(self._run(handle, session, calls))
+            self._spawn(in_turn(session, calls))
             return ()
 
         return begin
 
-    async def _run(
+    async def _answered(
         self,
-        handle: Callable[[Session, Any], Awaitable[Answer | None]],
         session: Session,
         calls: list[Call],
+        handle: Callable[[Session, Any], Awaitable[list[Answer]]],
     ) -> None:
-        async with self._turn(session):
-            for call in calls:
-                answer: Answer | None
-                try:
-                    answer = await handle(session, call)
-                except MoorlineError as error:
-                    answer = Failed(call.call, error.code, str(error))
-                except Exception as error:
-                    log.exception("a handler failed", extra={"call": type(call).__name__})
-                    answer = Failed(call.call, "INTERNAL", type(error).__name__)
-                if answer is not None:
-                    session.answer([answer])
+        try:
+            answers = await handle(session, calls)
+        except MoorlineError as error:
+            answers = [Failed(call.call, error.code, str(error)) for call in calls]
+        except Exception as error:
+            log.exception("a handler failed", extra={"call": type(calls[0]).__name__})
+            answers = [Failed(call.call, "INTERNAL", type(error).__name__) for call in calls]
+        if answers:
+            session.answer(answers)
 
     def _turn(self, key: object) -> asyncio.Lock:
         return self._turns.setdefault(key, asyncio.Lock())
@@ -395,6 +419,16 @@ class ServiceBroker:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _alone(
+    handle: Callable[[Session, Any], Awaitable[Answer | None]],
+) -> Callable[[Session, list[Any]], Awaitable[list[Answer]]]:
+    async def handle_one(session: Session, calls: list[Any]) -> list[Answer]:
+        answer = await handle(session, calls[0])
+        return [] if answer is None else [answer]
+
+    return handle_one
 
 
 def _only(answers: Iterable[Answer]) -> Answer | None:

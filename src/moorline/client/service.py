@@ -42,10 +42,10 @@ from moorline.core.reconcile import AskLists as ListsWanted
 from moorline.core.reconcile import AskRanges as RangesWanted
 from moorline.core.reconcile import AskVerify as VerifyWanted
 from moorline.core.sketch import Salt, Words
-from moorline.errors import ConnectionLost, Drifting, SubscriptionEnded
+from moorline.errors import CallFailed, ConnectionLost, Drifting, SubscriptionEnded
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
-from moorline.wire.message import Answer
+from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Delivery
 from moorline.wire.service import (
@@ -70,6 +70,9 @@ from moorline.wire.service import (
 )
 
 Reply = TypeVar("Reply", bound=Answer)
+
+BLOCKS_TOGETHER = 16
+"""Blocks of associations on their way at once: some ten thousand queues."""
 
 LISTS_PER_BLOCK = PAYLOAD_PER_BLOCK // (LEAF_COUNT * LISTED_BYTES)
 
@@ -271,15 +274,25 @@ class Service:
         return self._told
 
     async def _associate(self, queues: Sequence[bytes]) -> list[bytes]:
+        """In blocks, several on their way at once: the node takes a run of them as one statement."""
         refused: list[bytes] = []
-        for start in range(0, len(queues), QUEUES_PER_BLOCK):
-            some = list(queues[start : start + QUEUES_PER_BLOCK])
-            answer = await self._call(_made(Associate, some), Associated)
-            self._told = Digest(answer.count, answer.hash)
-            self.report.associated += answer.changed
+        together = QUEUES_PER_BLOCK * BLOCKS_TOGETHER
+        for start in range(0, len(queues), together):
+            some = queues[start : start + together]
+            blocks = [
+                _made(Associate, list(some[place : place + QUEUES_PER_BLOCK]))
+                for place in range(0, len(some), QUEUES_PER_BLOCK)
+            ]
+            self.report.rounds += 1
+            for answer in await self._caller.call_all(blocks):
+                if isinstance(answer, Failed):
+                    raise CallFailed.of(answer.code, answer.text)
+                assert isinstance(answer, Associated)
+                self._told = Digest(answer.count, answer.hash)
+                self.report.associated += answer.changed
+                refused += [queue for queue, _ in answer.refused]
             self.report.bytes_sent += 24 * len(some)
-            self.report.bytes_received += 24
-            refused += [queue for queue, _ in answer.refused]
+            self.report.bytes_received += 24 * len(blocks)
         return refused
 
     async def _dissociate(self, prefixes: list[Prefix]) -> None:
