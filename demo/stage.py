@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
+import trustme
 
 READY_S_MAX = 60
 
@@ -21,12 +22,29 @@ class Done(msgspec.Struct, frozen=True):
     result: str
 
 
+class Papers:
+    """A certificate authority of the demo's own, with a node and a service that it vouches for."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = trustme.CA()
+        self.ca = folder / "ca.pem"
+        self.server = folder / "server.pem"
+        self.service = folder / "service.pem"
+        authority.cert_pem.write_to_path(str(self.ca))
+        node = authority.issue_cert("127.0.0.1")
+        node.private_key_and_cert_chain_pem.write_to_path(str(self.server))
+        service = authority.issue_cert("harbour@example.org", common_name="harbour")
+        service.private_key_and_cert_chain_pem.write_to_path(str(self.service))
+
+
 class Stage:
     """The node that the acts play on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.data = folder / "data"
+        self.papers = Papers(folder)
+        self.tls_address = ""
         self.address = ""
         self.http = ""
         self.done: list[Done] = []
@@ -52,6 +70,10 @@ class Stage:
             "serve",
             f"--data={self.data}",
             "--listen=tcp://127.0.0.1:0",
+            "--listen=tls://127.0.0.1:0",
+            f"--tls-certificate={self.papers.server}",
+            f"--tls-key={self.papers.server}",
+            f"--tls-client-ca={self.papers.ca}",
             "--http=127.0.0.1:0",
             "--log-level=warning",
             *flags,
@@ -59,10 +81,10 @@ class Stage:
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), READY_S_MAX)
-        found = re.search(r"ready: (tcp://\S+) (http://\S+)", line.decode())
+        found = re.search(r"ready: (tcp://\S+) (tls://\S+) (http://\S+)", line.decode())
         if found is None:
             raise SystemExit("demo: the node did not get ready; its reason is above")
-        self.address, self.http = found[1], found[2]
+        self.address, self.tls_address, self.http = found[1], found[2], found[3]
 
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
