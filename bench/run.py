@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/performance.md"
-NOT_BENCHMARKS = {"__init__", "report", "run"}
+NOT_BENCHMARKS = {"__init__", "node", "peers", "queue_client", "report", "run"}
 
 
 def names() -> list[str]:

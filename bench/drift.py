@@ -1,0 +1,293 @@
+"""What it costs to find and repair drift: bytes, round trips and CPU, for sets of several sizes.
+
+    python -m bench.drift [--quick] [--json]
+
+A real node with its Postgres holds the associations of one service; a client whose own list differs by d
+ids asks until it knows the difference (the repair itself, 24 bytes for each id to be associated again, is
+the same for every method and not counted; nor is the opening of the session). "one": the node lacks d ids; "two": d/2 are only here and d/2
+only there. Bytes are those of the protocol in both directions, framing included.
+"""
+
+import argparse
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg
+import numpy as np
+import trustme
+import uvloop
+
+import moorline
+from bench.node import BenchNode, cpu_seconds
+from bench.report import Report
+from moorline.client.moor import Moor
+from moorline.client.service import Service
+from moorline.core.digest import Digest
+from moorline.core.effects import Effect, Event
+from moorline.core.hashing import hash_ids
+from moorline.core.id_set import IdSet
+from moorline.core.reconcile import Agreed, Asker, Begin, Repair
+from moorline.core.sketch import Salt, Words
+from moorline.wire.service import OpenService, ServiceOpened
+
+NEGENTROPY = {10: 20_514, 1_000: 1_434_277}
+"""Bytes of the best peer for a million ids, measured apart on the same kind of machine (one-sided)."""
+
+
+class Papers:
+    """A certificate authority, a node and a service."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = trustme.CA()
+        self.ca, self.node, self.service = (
+            folder / "ca.pem",
+            folder / "node.pem",
+            folder / "service.pem",
+        )
+        authority.cert_pem.write_to_path(str(self.ca))
+        node = authority.issue_cert("127.0.0.1")
+        node.private_key_and_cert_chain_pem.write_to_path(str(self.node))
+        service = authority.issue_cert("bench@example.org", common_name="bench")
+        service.private_key_and_cert_chain_pem.write_to_path(str(self.service))
+
+    def flags(self) -> list[str]:
+        return [
+            "--listen=tls://127.0.0.1:0",
+            f"--tls-certificate={self.node}",
+            f"--tls-key={self.node}",
+            f"--tls-client-ca={self.ca}",
+        ]
+
+
+class Traffic:
+    """Counts the bytes of a connection, as the protocol sees them."""
+
+    def __init__(self, moor: Moor) -> None:
+        self.bytes = 0
+        caller = moor._caller  # noqa: SLF001 - a benchmark looks inside
+        transport, received = caller._transport, caller.data_received  # noqa: SLF001
+        assert transport is not None
+        write = transport.writelines
+
+        def writelines(parts: list[bytearray]) -> None:
+            self.bytes += sum(len(part) for part in parts)
+            write(parts)
+
+        def data_received(data: bytes) -> None:
+            self.bytes += len(data)
+            received(data)
+
+        caller._transport = _Counting(transport, writelines)  # type: ignore[assignment]  # noqa: SLF001
+        transport.set_protocol(_Hearing(caller, data_received))  # type: ignore[arg-type]
+
+
+class _Counting:
+    def __init__(self, transport: object, writelines: object) -> None:
+        self._transport = transport
+        self.writelines = writelines
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+
+class _Hearing:
+    def __init__(self, protocol: object, data_received: object) -> None:
+        self._protocol = protocol
+        self.data_received = data_received
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._protocol, name)
+
+
+async def open_service(service: Service) -> None:
+    """What every session of a service begins with; it tells the node's digest."""
+    opened = await service._call(OpenService, ServiceOpened)  # noqa: SLF001
+    service._salt = Salt(opened.salt)  # noqa: SLF001
+    service._theirs = Digest(opened.count, opened.hash)  # noqa: SLF001
+
+
+async def find(service: Service, own: IdSet) -> tuple[int, Effect]:
+    """Asks until the difference is known; the number of exchanges, and what is to be repaired."""
+    asker = Asker("bench", own, service._salt)  # noqa: SLF001
+    event: Event = Begin()
+    rounds = 0
+    while True:
+        (effect,) = asker.handle(event, 0)
+        if isinstance(effect, Repair | Agreed):
+            return rounds, effect
+        event = await service._perform(effect, own)  # noqa: SLF001
+        rounds += 1
+
+
+def drifted(base: Words, fresh: Words, d: int, side: str) -> IdSet:
+    """The client's set: the node's, with d differences."""
+    if side == "one":
+        both = np.concatenate([base, fresh[:d]])
+    else:
+        both = np.concatenate([base[d // 2 :], fresh[: d - d // 2]])
+    return IdSet(both[:, 0].copy(), both[:, 1].copy())
+
+
+async def fill(node: BenchNode, ids: list[bytes], hashes: Words) -> float:
+    """Associates ids by the catalog's own function, ten thousand a statement; seconds."""
+    catalog = await asyncpg.connect(
+        host=str(node.data / "run"), user="postgres", database="postgres"
+    )
+    number = await catalog.fetchval("select number from moorline.service")
+    started = time.perf_counter()
+    for start in range(0, len(ids), 10_000):
+        part = hashes[start : start + 10_000].view(np.int64)
+        await catalog.fetchval(
+            "select cardinality(moorline.associate($1, $2, $3, $4))",
+            number,
+            ids[start : start + 10_000],
+            part[:, 0].tolist(),
+            part[:, 1].tolist(),
+            timeout=600,
+        )
+    took = time.perf_counter() - started
+    await catalog.execute("vacuum analyze moorline.association", timeout=600)
+    await catalog.close()
+    return took
+
+
+async def measure_drift(
+    node: BenchNode, papers: Papers, n: int, ds: list[int], report: Report
+) -> None:
+    ids = [os.urandom(24) for _ in range(n)]
+    base, fresh = hash_ids(ids), hash_ids([os.urandom(24) for _ in range(max([*ds, 2]))])
+    async with connect(node, papers) as moor:
+        service = moor.service(":memory:")
+        await open_service(service)
+        took = await fill(node, ids, base)
+        report.row(f"n={n}", "bulk_associations_per_s", n / took, "1/s")
+        traffic = Traffic(moor)
+        # The first drift after a start scans for the sketch; that cost has a row of its own.
+        for warm, d, side in [
+            (False, 1, "one"),
+            *((True, d, side) for d in ds for side in ("one", "two")),
+        ]:
+            own = drifted(base, fresh, d, side)
+            await open_service(service)
+            traffic.bytes = 0
+            server, client, started = (
+                cpu_seconds(node.pid),
+                time.process_time(),
+                time.perf_counter(),
+            )
+            rounds, effect = await find(service, own)
+            wall = time.perf_counter() - started
+            server, client = cpu_seconds(node.pid) - server, time.process_time() - client
+            found = 0
+            if isinstance(effect, Repair):
+                found = len(effect.missing) + len(effect.extra)
+            assert found == d, (found, d, side)
+            case = f"n={n} d={d} {side}" if warm else f"n={n} first drift"
+            peer = NEGENTROPY.get(d) if n == 1_000_000 and side == "one" and warm else None
+            if peer:
+                report.row(
+                    case, "bytes", traffic.bytes, "B", peer="negentropy (apart)", peer_value=peer
+                )
+            else:
+                report.row(case, "bytes", traffic.bytes, "B")
+            report.row(case, "rounds", rounds, "rounds")
+            report.row(case, "server_cpu_s", server, "cpu_s")
+            report.row(case, "client_cpu_s", client, "cpu_s")
+            report.row(case, "wall_s", wall, "s")
+
+
+async def measure_all_lost(node: BenchNode, papers: Papers, n: int, report: Report) -> None:
+    """The node has nothing: one exchange says so."""
+    hashes = hash_ids([os.urandom(24) for _ in range(n)])
+    async with connect(node, papers) as moor:
+        service = moor.service(":memory:")
+        await open_service(service)
+        traffic = Traffic(moor)
+        own = IdSet(hashes[:, 0].copy(), hashes[:, 1].copy())
+        rounds, effect = await find(service, own)
+        assert isinstance(effect, Repair)
+        assert len(effect.missing) == n
+        report.row(f"n={n} d=n one", "bytes", traffic.bytes, "B")
+        report.row(f"n={n} d=n one", "rounds", rounds, "rounds")
+
+
+async def measure_service(
+    node: BenchNode, papers: Papers, count: int, folder: Path, report: Report
+) -> None:
+    """Through the front door: queues made, associated one by one and in bulk, subscribed to."""
+    async with connect(node, papers) as moor:
+        queues = [
+            queue.id for _ in range(count // 1_000) for queue in await moor.create_queues(1_000)
+        ]
+        async with moor.service(folder / f"{secrets.token_hex(4)}.sqlite") as service:
+            started = time.perf_counter()
+            for queue in queues[:200]:
+                await service.associate([queue])
+            report.row(
+                "service", "single_associations_per_s", 200 / (time.perf_counter() - started), "1/s"
+            )
+            started = time.perf_counter()
+            await service.associate(queues[200:])
+            rate = (count - 200) / (time.perf_counter() - started)
+            report.row("service", "bulk_associations_per_s", rate, "1/s")
+
+
+async def measure_subscribe(node: BenchNode, papers: Papers, n: int, report: Report) -> None:
+    """SUBS to ALLS with nothing waiting: every page of the associations is looked at."""
+    async with connect(node, papers) as moor:
+        service = moor.service(":memory:")
+        await open_service(service)
+        started = time.perf_counter()
+        await find(service, IdSet(np.empty(0, np.uint64), np.empty(0, np.uint64)))
+        await service.all_delivered.wait()
+        report.row(f"SUBS to ALLS n={n}", "wall_s", time.perf_counter() - started, "s")
+
+
+def connect(node: BenchNode, papers: Papers) -> "moorline.client.moor.Connecting":
+    return moorline.connect(
+        node.tls_address,
+        ca=papers.ca,
+        certificate=papers.service,
+        key=papers.service,
+        timeout_ms=30_000,
+    )
+
+
+async def run(quick: bool, report: Report) -> None:
+    sizes = [10_000, 100_000] if quick else [10_000, 100_000, 1_000_000]
+    for n in sizes:
+        with tempfile.TemporaryDirectory(prefix="moorline-bench-") as name:
+            folder = Path(name)
+            papers = Papers(folder)
+            with BenchNode(folder, papers.flags()) as node:
+                if n == sizes[0]:
+                    await measure_service(node, papers, 5_000 if quick else 20_000, folder, report)
+                    await forget(node)
+                await measure_all_lost(node, papers, n, report)
+                ds = [d for d in (0, 1, 10, 100, 1_000, 10_000) if d <= n // 10] + [n // 2]
+                await measure_drift(node, papers, n, ds, report)
+                await measure_subscribe(node, papers, n, report)
+
+
+async def forget(node: BenchNode) -> None:
+    catalog = await asyncpg.connect(
+        host=str(node.data / "run"), user="postgres", database="postgres"
+    )
+    await catalog.execute("delete from moorline.association; delete from moorline.service_bucket")
+    await catalog.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="done within 50 s")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    options = parser.parse_args()
+    with Report("drift", as_json=options.json) as report:
+        uvloop.run(run(options.quick, report))
+
+
+if __name__ == "__main__":
+    main()
