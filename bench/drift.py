@@ -3,9 +3,9 @@
     python -m bench.drift [--quick] [--json]
 
 A real node with its Postgres holds the associations of one service; a client whose own list differs by d
-ids asks until it knows the difference (the repair itself, 24 bytes for each id to be associated again, is
-the same for every method and not counted; nor is the opening of the session). "one": the node lacks d ids; "two": d/2 are only here and d/2
-only there. Bytes are those of the protocol in both directions, framing included.
+ids asks until it knows the difference. Not counted: the opening of the session, and the repair itself, which
+is 24 bytes for each id to be associated again whatever the method. "one": the node lacks d ids; "two": d/2
+are only here and d/2 only there. Bytes are those of the protocol in both directions, framing included.
 """
 
 import argparse

@@ -222,7 +222,7 @@ class Service:
 
     async def _verify(self, digest: Digest, cells_min: int, own: IdSet) -> Event:
         estimate = b""
-        if len(own) and digest != self._theirs:
+        if len(own) and self._theirs.count and digest != self._theirs:
             # Only where it is of use: equal sets are verified by 48 bytes.
             estimate = bytes(await asyncio.to_thread(own.estimate, self._salt))
         soks = await self._call(
