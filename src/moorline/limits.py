@@ -126,6 +126,15 @@ CHECKPOINT_SLICE_MS = 3
 CHECKPOINT_INTERVAL_MS = 10 * 60 * 1_000
 """Time after which even a small log is checkpointed, so that a restart has little to replay."""
 
+QUEUES_UNINDEXED_MAX = 65_536
+"""New queues before a checkpoint makes them rows of the index: some 30 MB as objects."""
+
+QUEUES_DIRTY_MAX = 262_144
+"""Queues with changes before a checkpoint: some 100 MB as objects."""
+
+STOP_CHECKPOINT_MS_MAX = 4_000
+"""Time for the checkpoint at a stop, well within what a stop may take in all."""
+
 COMMIT_BYTES_MAX = 8 * MIB
 """Changes that may wait for one commit; beyond it the node stops reading from its clients."""
 

@@ -14,7 +14,13 @@ from moorline.errors import DiskFull, MoorlineError, StartError
 from moorline.journal import checkpoint
 from moorline.journal.store import Store
 from moorline.journal.wal import Batch
-from moorline.limits import CHECKPOINT_INTERVAL_MS, COMMIT_BYTES_MAX
+from moorline.limits import (
+    CHECKPOINT_INTERVAL_MS,
+    COMMIT_BYTES_MAX,
+    QUEUES_DIRTY_MAX,
+    QUEUES_UNINDEXED_MAX,
+    STOP_CHECKPOINT_MS_MAX,
+)
 from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.session import Session
 from moorline.wire.message import Answer
@@ -67,10 +73,20 @@ class Commits:
         await asyncio.shield(self._checkpointing)
 
     async def close(self) -> None:
-        """Commits what is left and ends; the log is checkpointed, so that the next start is quick."""
+        """Commits what is left and ends; the log is checkpointed, if that is done within a few seconds.
+
+        A checkpoint that is cut short is like one that a crash cut short: the log has everything, and
+        the next start replays it.
+        """
         if not self.failed.done():
             await self._quiet()
-            await self.checkpoint()
+            try:
+                async with asyncio.timeout(STOP_CHECKPOINT_MS_MAX / 1_000):
+                    await self.checkpoint()
+            except TimeoutError:
+                log.info("the last checkpoint is left to the next start")
+                if self._checkpointing is not None:
+                    self._checkpointing.cancel()
         self._thread.shutdown()
 
     # --- commits ----------------------------------------------------------------------------------
@@ -146,7 +162,9 @@ class Commits:
         store = self._store
         grown = store.log.size_bytes > self._log_bytes_max // 2
         late = monotonic_ms() - self._checkpointed_ms > CHECKPOINT_INTERVAL_MS
-        if (grown or late) and self._checkpointing is None:
+        # A queue at work is an object; a checkpoint makes those that have come to rest rows again.
+        crowded = len(store.unindexed) > QUEUES_UNINDEXED_MAX or len(store.dirty) > QUEUES_DIRTY_MAX
+        if (grown or late or crowded) and self._checkpointing is None:
             self._checkpointing = asyncio.create_task(self._checkpoint())
 
     async def _checkpoint(self) -> None:
