@@ -20,6 +20,7 @@
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue is gone
     ├── Drifting               a service and its node found no agreement
+    ├── DriftFound             `moor service verify` found sets or digests that differ
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
@@ -31,6 +32,7 @@
     │   ├── QueueBlocked       the operator has blocked the queue
     │   ├── QueueDamaged       the queue's files are set aside
     │   ├── ServiceDisabled    the operator has disabled the service
+    │   ├── Ambiguous          several services are meant by that name
     │   └── NodeDiskFull       the node's disk is nearly full
     └── MachineError           ours: a state machine met what it must never meet
 
@@ -129,7 +131,7 @@ class JournalDamaged(MoorlineError):
 
 class ImportRefused(MoorlineError):
     code = "IMPORT_REFUSED"
-    exit_code = 16
+    exit_code = 18
 
 
 class SubscriptionEnded(MoorlineError):
@@ -148,6 +150,13 @@ class Drifting(MoorlineError):
 
     code = "DRIFTING"
     exit_code = 16
+
+
+class DriftFound(MoorlineError):
+    """Two sides of a service do not mean the same queues, or a kept digest is not that of its set."""
+
+    code = "DRIFT_FOUND"
+    exit_code = 17
 
 
 class CallFailed(MoorlineError):
@@ -227,6 +236,12 @@ class ServiceDisabled(CallFailed):
     """The operator has disabled the service."""
 
     code = "DISABLED"
+
+
+class Ambiguous(CallFailed):
+    """Several services are meant by that name; an id or a longer fingerprint says which one."""
+
+    code = "AMBIGUOUS"
 
 
 class NodeDiskFull(CallFailed):

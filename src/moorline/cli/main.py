@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from moorline.cli import config, output
+from moorline.cli import config, journal, output, queue, service
 from moorline.cli.serve import serve
 from moorline.cli.status import status
 from moorline.errors import ConfigError, MoorlineError
@@ -45,6 +45,9 @@ app = typer.Typer(
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.add_typer(config.app, name="config")
+app.add_typer(queue.app, name="queue")
+app.add_typer(service.app, name="service")
+app.add_typer(journal.app, name="journal")
 
 
 def main() -> None:

@@ -77,10 +77,13 @@ def migrate(disk: Disk, levels: int, moved: Callable[[int], None]) -> int:
         return 0
     old = layout.levels
     disk.write_whole(LAYOUT, msgspec.json.encode(Layout(old, levels)))
+    for queue_id in folders(disk, old):
+        disk.make_folders(parent(path_of(queue_id, levels)))
+    # Or a power cut could keep a move, but not the folder that it went to.
+    disk.sync_all()
     count = 0
     for queue_id in folders(disk, old):
         source, target = path_of(queue_id, old), path_of(queue_id, levels)
-        disk.make_folders(parent(target))
         disk.rename(source, target)
         count += 1
         moved(count)

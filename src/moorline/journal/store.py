@@ -378,6 +378,8 @@ class Store:
         self.handles.forget_folder(path)
         aside = f"quarantine/{text_of(queue.id)}"
         self.disk.make_folders("quarantine")
+        # Or a power cut could keep the move, but not the folder that it went to.
+        self.disk.sync_folder("")
         if self.disk.exists(path):
             if self.disk.exists(aside):
                 self.disk.remove_folder(aside)

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from moorline.broker.services import ServiceBroker
+from moorline.broker.operator import OperatorBroker, recompute_all
 from moorline.catalog import Catalog, EmbeddedPostgres
-from moorline.catalog.services import Services
 from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
@@ -42,8 +41,9 @@ log = logging.getLogger("moorline.node")
 class Node:
     """A node from its first file to its last."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, recompute_digests: bool = False) -> None:
         self.config = config
+        self._recompute_digests = recompute_digests
         self.roles = list(config.active_roles())
         self.addresses: list[Address] = []
         self.http: Address | None = None
@@ -99,6 +99,8 @@ class Node:
             stack.callback(watch.cancel)
         self._catalog = await stack.enter_async_context(Catalog.open(dsn))
         self._catalog_version = await self._catalog.version()
+        if self._recompute_digests:
+            await recompute_all(self._catalog)
 
     async def _watch(self, postgres: EmbeddedPostgres) -> None:
         text = await postgres.died()
@@ -118,7 +120,7 @@ class Node:
     async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
         broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
         assert self._catalog is not None
-        services = ServiceBroker(Services(self._catalog), broker)
+        services = OperatorBroker(self._catalog, broker)
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())
         watch_queues(self.metrics, broker)
@@ -205,14 +207,16 @@ def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
     return [Echoed(call.call, call.body) for call in calls]
 
 
-async def serve(config: Config, announce: Callable[[str], None]) -> None:
+async def serve(
+    config: Config, announce: Callable[[str], None], *, recompute_digests: bool = False
+) -> None:
     """Runs a node until SIGTERM, SIGINT, or something it cannot survive; then stops it in bounded time."""
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[str] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, asked, number.name)
     stack = contextlib.AsyncExitStack()
-    node = Node(config)
+    node = Node(config, recompute_digests=recompute_digests)
     error: MoorlineError | None = None
     try:
         starting = asyncio.create_task(node.start(stack))

@@ -6,14 +6,33 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import queue, service
+from moorline.wire import operator, queue, service
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
 
-HeardByNode = Hello | Ping | Pong | Goodbye | Echo | Describe | queue.COMMANDS | service.COMMANDS
+HeardByNode = (
+    Hello
+    | Ping
+    | Pong
+    | Goodbye
+    | Echo
+    | Describe
+    | queue.COMMANDS
+    | service.COMMANDS
+    | operator.COMMANDS
+)
 HeardByClient = (
-    Welcome | Ping | Pong | Goodbye | Failed | Echoed | Described | queue.EVENTS | service.EVENTS
+    Welcome
+    | Ping
+    | Pong
+    | Goodbye
+    | Failed
+    | Echoed
+    | Described
+    | queue.EVENTS
+    | service.EVENTS
+    | operator.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

@@ -1,0 +1,200 @@
+"""Room: cli. `moor journal`: the queues in a data folder, while no node runs on it."""
+
+import contextlib
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from moorline.cli import output
+from moorline.cli.flags import with_settings
+from moorline.cli.progress import progress
+from moorline.config.load import Loaded
+from moorline.config.settings import Config
+from moorline.errors import FolderUnusable, JournalDamaged
+
+if TYPE_CHECKING:
+    from moorline.journal.check import Report
+    from moorline.journal.disk import FileDisk
+    from moorline.journal.store import StoreOptions
+    from moorline.journal.transfer import Moved
+    from moorline.journal.transfer_rows import Rows
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Check, repair, move, export and import the queues of a node that is stopped.",
+    epilog="Example: moor journal check --data ./moorline-data",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Target = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="A file that ends in .jsonl, .json or .parquet; or -."),
+]
+
+
+@app.command(epilog="Example: moor journal check --repair --data ./moorline-data")
+@with_settings
+def check(
+    settings: Loaded[Config],
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put right what is wrong, and save what can be read.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read the index, the log and every queue's files, and say what is wrong.
+
+    Without --repair nothing on disk is changed. Ends with 0 if nothing is wrong, or if --repair has put it
+    right, and with 15 otherwise.
+    """
+    from moorline.journal import check as work
+    from moorline.net.clock import wall_ms
+
+    with _held(settings.config) as (disk, options):
+        with progress("checking") as seen:
+            act = work.repair if repair else work.check
+            report = act(disk, options, wall_ms, seen)
+        is_clean = not report.problems
+        if repair and report.problems:
+            with progress("checking again") as seen:
+                is_clean = not work.check(disk, options, wall_ms, seen).problems
+    facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": is_clean}
+    output.emit(as_json, facts, lambda: _show(report, repaired=repair))
+    if not is_clean:
+        what = "problems are left after the repair" if repair else "problems were found"
+        hint = "" if repair else ": `moor journal check --repair` puts them right"
+        raise JournalDamaged(f"{len(report.problems)} {what}{hint}")
+
+
+@app.command(epilog="Example: moor journal migrate --levels 2 --data ./moorline-data")
+@with_settings
+def migrate(
+    settings: Loaded[Config],
+    levels: Annotated[
+        int, typer.Option(min=0, max=8, help="Levels of two characters above a queue's folder.")
+    ],
+) -> None:
+    """Move the queues' folders to another depth. Every message stays; what was interrupted goes on."""
+    from moorline.journal import offline
+    from moorline.net.clock import wall_ms
+
+    with _held(settings.config) as (disk, options), progress("moving") as seen:
+        moved = offline.migrate(disk, options, levels, wall_ms, seen)
+    output.line(f"{moved} folders moved; now set queues.folder_levels = {levels}")
+
+
+@app.command(epilog="Example: moor journal export queues.parquet --data ./moorline-data")
+@with_settings
+def export(settings: Loaded[Config], target: Target, as_json: AsJson = False) -> None:
+    """Write all queues and their messages into one file; - is JSON lines on stdout.
+
+    Nothing in the data folder is changed. The summary at the end has a digest of all messages; where the
+    rows go to stdout, it goes to stderr.
+    """
+    from moorline.journal.transfer import export as work
+    from moorline.journal.transfer_rows import JsonWriter, is_parquet, written
+    from moorline.net.clock import wall_ms
+
+    path = None if target == "-" else Path(target)
+    if path is not None:
+        is_parquet(path)  # refuses another ending before anything is read
+    with _held(settings.config) as (disk, options), progress("exporting") as seen:
+        if path is None:
+            writer = JsonWriter(sys.stdout.buffer)
+            moved = work(disk, options, wall_ms, writer, seen)
+            writer.close()
+        else:
+            try:
+                with written(path) as writer_of_file:
+                    moved = work(disk, options, wall_ms, writer_of_file, seen)
+            except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+                raise typer.BadParameter(f"{path} cannot be written: {error.strerror}") from error
+    _summary("exported", moved, as_json=as_json, to_stderr=path is None)
+
+
+@app.command("import", epilog="Example: moor journal import queues.parquet --data ./another")
+@with_settings
+def import_(settings: Loaded[Config], source: Target, as_json: AsJson = False) -> None:
+    """Take in all queues and messages of a file that `moor journal export` wrote.
+
+    All of it or nothing: the file is checked to its end before anything is changed, and refused if one
+    line is bad or one of its queues is there already.
+    """
+    from moorline.journal.transfer import import_rows
+    from moorline.journal.transfer_rows import is_parquet, read, read_json
+    from moorline.net.clock import wall_ms
+
+    path = None if source == "-" else Path(source)
+    if path is not None:
+        is_parquet(path)
+        if not path.is_file():
+            raise typer.BadParameter(f"{path} is not a file")
+    with (
+        _held(settings.config, is_made=True) as (disk, options),
+        tempfile.TemporaryFile() as spool,
+        progress("importing") as seen,
+    ):
+        if path is None:
+            # Read twice, and a pipe can be read only once.
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+
+        def rows() -> "Rows":
+            if path is not None:
+                return read(path)
+            spool.seek(0)
+            return read_json(spool)
+
+        moved = import_rows(disk, options, wall_ms, rows, seen)
+    _summary("imported", moved, as_json=as_json, to_stderr=False)
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
+    """The folder of the queues, locked; a folder without queues is refused unless it is to be made."""
+    from moorline.journal.disk import FileDisk
+    from moorline.node.folder import held
+    from moorline.node.queues import FOLDER, options
+
+    # The report says it all; a line of the log beside it would only confuse.
+    logging.getLogger("moorline").addHandler(logging.NullHandler())
+    data = Path(config.data)
+    if not is_made and not (data / FOLDER).is_dir():
+        raise FolderUnusable(f"there are no queues in {data}: name the node's folder with --data")
+    with held(data) as folder:
+        yield FileDisk(folder / FOLDER), options(config.queues)
+
+
+def _show(report: "Report", *, repaired: bool) -> None:
+    if report.problems:
+        rows = [
+            (problem.queue or None, problem.kind, problem.lost, problem.text)
+            for problem in report.problems
+        ]
+        output.table(("queue", "kind", "lost", "what"), rows)
+    counts = f"{report.queues} queues, {report.messages} messages"
+    if not report.problems:
+        output.line(f"{counts}: nothing is wrong")
+        return
+    verb = "were saved" if repaired else "can be saved"
+    output.line(
+        f"{counts}; {len(report.problems)} problems, {report.saved} messages of damaged queues {verb}, "
+        f"{report.lost} are lost"
+    )
+
+
+def _summary(what: str, moved: "Moved", *, as_json: bool, to_stderr: bool) -> None:
+    facts = {"queues": moved.queues, "messages": moved.messages, "digest": str(moved.digest)}
+    text = f"{what} {moved.queues} queues, {moved.messages} messages, digest {moved.digest}"
+    if to_stderr:
+        sys.stderr.write((msgspec.json.encode(facts).decode() if as_json else text) + "\n")
+    else:
+        output.emit(as_json, facts, lambda: output.line(text))

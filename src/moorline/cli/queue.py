@@ -1,0 +1,362 @@
+"""Room: cli. `moor queue`: queues of a running node, made, sent to, read and looked at."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from moorline.cli import output
+from moorline.cli.reach import Reach, with_node
+from moorline.client.moor import Moor
+from moorline.client.queue import Message, Queue
+from moorline.errors import CallFailed, Malformed, TooLarge
+from moorline.ids import id_of, text_of
+from moorline.limits import KIB, MIB, QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make, read, write and manage the queues of a node.",
+    epilog="Example: moor queue create",
+)
+
+SEND_BATCH = 256
+"""Lines that are sent together: one commit of the node serves them all."""
+
+READ_BATCH = 64
+"""Messages that are printed and then acknowledged together."""
+
+BODY_BYTES_MAX = MIB
+"""What is read of a file or a line before it is certainly more than any node takes."""
+
+CHUNK_BYTES = 64 * KIB
+"""What is read at once."""
+
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", show_default=False, help="Id of the queue.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+@app.command(epilog="Example: moor queue create --count 3")
+@with_node
+def create(
+    reach: Reach,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 1,
+) -> None:
+    """Make queues and print their ids, one a line. You own them."""
+
+    async def work(moor: Moor) -> None:
+        for start in range(0, count, SEND_BATCH):
+            for queue in await moor.create_queues(min(SEND_BATCH, count - start)):
+                output.line(str(queue))
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: printf 'one\\ntwo\\n' | moor queue send QUEUE - --lines")
+@with_node
+def send(
+    reach: Reach,
+    queue: QueueName,
+    text: Annotated[
+        str | None, typer.Argument(help="The message; - is all of stdin.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Send what this file holds.", show_default=False)
+    ] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line is a message.")] = False,
+) -> None:
+    """Store messages in a queue and print their ids, one a line.
+
+    An id is printed when its message is as safe as the node promises (`queues.sync`).
+    """
+    queue_id = _id(queue)
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give the message as TEXT, as --file FILE, or - for stdin")
+
+    async def work(moor: Moor) -> None:
+        done = 0
+        async for bodies in _bodies(text, file, in_lines=lines):
+            for start in range(0, len(bodies), SEND_BATCH):
+                batch = bodies[start : start + SEND_BATCH]
+                done = await _send_batch(moor, queue_id, batch, done, in_lines=lines)
+
+    _run(reach, work)
+
+
+async def _send_batch(
+    moor: Moor, queue_id: bytes, bodies: list[bytes], done: int, *, in_lines: bool
+) -> int:
+    """Sends and prints the ids; the first refusal is the error, when the rest is printed."""
+    refusal: CallFailed | None = None
+    answers = await moor.send_all([(queue_id, body) for body in bodies])
+    for place, answer in enumerate(answers, done + 1):
+        if not isinstance(answer, CallFailed):
+            output.line(str(answer))
+        elif refusal is None:
+            refusal = type(answer)(f"line {place}: {answer}") if in_lines else answer
+    if refusal is not None:
+        raise refusal
+    return done + len(bodies)
+
+
+@app.command(epilog="Example: moor queue read QUEUE --follow --json")
+@with_node
+def read(
+    reach: Reach,
+    queue: QueueName,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after that many. Without it: all that wait now."),
+    ] = None,
+    ack: Annotated[
+        bool, typer.Option("--ack/--no-ack", help="Whether what was printed leaves the queue.")
+    ] = True,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the messages of a queue, oldest first, and acknowledge them.
+
+    A message is acknowledged after it is printed: whoever stops this may see one again, and misses none.
+    Reading more than one message takes the queue over from another reader. With --no-ack at most the
+    first 1,024 messages are shown.
+    """
+    queue_id = _id(queue)
+
+    async def work(moor: Moor) -> None:
+        source = moor.queue(queue_id)
+        if count == 1 and not follow:
+            message = await source.get()
+            if message is not None:
+                _show(message, as_json=as_json)
+                if ack:
+                    await message.ack()
+            return
+        limit = count if follow else min(count or sys.maxsize, (await source.info()).waiting)
+        await _read_many(moor, source, limit, ack=ack, follow=follow, as_json=as_json)
+
+    _run(reach, work)
+
+
+async def _read_many(
+    moor: Moor, source: Queue, limit: int | None, *, ack: bool, follow: bool, as_json: bool
+) -> None:
+    """Reads up to a limit; acknowledges in batches, or one by one where nobody knows how many come."""
+    if not ack and limit is not None:
+        limit = min(limit, QUEUE_WINDOW_MAX)
+    batch_size = 1 if follow else READ_BATCH
+    done = 0
+    batch: list[Message] = []
+    if limit == 0:
+        return
+    messages: AsyncIterator[Message] = source.read(QUEUE_WINDOW_MAX if not ack else READ_BATCH)
+    async for message in messages:
+        _show(message, as_json=as_json)
+        done += 1
+        batch.append(message)
+        if len(batch) >= batch_size or done == limit:
+            if ack:
+                for refusal in await moor.ack_all(batch):
+                    if refusal is not None:
+                        raise refusal
+            batch = []
+        if done == limit:
+            return
+
+
+@app.command("list", epilog="Example: moor queue list --limit 10 --json")
+@with_node
+def list_(
+    reach: Reach,
+    as_json: AsJson = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Stop after that many.", show_default=False)
+    ] = None,
+) -> None:
+    """List all queues of the node with the messages that wait in them. The operator's."""
+
+    async def work(moor: Moor) -> None:
+        after, left = b"", limit or sys.maxsize
+        if not as_json:
+            output.line(f"{'queue':<32}  waiting")
+        while left:
+            page = (await moor.list_queues(after, min(left, QUEUES_PER_PAGE_MAX))).queues
+            for queue_id, waiting in page:
+                if as_json:
+                    output.emit_json({"queue": text_of(queue_id), "waiting": waiting})
+                else:
+                    output.line(f"{text_of(queue_id)}  {waiting:>7}")
+            if not page:
+                return
+            after, left = page[-1][0], left - len(page)
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor queue info QUEUE --json")
+@with_node
+def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
+    """Show one queue: how many wait, who owns it, whether it takes messages."""
+    queue_id = _id(queue)
+
+    async def work(moor: Moor) -> None:
+        described = await moor.queue(queue_id).info()
+        facts: dict[str, Any] = {
+            **{k: v for k, v in msgspec.structs.asdict(described).items() if k != "call"},
+            "queue": text_of(described.queue),
+        }
+        words = {**facts, "created_s": _time_of(described.created_s * 1_000)}
+        rows = [(_worded(name), value) for name, value in words.items()]
+        output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor queue delete QUEUE")
+@with_node
+def delete(reach: Reach, queue: QueueName) -> None:
+    """Delete a queue and all messages in it, for good. The owner's or the operator's."""
+    queue_id = _id(queue)
+    _run(reach, lambda moor: moor.queue(queue_id).delete())
+
+
+@app.command(epilog="Example: moor queue off QUEUE")
+@with_node
+def off(reach: Reach, queue: QueueName) -> None:
+    """Take no more messages in a queue; those that are there can be read. The owner's."""
+    queue_id = _id(queue)
+    _run(reach, lambda moor: moor.queue(queue_id).off())
+
+
+@app.command(epilog="Example: moor queue block QUEUE")
+@with_node
+def block(reach: Reach, queue: QueueName) -> None:
+    """Let nothing pass in a queue, neither in nor out. The operator's."""
+    queue_id = _id(queue)
+    _run(reach, lambda moor: moor.queue(queue_id).block())
+
+
+@app.command(epilog="Example: moor queue unblock QUEUE")
+@with_node
+def unblock(reach: Reach, queue: QueueName) -> None:
+    """Let a blocked queue go on. The operator's."""
+    queue_id = _id(queue)
+    _run(reach, lambda moor: moor.queue(queue_id).block(blocked=False))
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+    async def connected() -> None:
+        async with reach.connect() as moor:
+            await work(moor)
+
+    asyncio.run(connected())
+
+
+def _id(text: str) -> bytes:
+    try:
+        return id_of(text)
+    except Malformed as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+async def _bodies(
+    text: str | None, file: Path | None, *, in_lines: bool
+) -> AsyncIterator[list[bytes]]:
+    """What is to be sent: all of it as one message, or the lines as they come in."""
+    rest = b""
+    async for chunk in _chunks(text, file):
+        rest += chunk
+        if in_lines:
+            *whole, rest = rest.split(b"\n")
+            yield [line.removesuffix(b"\r") for line in whole]
+        if len(rest) > BODY_BYTES_MAX:
+            raise TooLarge(f"more than {BODY_BYTES_MAX} bytes in one message: no node takes that")
+    if rest or not in_lines:
+        yield [rest]
+
+
+async def _chunks(text: str | None, file: Path | None) -> AsyncIterator[bytes]:
+    if text is not None and text != "-":
+        yield text.encode("utf-8", "surrogateescape")
+        return
+    try:
+        descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
+        while chunk := await _read_some(descriptor):
+            yield chunk
+        if file is not None:
+            os.close(descriptor)
+    except OSError as error:
+        name = file or "stdin"
+        raise typer.BadParameter(f"{name} cannot be read: {error.strerror}") from error
+
+
+async def _read_some(descriptor: int) -> bytes:
+    """Reads in a thread that nobody waits for at the end: a keyboard may never give another byte."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes | OSError] = loop.create_future()
+
+    def read_once() -> None:
+        result: bytes | OSError
+        try:
+            result = os.read(descriptor, CHUNK_BYTES)
+        except OSError as error:
+            result = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the command was stopped
+            loop.call_soon_threadsafe(_settle, answer, result)
+
+    threading.Thread(target=read_once, daemon=True).start()
+    result = await answer
+    if isinstance(result, OSError):
+        raise result
+    return result
+
+
+def _settle(answer: "asyncio.Future[bytes | OSError]", result: bytes | OSError) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _show(message: Message, *, as_json: bool) -> None:
+    text = _text_of(message.body)
+    if as_json:
+        shown: dict[str, object] = {
+            "message": message.id,
+            "time_ms": message.time_ms,
+            "is_quota_marker": message.is_quota_marker,
+            "body": message.body,
+        }
+        output.emit_json(shown if text is None else {**shown, "text": text})
+        return
+    if message.is_quota_marker:
+        text = "(quota marker: the queue was full, and senders were refused from here on)"
+    elif text is None:
+        text = f"({len(message.body)} bytes: --json shows them)"
+    output.line(f"{message.id}  {_time_of(message.time_ms)}  {text}")
+
+
+def _text_of(body: bytes) -> str | None:
+    """The body as text, if that is what it is."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _time_of(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _worded(name: str) -> str:
+    return name.removeprefix("is_").removesuffix("_s").replace("_", " ")

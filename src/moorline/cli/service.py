@@ -1,0 +1,399 @@
+"""Room: cli. `moor service`: services of a running node, seen, compared, repaired and switched."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from moorline.cli import output
+from moorline.cli.progress import progress
+from moorline.cli.reach import Reach, with_node
+from moorline.client.associations import Associations
+from moorline.client.operator import Reconciler, calling, copied, fingerprint_of
+from moorline.core.digest import Digest
+from moorline.errors import DriftFound, Drifting
+from moorline.ids import text_of
+from moorline.net.caller import Caller
+from moorline.wire import operator as wire
+from moorline.wire.message import Message
+from moorline.wire.service import QUEUES_PER_BLOCK
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="See, verify, repair and switch the services of a node. The operator's.",
+    epilog="Example: moor service verify billing --client-file service.sqlite",
+)
+
+
+def _valid(text: str | None) -> str | None:
+    """What a node takes as the name of a service."""
+    if text is not None and not (0 < len(text) <= 256 and text.isprintable()):
+        raise typer.BadParameter("the name of a service is 1 to 256 printable characters")
+    return text
+
+
+FINGERPRINT_SHORT = 16
+"""Hex digits of a fingerprint in a table: 64 bits name one service among any number."""
+
+NAME_HELP = "Its name, its id, or the beginning of its fingerprint."
+FILE_OPTION = typer.Option(
+    "--client-file",
+    exists=True,
+    dir_okay=False,
+    show_default=False,
+    help="The list that the client keeps of the service's queues.",
+)
+ServiceName = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, help=NAME_HELP)]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+
+
+@app.command("list", epilog="Example: moor service list --json")
+@with_node
+def list_(reach: Reach, as_json: AsJson = False) -> None:
+    """List all services: their queues, their digest, and whether they are subscribed at this node."""
+
+    async def work(caller: Caller) -> None:
+        services = [_facts(one) for one in await _all(caller)]
+        if as_json:
+            for facts in services:
+                output.emit_json(facts)
+            return
+        columns = ("name", "id", "fingerprint", "queues", "hash", "is_enabled", "is_subscribed")
+        rows = [
+            [
+                {**one, "fingerprint": one["fingerprint"][:FINGERPRINT_SHORT]}[name]
+                for name in columns
+            ]
+            for one in services
+        ]
+        output.table([_worded(name) for name in columns], rows)
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service show billing --json")
+@with_node
+def show(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+    """Show one service: who it is, how its queues spread, and whether its kept digest is right."""
+
+    async def work(caller: Caller) -> None:
+        found = await _describe(caller, service)
+        facts = _facts(found.facts) | {
+            "sessions": found.sessions,
+            "recomputed_queues": found.recomputed_count,
+            "recomputed_hash": found.recomputed_hash.hex(),
+            "is_digest_right": not found.wrong_buckets,
+            "wrong_buckets": found.wrong_buckets,
+            "buckets": found.buckets,
+        }
+        least, most, empty = min(found.buckets), max(found.buckets), found.buckets.count(0)
+        words = facts | {
+            "created_s": datetime.fromtimestamp(found.facts.created_s, UTC).isoformat(),
+            "wrong_buckets": len(found.wrong_buckets),
+            "buckets": f"256 with {least} to {most} queues, {empty} of them empty",
+        }
+        _emit(as_json, facts, words)
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service queues billing --limit 10")
+@with_node
+def queues(
+    reach: Reach,
+    service: ServiceName,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Stop after that many.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the ids of a service's queues, one a line, in the order of their hashes."""
+
+    async def work(caller: Caller) -> None:
+        after, done, end = b"", 0, limit or sys.maxsize
+        with _bar("listing", is_shown=not sys.stdout.isatty()) as seen:
+            while done < end:
+                ask = _asked(
+                    wire.ListServiceQueues, service, after, min(end - done, QUEUES_PER_BLOCK)
+                )
+                page = await caller.call(ask, wire.ServiceQueuesListed)
+                if not page.queues:
+                    return
+                ids = [text_of(queue) for queue in page.queues]
+                lines = [f'{{"queue":"{one}"}}' for one in ids] if as_json else ids
+                output.write("\n".join(lines) + "\n")
+                after, done = page.queues[-1], done + len(ids)
+                seen(done, min(page.total, end))
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service verify billing --client-file service.sqlite --json")
+@with_node
+def verify(
+    reach: Reach,
+    service: ServiceName,
+    client_file: Annotated[Path | None, FILE_OPTION] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the kept digest with the associations, and these with the client's own list.
+
+    Nothing is changed, neither on the node nor in the file. Ends with 0 if all are equal, else with 17.
+    """
+
+    async def work(caller: Caller) -> None:
+        found = await _describe(caller, service)
+        kept = Digest(found.facts.count, found.facts.hash)
+        true = Digest(found.recomputed_count, found.recomputed_hash)
+        rows = [_compared("kept digest", kept, "associations", true)]
+        if found.wrong_buckets and kept == true:
+            rows[0]["verdict"] = "other"  # the errors of two buckets hide each other in the sum
+        facts: dict[str, Any] = {"service": found.facts.name, "comparisons": rows}
+        if client_file is not None:
+            with copied(client_file) as own:
+                rows += await asyncio.to_thread(_compared_with_list, own, true)
+                if rows[-1]["verdict"] != "equal":
+                    side = Reconciler(caller, own, _named(reach, found), is_dry=True)
+                    with contextlib.suppress(Drifting):  # then the counts must do
+                        facts["missing"], facts["extra"] = await side.planned()
+        facts["is_equal"] = all(row["verdict"] == "equal" for row in rows)
+        columns = list(rows[0])
+        output.emit(
+            as_json, facts, lambda: output.table(columns, [[*row.values()] for row in rows])
+        )
+        if not facts["is_equal"]:
+            raise DriftFound(_advice(facts))
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service repair billing --client-file service.sqlite --dry-run")
+@with_node
+def repair(
+    reach: Reach,
+    service: ServiceName,
+    client_file: Annotated[Path, FILE_OPTION],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be added and removed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the node's associations equal to the client's own list.
+
+    An operator puts the kept digest right first; the file is read only. With the service's own --certificate
+    it is what the client does at its start: it takes the subscription over, and queues that the node
+    refuses leave the list.
+    """
+
+    async def work(caller: Caller) -> None:
+        # The node need not know the service for this: it is made anew where it is gone.
+        is_own = _is_own(reach, service) and len(service) >= FINGERPRINT_SHORT
+        found = None if is_own else await _describe(caller, service)
+        named = None if found is None else _named(reach, found)
+        facts: dict[str, Any] = {"service": service, "is_dry_run": dry_run}
+        if named is not None and not dry_run:
+            told = await caller.call(_asked(wire.RecomputeService, named), wire.ServiceRecomputed)
+            facts["is_digest_put_right"] = told.wrong_buckets > 0
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(copied(client_file))  # refuses what is no list
+            if named is None and not dry_run:
+                own = stack.enter_context(contextlib.closing(Associations(client_file)))
+            seen = stack.enter_context(_bar("repairing"))
+            side = Reconciler(caller, own, named, is_dry=dry_run, seen=seen)
+            added, removed = await side.planned()
+        report = side.report
+        facts |= {
+            "added": added if dry_run else report.associated,
+            "removed": removed if dry_run else report.dissociated,
+            "refused": [text_of(queue) for queue in report.lost],
+            "bytes_sent": report.bytes_sent,
+            "bytes_received": report.bytes_received,
+            "rounds": report.rounds,
+        }
+        _emit(as_json, facts, facts)
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service recompute --all")
+@with_node
+def recompute(
+    reach: Reach,
+    service: Annotated[
+        str | None,
+        typer.Argument(metavar="SERVICE", show_default=False, help=NAME_HELP, callback=_valid),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All services.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute digests anew from the associations, put wrong ones right, and say which were wrong."""
+    if (service is None) == (not all_):
+        raise typer.BadParameter("name a SERVICE, or give --all")
+
+    async def work(caller: Caller) -> None:
+        rows: list[dict[str, Any]] = []
+        names = [(service, service)] if service is not None else []
+        if all_:
+            names = [(one.name, text_of(one.id)) for one in await _all(caller)]
+        with _bar("recomputing") as seen:
+            for name, text in names:
+                ask = _asked(wire.RecomputeService, text)
+                told = await caller.call(ask, wire.ServiceRecomputed)
+                rows.append(
+                    {
+                        "service": name,
+                        "queues": told.count,
+                        "hash": told.hash.hex(),
+                        "kept_queues": told.kept_count,
+                        "kept_hash": told.kept_hash.hex(),
+                        "wrong_buckets": told.wrong_buckets,
+                        "was_wrong": told.wrong_buckets > 0,
+                    }
+                )
+                seen(len(rows), len(names))
+        if as_json:
+            for row in rows:
+                output.emit_json(row)
+        else:
+            columns = ("service", "queues", "kept_queues", "wrong_buckets", "was_wrong")
+            output.table(
+                [_worded(name) for name in columns],
+                [[row[name] for name in columns] for row in rows],
+            )
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor service disable billing")
+@with_node
+def disable(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+    """Refuse a service from now on, and end the sessions that it has at this node."""
+    _switch(reach, service, as_json, is_disabled=True)
+
+
+@app.command(epilog="Example: moor service enable billing")
+@with_node
+def enable(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+    """Let a disabled service come again. Its associations are as they were."""
+    _switch(reach, service, as_json, is_disabled=False)
+
+
+def _switch(reach: Reach, service: str, as_json: bool, *, is_disabled: bool) -> None:
+    async def work(caller: Caller) -> None:
+        ask = _asked(wire.SwitchService, service, is_disabled)
+        told = await caller.call(ask, wire.ServiceSwitched)
+        facts = {
+            "service": service,
+            "is_enabled": not is_disabled,
+            "was_changed": told.changed,
+            "sessions_ended": told.sessions_ended,
+        }
+        _emit(as_json, facts, facts)
+
+    _run(reach, work)
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+def _run(reach: Reach, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
+    async def connected() -> None:
+        async with calling(reach.address, reach.ca, reach.certificate, reach.key) as caller:
+            await work(caller)
+
+    asyncio.run(connected())
+
+
+async def _all(caller: Caller) -> list[wire.ServiceFacts]:
+    found: list[wire.ServiceFacts] = []
+    while page := (
+        await caller.call(_asked(wire.ListServices, len(found)), wire.ServicesListed)
+    ).services:
+        found += page
+    return found
+
+
+async def _describe(caller: Caller, service: str) -> wire.ServiceDescribed:
+    return await caller.call(_asked(wire.DescribeService, service), wire.ServiceDescribed)
+
+
+def _asked(kind: Callable[..., Message], *values: object) -> Callable[[int], Message]:
+    return lambda call: kind(call, *values)
+
+
+def _bar(
+    what: str, *, is_shown: bool = True
+) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
+    return progress(what) if is_shown else contextlib.nullcontext(lambda _done, _total: None)
+
+
+def _facts(facts: wire.ServiceFacts) -> dict[str, Any]:
+    return {
+        "name": facts.name,
+        "id": text_of(facts.id),
+        "fingerprint": facts.fingerprint.hex(),
+        "queues": facts.count,
+        "hash": facts.hash.hex(),
+        "is_enabled": not facts.is_disabled,
+        "is_subscribed": facts.is_subscribed,
+        "created_s": facts.created_s,
+    }
+
+
+def _emit(as_json: bool, facts: dict[str, Any], words: dict[str, Any]) -> None:
+    rows = [(_worded(name), value) for name, value in words.items()]
+    output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
+
+
+def _worded(name: str) -> str:
+    return name.removeprefix("is_").removesuffix("_s").replace("_", " ")
+
+
+def _compared_with_list(own: Associations, true: Digest) -> list[dict[str, Any]]:
+    listed = own.recomputed()
+    return [
+        _compared("client's digest", own.digest(), "client's list", listed),
+        _compared("associations", true, "client's list", listed),
+    ]
+
+
+def _compared(what: str, one: Digest, against: str, other: Digest) -> dict[str, Any]:
+    verdict = "equal" if one == other else "other"
+    if one.count != other.count:
+        verdict = "more" if one.count > other.count else "fewer"
+    return {
+        "what": what,
+        "has": one.count,
+        "against": against,
+        "which_has": other.count,
+        "verdict": verdict,
+    }
+
+
+def _advice(facts: dict[str, Any]) -> str:
+    """What differs and what to do about it, in one line."""
+    wrong = [
+        f"the {row['what']} ({row['has']}) and the {row['against']} ({row['which_has']}) differ"
+        for row in facts["comparisons"]
+        if row["verdict"] != "equal"
+    ]
+    if "missing" in facts:
+        wrong.append(f"the node lacks {facts['missing']} queues and has {facts['extra']} too many")
+    command = "recompute" if facts["comparisons"][0]["verdict"] != "equal" else "repair"
+    return f"{'; '.join(wrong)}: `moor service {command}` puts it right"
+
+
+def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:
+    """How an operator names the service; None where our certificate is the service's own."""
+    return None if _is_own(reach, found.facts.fingerprint.hex()) else text_of(found.facts.id)
+
+
+def _is_own(reach: Reach, fingerprint: str) -> bool:
+    """Whether the fingerprint of our certificate begins so."""
+    certificate = reach.certificate
+    return certificate is not None and fingerprint_of(certificate).startswith(fingerprint.lower())

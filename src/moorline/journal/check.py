@@ -1,0 +1,347 @@
+"""Room: journal. Looks at every file of a store, and puts right what is wrong.
+
+There is one procedure, `mend`. A check runs it on a copy in memory (`OverlayDisk`) and reports what it
+found; a repair runs it on the disk. So a check says what a repair would do, and both are what a node
+itself would do at its start and at the first use of a queue, and a little more:
+
+    1  names that have no place in the tree          set aside
+    2  the log                                       cut where it is damaged
+    3  the index                                     rebuilt if it is lost
+    4  every queue: state, files, each record        repaired as a load does, or set aside
+    5  folders that no row of the index names        removed
+    6  queues that are set aside                     what can be read of them is put into a new folder
+    7  a checkpoint
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from moorline.core.queue import QUOTA_MARKER, Queue
+from moorline.errors import Malformed
+from moorline.ids import ID_BYTES, id_of, text_of
+from moorline.journal import checkpoint
+from moorline.journal.build import FolderBuilder
+from moorline.journal.disk import Disk, parent
+from moorline.journal.folder import Damaged, QueueFolder, path_of
+from moorline.journal.handles import Handles
+from moorline.journal.layout import check_layout
+from moorline.journal.offline import options_of, raise_lsn
+from moorline.journal.overlay import OverlayDisk
+from moorline.journal.rebuild import rebuilt_index
+from moorline.journal.salvage import CarefulStore, cut_log, entries_in, lost_index, read_all
+from moorline.journal.store import INDEX, WHY_ASIDE, StoreOptions
+
+QUARANTINE = "quarantine"
+REPAIRED = ".repaired-"
+BUILDING = ".good"
+KEPT = "kept-"
+OPEN_FILES = 8
+TEXT_CHARACTERS = ID_BYTES * 4 // 3
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is not as it should be.
+
+    `kind` is one of: stray, log, index, state, record, missing, disagreement, orphan, quarantine.
+    """
+
+    kind: str
+    text: str
+    queue: str = ""
+    lost: int = 0
+    """Messages that are gone for good, as far as it is known."""
+    is_mended_by_a_start: bool = False
+    """A node puts this right by itself, and nothing that it promised is lost."""
+
+
+class Report(msgspec.Struct):
+    queues: int = 0
+    messages: int = 0
+    saved: int = 0
+    """Messages read from queues that were set aside."""
+    problems: list[Problem] = []
+
+    @property
+    def lost(self) -> int:
+        return sum(problem.lost for problem in self.problems)
+
+
+Visited = Callable[[int, int], None]
+"""Hears how many queues have been visited, and of how many."""
+
+
+def check(
+    disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
+) -> Report:
+    """What is wrong, and how many messages a repair would save. Changes nothing on disk."""
+    overlay = OverlayDisk(disk)
+    return Mending(overlay, options_of(disk, options), wall_ms, visited).mend()
+
+
+def repair(
+    disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
+) -> Report:
+    """Puts right what is wrong; returns what that was. May be killed and called again."""
+    return Mending(disk, options_of(disk, options), wall_ms, visited).mend()
+
+
+class Mending:
+    """One run over a store."""
+
+    def __init__(
+        self, disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
+    ) -> None:
+        self.report = Report()
+        self._disk = disk
+        self._options = options
+        self._wall_ms = wall_ms
+        self._visited = visited
+        self._stamp = f"{wall_ms():014}"
+        self._handles = Handles(disk, OPEN_FILES)
+        self._store = CarefulStore(disk, options, wall_ms)
+        self._lsn = 0
+        self._aside: list[tuple[Queue, str, str]] = []
+
+    def mend(self) -> Report:
+        store, report = self._store, self.report
+        check_layout(self._disk, self._options.levels)
+        self._set_strays_aside()
+        in_doubt = self._mend_log()
+        in_doubt = self._mend_index() or in_doubt
+        store.open_carefully(in_doubt=in_doubt)
+        try:
+            total = len(store)
+            for queue in self._queues():
+                report.queues += 1
+                self._look_at(queue)
+                self._visited(report.queues, total)
+            self._remove_orphans()
+            self._salvage_all()
+            raise_lsn(store, self._lsn + 1)
+            checkpoint.run(store, self._wall_ms)
+        finally:
+            self._handles.close()
+            store.close()
+        return report
+
+    # --- the whole store --------------------------------------------------------------------------
+
+    def _set_strays_aside(self) -> None:
+        for place, (path, queue_id) in enumerate([*_tree(self._disk, self._options.levels)]):
+            if queue_id is not None:
+                continue
+            self._found("stray", f"{path} has no place in the tree of queues")
+            folder = f"{QUARANTINE}/{KEPT}{self._stamp}"
+            self._make_durable(folder)
+            self._disk.rename(path, f"{folder}/{place}-{path.rpartition('/')[2]}")
+
+    def _mend_log(self) -> bool:
+        """Whether changes in the middle of the log are lost."""
+        cuts = cut_log(self._disk, f"{QUARANTINE}/{KEPT}{self._stamp}")
+        for cut in cuts:
+            what = "ends in a torn batch" if cut.is_torn_end else "is damaged"
+            text = f"{cut.file} {what} at byte {cut.offset}: {cut.lost_bytes} bytes are cut off"
+            self._found("log", text, is_mended_by_a_start=cut.is_torn_end)
+        return any(not cut.is_torn_end for cut in cuts)
+
+    def _mend_index(self) -> bool:
+        why = lost_index(self._disk)
+        if not why:
+            return False
+        text = f"{why}: it is rebuilt; queues that were empty, and owners, may be lost"
+        self._found("index", text, is_mended_by_a_start=True)
+        store = CarefulStore(self._disk, self._options, self._wall_ms)
+        rebuilt_index(store).save(self._disk, INDEX)
+        store.handles.close()
+        return True
+
+    def _queues(self) -> Iterator[Queue]:
+        store = self._store
+        for row in store.index.rows["id"]:
+            queue_id = row.tobytes()
+            queue = store.glance(queue_id)
+            if queue is not None:
+                yield queue
+        for queue_id in sorted(store.unindexed):
+            yield store.live[queue_id]
+
+    def _remove_orphans(self) -> None:
+        store, disk = self._store, self._disk
+        known = {text_of(queue.id) for queue, _, _ in self._aside}
+        for path, queue_id in [*_tree(disk, self._options.levels)]:
+            if queue_id is None or self._is_known(queue_id):
+                continue
+            count = len(entries_in(disk, path))
+            text = f"{path} is of no queue that exists; it holds {count} messages"
+            self._found("orphan", text, queue_id)
+            store.handles.forget_folder(path)
+            disk.remove_folder(path)
+        for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
+            if REPAIRED in name or name.startswith(KEPT) or name in known:
+                continue
+            if name.removesuffix(BUILDING) not in known:
+                self._found("orphan", f"{QUARANTINE}/{name} is of no queue that is set aside")
+                disk.remove_folder(f"{QUARANTINE}/{name}")
+
+    def _is_known(self, queue_id: bytes) -> bool:
+        return self._store.glance(queue_id) is not None
+
+    # --- one queue --------------------------------------------------------------------------------
+
+    def _look_at(self, queue: Queue) -> None:
+        aside = f"{QUARANTINE}/{text_of(queue.id)}"
+        if queue.damaged or self._disk.exists(aside):
+            why = "its files are gone"
+            if self._disk.exists(f"{aside}/{WHY_ASIDE}"):
+                why = (
+                    read_all(self._disk, f"{aside}/{WHY_ASIDE}").decode("utf-8", "replace").strip()
+                )
+            self._set_aside(queue, "quarantine", f"set aside: {why}")
+            return
+        try:
+            self._read(queue)
+        except Damaged as error:
+            self._store.live[queue.id] = queue
+            self._store.quarantine(queue, str(error))
+            self._set_aside(queue, "record", str(error))
+        self._handles.close()
+
+    def _read(self, queue: Queue) -> None:
+        """Reads all of a queue's files, which repairs what a crash left."""
+        path = path_of(queue.id, self._options.levels)
+        if self._disk.exists(path) or queue.stored or queue.consumed:
+            folder = QueueFolder(self._disk, self._handles, path)
+            in_files = queue.stored + len(queue.consumed or ())
+            found = folder.load(in_files, queue.flushed_lsn, self._stamp)
+            for note in found.notes:
+                kind = "missing" if found.lost and "missing" in note else "state"
+                mended = kind == "state"
+                self._found(kind, note, queue.id, is_mended_by_a_start=mended)
+            state = found.state
+            difference = queue.resolve(state.lsn if state else 0, state.size if state else 0)
+            if difference:
+                self._disagree(queue, difference)
+            if state is not None:
+                self._lsn = max(self._lsn, state.lsn)
+                last, count = 0, 0
+                for entry, _ in folder.entries(state, 0):
+                    if entry.lsn <= last:
+                        raise Damaged(f"message {entry.lsn} stands behind {last}")
+                    last, count = entry.lsn, count + 1
+                if count != state.size:
+                    raise Damaged(f"the files hold {count} messages, the state says {state.size}")
+                self._lsn = max(self._lsn, last)
+        self.report.messages += queue.size
+
+    def _disagree(self, queue: Queue, difference: int) -> None:
+        """The files are right: they are what can be delivered."""
+        self._store.live[queue.id] = self._store.dirty[queue.id] = queue
+        if difference > 0:
+            text = f"{difference} messages that the index counts are in no file"
+            self._found("missing", text, queue.id, lost=difference)
+        else:
+            text = f"the files hold {-difference} messages more than the index counts"
+            self._found("disagreement", text, queue.id)
+
+    def _set_aside(self, queue: Queue, kind: str, why: str) -> None:
+        """To be salvaged when all has been looked at; what is lost is known only then."""
+        self._store.live[queue.id] = queue
+        self._aside.append((queue, kind, why))
+
+    # --- salvage ----------------------------------------------------------------------------------
+
+    def _salvage_all(self) -> None:
+        renames = [rename for aside in self._aside for rename in self._salvage(*aside)]
+        if not renames:
+            return
+        for _, target in renames:
+            self._disk.make_folders(parent(target))
+        # The new folders are whole on disk, and what they are in, before they take anything's place.
+        self._disk.sync_all()
+        for source, target in renames:
+            if self._disk.exists(source):
+                self._disk.rename(source, target)
+        self._disk.sync_all()
+
+    def _salvage(self, queue: Queue, kind: str, why: str) -> list[tuple[str, str]]:
+        """Builds a new folder for a damaged queue; returns the renames that make it count."""
+        disk, name = self._disk, text_of(queue.id)
+        path, aside = path_of(queue.id, self._options.levels), f"{QUARANTINE}/{name}"
+        building = aside + BUILDING
+        self._make_durable(aside)
+        if disk.exists(path):
+            # Of a repair that was killed: one more source.
+            self._store.handles.forget_folder(path)
+            disk.rename(path, f"{aside}/again-{self._stamp}")
+        if disk.exists(building):
+            disk.remove_folder(building)
+        expected = queue.size
+        found = entries_in(disk, aside)
+        found.update({entry.lsn: entry for entry in queue.pending or ()})
+        entries = [found[lsn] for lsn in sorted(found)]
+        lsn = max([self._store.next_lsn - 1, self._lsn, *found])
+        self._lsn = lsn
+        _reset(queue, lsn)
+        queue.can_write = all(entry.kind != QUOTA_MARKER for entry in entries)
+        builder = FolderBuilder(disk, building, queue, self._options.file_messages_max)
+        for entry in entries:
+            builder.add(entry)
+        builder.finish()
+        self._store.dirty[queue.id] = queue
+        self.report.saved += len(entries)
+        self.report.messages += len(entries)
+        lost = max(0, expected - len(entries))
+        text = f"{why}; {len(entries)} messages can be read, {lost} are lost"
+        self._found(kind, text, queue.id, lost=lost)
+        return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
+
+    def _make_durable(self, folder: str) -> None:
+        """A folder that something can be moved to, whatever happens next."""
+        self._disk.make_folders(folder)
+        while folder:
+            folder = parent(folder)
+            self._disk.sync_folder(folder)
+
+    def _found(
+        self,
+        kind: str,
+        text: str,
+        queue: bytes = b"",
+        *,
+        lost: int = 0,
+        is_mended_by_a_start: bool = False,
+    ) -> None:
+        name = text_of(queue) if queue else ""
+        self.report.problems.append(Problem(kind, text, name, lost, is_mended_by_a_start))
+
+
+def _reset(queue: Queue, lsn: int) -> None:
+    """Nothing is left of what was known of its files and of the log."""
+    queue.damaged = False
+    queue.reader = queue.cache = queue.pending = queue.consumed = queue.popped = None
+    queue.flushed_lsn = queue.touched_lsn = lsn
+
+
+def _tree(disk: Disk, levels: int) -> Iterator[tuple[str, bytes | None]]:
+    """Every queue's folder with its id, and everything else with None. Two-letter folders are neither."""
+    if disk.exists("messages"):
+        yield from _below(disk, "messages", "", levels)
+
+
+def _below(disk: Disk, path: str, text: str, levels: int) -> Iterator[tuple[str, bytes | None]]:
+    for name in disk.list_folder(path):
+        below = f"{path}/{name}"
+        if not disk.is_folder(below) or (levels and len(name) != 2):
+            yield below, None
+        elif levels:
+            yield from _below(disk, below, text + name, levels - 1)
+        else:
+            yield below, _id_or_none(text + name)
+
+
+def _id_or_none(text: str) -> bytes | None:
+    try:
+        return id_of(text) if len(text) == TEXT_CHARACTERS else None
+    except Malformed:
+        return None

@@ -1,0 +1,138 @@
+"""Room: wire. The messages of operators: services listed, compared, put right, switched off and on.
+
+A service is named by its name, its id as text, or the beginning of its fingerprint in hex; the node finds
+out which one is meant. `OpenNamedService` lets the commands of wire.service work for it.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorline.ids import ID_BYTES
+from moorline.wire.message import Answer, Call
+from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash
+
+SERVICES_PER_PAGE = 64
+"""Rows of one answer to a listing of services: about 10 KB."""
+
+# Postgres takes no NUL in a text.
+ServiceName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+PageSize = Annotated[int, Meta(ge=1, le=SERVICES_PER_PAGE)]
+BlockSize = Annotated[int, Meta(ge=1, le=QUEUES_PER_BLOCK)]
+
+
+class ServiceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A service as its row tells; count and hash are the kept digest."""
+
+    id: bytes
+    fingerprint: bytes
+    name: str
+    is_disabled: bool
+    is_subscribed: bool
+    created_s: int
+    count: int
+    hash: bytes
+
+
+class ListServices(Call, frozen=True, gc=False, tag=70):
+    """A page of all services, by name."""
+
+    skip: Count = 0
+    count: PageSize = SERVICES_PER_PAGE
+
+
+class ServicesListed(Answer, frozen=True, gc=False, tag=71):
+    """`total` services are there in all; an empty page is the end."""
+
+    total: int
+    services: list[ServiceFacts]
+
+
+class DescribeService(Call, frozen=True, gc=False, tag=72):
+    """Reads all associations of a service; also answered to the service itself."""
+
+    service: ServiceName
+
+
+class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
+    """The digest as recomputed, the queues in each bucket, and the buckets whose kept digest is wrong."""
+
+    facts: ServiceFacts
+    sessions: int
+    recomputed_count: int
+    recomputed_hash: bytes
+    buckets: list[int]
+    wrong_buckets: list[int]
+
+
+class RecomputeService(Call, frozen=True, gc=False, tag=74):
+    """Puts the kept digest right."""
+
+    service: ServiceName
+
+
+class ServiceRecomputed(Answer, frozen=True, gc=False, tag=75):
+    """What was kept, what it is now, and how many of the 256 buckets were wrong."""
+
+    kept_count: int
+    kept_hash: bytes
+    count: int
+    hash: bytes
+    wrong_buckets: int
+
+
+class SwitchService(Call, frozen=True, gc=False, tag=76):
+    """Disables a service and ends its sessions, or enables it again."""
+
+    service: ServiceName
+    is_disabled: bool
+
+
+class ServiceSwitched(Answer, frozen=True, gc=False, tag=77):
+    changed: bool
+    sessions_ended: int
+
+
+class ListServiceQueues(Call, frozen=True, gc=False, tag=78):
+    """A page of a service's queues behind that one, in the order of their hashes."""
+
+    service: ServiceName
+    after: Annotated[bytes, Meta(max_length=ID_BYTES)] = b""
+    count: BlockSize = QUEUES_PER_BLOCK
+
+
+class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):
+    """`total` is what the kept digest counts; an empty page is the end."""
+
+    total: int
+    queues: list[bytes]
+
+
+class OpenNamedService(Call, frozen=True, gc=False, tag=80):
+    """This session acts for that service from now on, but is not subscribed; answered as `OpenService`."""
+
+    service: ServiceName
+
+
+class VerifyService(Call, frozen=True, gc=False, tag=81):
+    """As `SubscribeService`, and answered like it, without the subscription."""
+
+    count: Count
+    hash: Hash
+    estimate: EstimateBytes = b""
+    cells_min: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
+
+
+COMMANDS = (
+    ListServices
+    | DescribeService
+    | RecomputeService
+    | SwitchService
+    | ListServiceQueues
+    | OpenNamedService
+    | VerifyService
+)
+EVENTS = (
+    ServicesListed | ServiceDescribed | ServiceRecomputed | ServiceSwitched | ServiceQueuesListed
+)

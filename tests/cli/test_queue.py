@@ -1,0 +1,263 @@
+"""`moor queue` against a real node, as a person and as a script."""
+
+import base64
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.journal.stores import filled
+from tests.process.nodes import MOOR, NodeProcess, clean_environment
+
+from moorline.journal.disk import FileDisk
+
+pytestmark = pytest.mark.process
+
+COMMANDS = ["create", "send", "read", "list", "info", "delete", "off", "block", "unblock"]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    folder = tmp_path_factory.mktemp("queue-commands")
+    with NodeProcess(folder / "data", "--roles=broker") as running:
+        yield running
+
+
+class Moor:
+    """`moor queue` on one node."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*MOOR, "queue", *arguments, f"--address={self.node.address}"],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            env=clean_environment(),
+            check=False,
+        )
+
+    def lines(self, *arguments: str, stdin: bytes = b"") -> list[str]:
+        done = self(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().splitlines()
+
+    def error(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
+        """The one line of a command that fails with that code."""
+        done = self(*arguments, stdin=stdin)
+        (line,) = done.stderr.decode().splitlines()
+        assert done.returncode == code, line
+        assert line.startswith("moor: ")
+        return line
+
+    def texts(self, queue: str, *flags: str) -> list[str]:
+        return [json.loads(line)["text"] for line in self.lines("read", queue, "--json", *flags)]
+
+
+@pytest.fixture
+def moor(node: NodeProcess) -> Moor:
+    return Moor(node)
+
+
+@pytest.fixture
+def queue(moor: Moor) -> str:
+    (made,) = moor.lines("create")
+    return made
+
+
+def test_a_message_goes_in_and_out_once(moor: Moor, queue: str) -> None:
+    (message,) = moor.lines("send", queue, "ahoy")
+    assert moor.lines("read", queue, "--no-ack")[0].startswith(f"{message}  20")
+    (line,) = moor.lines("read", queue)
+    assert line.split("  ")[0] == message
+    assert line.endswith("  ahoy")
+    assert moor.lines("read", queue) == []
+
+
+def test_create_makes_as_many_as_are_asked_for(moor: Moor) -> None:
+    made = moor.lines("create", "--count", "300")
+    assert len(set(made)) == 300
+    assert {len(one) for one in made} == {32}
+
+
+def test_send_takes_files_stdin_and_lines(moor: Moor, queue: str, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"from a file")
+    moor.lines("send", queue, "--file", str(tmp_path / "body"))
+    moor.lines("send", queue, "-", stdin=b"all of stdin")
+    assert len(moor.lines("send", queue, "-", "--lines", stdin=b"one\r\n\ntwo")) == 3
+    expected = ["from a file", "all of stdin", "one", "", "two"]
+    assert moor.texts(queue) == expected
+
+
+def test_count_stops_and_acknowledges_no_more(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "-", "--lines", stdin=b"".join(b"%d\n" % n for n in range(100)))
+    assert moor.texts(queue, "--count", "1") == ["0"]
+    assert moor.texts(queue, "--count", "3", "--no-ack") == ["1", "2", "3"]
+    assert moor.texts(queue, "--count", "70") == [str(n) for n in range(1, 71)]
+    assert moor.texts(queue) == [str(n) for n in range(71, 100)]
+
+
+def test_json_has_the_bytes_and_the_text_if_it_is_text(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "-", stdin=b"\x00\xff")
+    moor.lines("send", queue, "grüße")
+    binary, text = (json.loads(line) for line in moor.lines("read", queue, "--json"))
+    assert base64.b64decode(binary["body"]) == b"\x00\xff"
+    assert "text" not in binary
+    assert text["text"] == base64.b64decode(text["body"]).decode() == "grüße"
+    assert binary["message"] < text["message"]
+    assert binary["is_quota_marker"] is False
+
+
+def test_a_message_cannot_steer_the_terminal(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "-", stdin=b"\x1b[2J\nforged line")
+    (line,) = moor.lines("read", queue, "--no-ack")
+    assert "\x1b" not in line
+    assert line.endswith("(16 bytes: --json shows them)")
+    moor.lines("send", queue, "\u202eturned")
+    assert "\u202e" not in "".join(moor.lines("read", queue))
+
+
+def test_quota_is_named_with_its_line_and_the_marker_is_shown(moor: Moor, queue: str) -> None:
+    """J04: the sender is refused, the recipient sees where."""
+    lines = b"x\n" * 130
+    done = moor("send", queue, "-", "--lines", stdin=lines)
+    assert done.returncode == 12
+    assert len(done.stdout.splitlines()) == 128
+    assert done.stderr.startswith(b"moor: line 129: the queue is full")
+    shown = moor.lines("read", queue)
+    assert len(shown) == 129
+    assert "quota marker" in shown[-1]
+    moor.lines("send", queue, "again")
+
+
+def test_list_pages_through_all(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "ahoy")
+    rows = [json.loads(line) for line in moor.lines("list", "--json")]
+    assert {"queue": queue, "waiting": 1} in rows
+    ids = [row["queue"] for row in rows]
+    assert len(set(ids)) == len(ids)
+    head, *plain = moor.lines("list")
+    assert head.split() == ["queue", "waiting"]
+    assert [line.split()[0] for line in plain] == ids
+    assert len(moor.lines("list", "--json", "--limit", "1")) == 1
+
+
+def test_info_says_what_a_queue_is(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "ahoy")
+    moor.lines("off", queue)
+    facts = json.loads("".join(moor.lines("info", queue, "--json")))
+    assert facts["queue"] == queue
+    assert (facts["waiting"], facts["is_suspended"], facts["is_blocked"]) == (1, True, False)
+    shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
+    assert shown["owner"] == "anonymous"
+    assert shown["suspended"] == "yes"
+
+
+def test_off_block_and_delete(moor: Moor, queue: str) -> None:
+    moor.lines("send", queue, "before")
+    moor.lines("off", queue)
+    assert "takes no more" in moor.error(12, "send", queue, "after")
+    moor.lines("block", queue)
+    assert "blocked" in moor.error(12, "read", queue)
+    moor.lines("unblock", queue)
+    assert moor.texts(queue) == ["before"]
+    moor.lines("delete", queue)
+    assert "no queue of that id" in moor.error(12, "info", queue)
+    assert "no queue of that id" in moor.error(12, "send", queue, "x")
+
+
+def test_mistakes_are_one_line(moor: Moor, queue: str, tmp_path: Path) -> None:
+    assert "is not an id" in moor.error(2, "read", "nonsense")
+    assert "give the message" in moor.error(2, "send", queue)
+    assert "give the message" in moor.error(2, "send", queue, "x", "--file", "y")
+    assert "cannot be read" in moor.error(2, "send", queue, "--file", str(tmp_path / "none"))
+    (tmp_path / "large").write_bytes(bytes(2 << 20))
+    assert "no node takes that" in moor.error(12, "send", queue, "--file", str(tmp_path / "large"))
+    assert "at most 16384" in moor.error(12, "send", queue, "-", stdin=bytes(16_385))
+
+
+def test_follow_waits_for_more_until_it_is_stopped(moor: Moor, queue: str) -> None:
+    process = subprocess.Popen(
+        [*MOOR, "queue", "read", queue, "--follow", "--json", f"--address={moor.node.address}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
+    )
+    assert process.stdout is not None
+    for text in ("one", "two"):
+        moor.lines("send", queue, text)
+        assert json.loads(process.stdout.readline())["text"] == text
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+
+
+def test_lines_are_sent_as_they_come(moor: Moor, queue: str) -> None:
+    """`tail -f | moor queue send - --lines` does not wait for a batch to be full."""
+    process = subprocess.Popen(
+        [*MOOR, "queue", "send", queue, "-", "--lines", f"--address={moor.node.address}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for text in (b"one\n", b"two\n"):
+        process.stdin.write(text)
+        process.stdin.flush()
+        assert int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(20) == 130
+    process.communicate()
+    assert moor.texts(queue) == ["one", "two"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_with_an_example(moor: Moor, command: str) -> None:
+    lines = [line for line in moor.lines(command, "--help") if line.strip()]
+    assert f"moor queue {command}" in lines[-1]
+    assert "Example: " in lines[-1]
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
+
+
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
+def test_the_python_of_the_guide_works(node: NodeProcess, example: str) -> None:
+    code = example.replace("tcp://127.0.0.1:7411", node.address)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        timeout=60,
+        env=clean_environment(),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_commands_of_the_guide_work(node: NodeProcess, tmp_path: Path) -> None:
+    """Those of `moor queue` on a node, then those of `moor journal` on a folder."""
+    filled(FileDisk(tmp_path / "moorline-data" / "queues"))
+    blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
+    assert len(blocks) == 4
+    for block in blocks:
+        script = f'set -eo pipefail\nmoor() {{ {shlex.join(MOOR)} "$@"; }}\n{block}'
+        done = subprocess.run(
+            ["bash", "-c", script],
+            capture_output=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**clean_environment(), "MOOR_ADDRESS": node.address},
+            check=False,
+        )
+        assert done.returncode == 0, (block, done.stderr)
