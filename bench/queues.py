@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
 FULL = Plan(
     (1, 1_000, 100_000), 2.5, 15.0, 3.0, ("power", "process"), 200_000, (100_000, 1_000_000), 3
 )
-QUICK = Plan((1, 1_000, 10_000), 0.4, 0.0, 0.4, ("power",), 50_000, (100_000,), 1)
+QUICK = Plan((1, 1_000, 10_000), 0.3, 0.0, 0.3, ("power",), 20_000, (100_000,), 1)
 
 Maker = Callable[[Path], Side]
 

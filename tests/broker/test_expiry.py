@@ -68,9 +68,6 @@ async def test_j15_on_send_only_if_it_is_set(tmp_path: Path) -> None:
         assert await pass_over(node) == 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="with ttl_s = 0 and expire_on_send every send expires all that waits"
-)
 async def test_j15_a_ttl_of_0_is_never(tmp_path: Path) -> None:
     """J15: nothing before its time, and here its time never comes."""
     settings = Settings(max_queue_messages=3, max_file_messages=4, ttl_s=0)

@@ -344,10 +344,6 @@ async def test_a_reader_that_stops_leaves_the_queue_to_the_next(tmp_path: Path) 
         assert (await take(queue.read())).body == b"1"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a reader left by `break` says Unsubscribe when it is collected: after the next Subscribe",
-)
 async def test_reading_again_after_a_break_goes_on(tmp_path: Path) -> None:
     async with harbour(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
@@ -417,10 +413,6 @@ async def test_a_slow_reader_that_leaves_leaves_everything(tmp_path: Path) -> No
         assert (await take(messages)).body == b"stalled"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a whole window is pushed in one turn: 16 MB here, window × size × queues at worst",
-)
 async def test_what_waits_for_one_slow_reader_is_bounded(tmp_path: Path) -> None:
     async with harbour(tmp_path, ROOMY) as node, node.connect() as slow, node.connect() as other:
         queue = await filled(other, 1_000)
@@ -438,10 +430,6 @@ async def test_what_waits_for_one_slow_reader_is_bounded(tmp_path: Path) -> None
         assert max(waiting) <= WRITE_BUFFER_BYTES_MAX + FRAME_BYTES_MAX
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a queue whose reader comes while its message is being committed is woken by nobody",
-)
 async def test_a_reader_that_comes_during_the_commit_gets_the_message(tmp_path: Path) -> None:
     """SEND and SUB in one frame: the message is not committed yet when the reader is served."""
     async with harbour(tmp_path) as node, node.connect() as moor:
@@ -654,11 +642,6 @@ async def test_a_failed_write_answers_nobody_and_fails_the_node(
         sending.cancel()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a checkpoint that waits for a commit that fails asserts instead of ending",
-)
 async def test_a_checkpoint_that_waits_for_a_failing_commit_ends_quietly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

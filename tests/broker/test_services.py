@@ -343,8 +343,7 @@ async def test_d04_subs_is_answered_by_soks_then_the_messages_then_alls(
         async with moor.service(node.list_of()) as service:
             await within(service.all_delivered.wait())
             kinds = [
-                type(message)
-                for message in sniffer.of(ServiceSubscribed, Delivery, AllDelivered)
+                type(message) for message in sniffer.of(ServiceSubscribed, Delivery, AllDelivered)
             ]
             assert kinds == [ServiceSubscribed, *[Delivery] * 20, AllDelivered]
             (soks,) = sniffer.of(ServiceSubscribed)
@@ -655,7 +654,9 @@ async def test_d17_a_lost_reply_or_request_is_made_good(
             assert repaired == ((20, 0) if change == "associate" else (0, 20))
 
 
-@pytest.mark.parametrize("kind", [ServiceSubscribed, Associated, Dissociated, RangesTold, ListsTold])
+@pytest.mark.parametrize(
+    "kind", [ServiceSubscribed, Associated, Dissociated, RangesTold, ListsTold]
+)
 async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
     node: Harbour, monkeypatch: pytest.MonkeyPatch, kind: type[Answer]
 ) -> None:
@@ -1008,9 +1009,7 @@ async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -
 
 @pytest.mark.parametrize("how", ["block", "delete"])
 @pytest.mark.parametrize("when", ["subscribed", "away"])
-async def test_d20_a_queue_that_the_operator_takes_away(
-    node: Harbour, how: str, when: str
-) -> None:
+async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str, when: str) -> None:
     """D20: both sides converge, the service learns which were lost, and nothing else is skipped."""
     queues = await associated(node, 50)
     taken, left = queues[:3], queues[3:]
@@ -1018,7 +1017,9 @@ async def test_d20_a_queue_that_the_operator_takes_away(
     async def act() -> None:
         async with node.connect("operator") as operator:
             for queue in taken:
-                await (operator.queue(queue).block if how == "block" else operator.queue(queue).delete)()
+                await (
+                    operator.queue(queue).block if how == "block" else operator.queue(queue).delete
+                )()
 
     if when == "away":
         await act()

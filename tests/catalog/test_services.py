@@ -246,7 +246,9 @@ async def test_d25_recompute_puts_digests_right_also_where_nothing_is_left(
     await catalog.execute(
         "update service_bucket set hash_low = hash_low # 1 where service = $1", full
     )
-    first = await catalog.fetchval("select min(bucket) from service_bucket where service = $1", full)
+    first = await catalog.fetchval(
+        "select min(bucket) from service_bucket where service = $1", full
+    )
     await catalog.execute(
         "delete from service_bucket where service = $1 and bucket = $2", full, first
     )

@@ -3,7 +3,10 @@
 import asyncio
 import json
 import re
+import shlex
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,7 +107,7 @@ class Client:
 
     def drop(self, queues: Sequence[bytes]) -> None:
         """The node forgets associations as it should, and the client is not told."""
-        self.moorline.sql("select moorline.dissociate($1)", list(queues))
+        self.moorline.sql("select * from moorline.dissociate($1)", list(queues))
 
     def forget(self, queues: Sequence[bytes]) -> None:
         """The client's list loses queues that the node keeps."""
@@ -263,7 +266,7 @@ def test_d16_verify_says_more_fewer_or_other(
     assert verdicts == ["equal", "equal", verdict]
     assert (facts["missing"], facts["extra"]) == (node_loses, client_loses)
     assert f"lacks {node_loses} queues and has {client_loses} too many" in moor.err
-    assert "moor service repair" in moor.err
+    assert "`moor service repair`" in moor.err
     assert client.list.read_bytes() == before
 
 
@@ -576,6 +579,31 @@ def test_a_node_that_is_not_there_is_one_line(
     assert "is the node running" in capsys.readouterr().err
     assert run(["service", "list", "--address", "udp://x"]) == 3
     assert moorline.node.process.poll() is None
+
+
+# --- the user's guide ------------------------------------------------------------------------------
+
+
+def test_every_example_of_the_guide_works(
+    moorline: Moorline, moor: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs/services.md").read_text(encoding="utf-8")
+    guide = guide.replace("tls://127.0.0.1:7412", moorline.tls)
+    monkeypatch.chdir(moorline.folder)
+    monkeypatch.setenv("MOOR_ADDRESS", moorline.node.address)
+    moorline.papers("billing")
+    programs = re.findall(r"^```python\n(.*?)^```", guide, re.M | re.S)
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        for program in programs
+    ]
+    assert printed == ["b'an invoice'\n", "0 added, 0 removed, 2 rounds\n"]
+    commands = re.findall(r"^\$ moor (.*)$", guide, re.M)
+    assert len(commands) == 14
+    for command in commands:
+        assert run(shlex.split(command)) == 0, command
 
 
 # --- at the start ---------------------------------------------------------------------------------

@@ -119,7 +119,6 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
     assert changed.stored == 5
 
 
-@pytest.mark.xfail(strict=True, reason="rows are sorted by the first eight bytes only: page skips")
 def test_ids_that_begin_alike_are_on_the_pages_too() -> None:
     first, second = alike()
     index = index_of([second, first])

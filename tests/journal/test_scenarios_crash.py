@@ -155,11 +155,6 @@ def test_c03_the_quota_is_remembered_without_a_state(damage: Damage) -> None:
     assert damage.send(queue, b"refused") == 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a salvaged state may stand at the end of its read file: MachineError at the next flush, "
-    "and an acknowledged message comes again",
-)
 def test_c03_no_state_and_an_old_file_that_was_read_to_its_end() -> None:
     """C03 with C19: the file that a crash kept from being removed is not read again."""
     damage = Damage()
@@ -178,10 +173,6 @@ def test_c03_no_state_and_an_old_file_that_was_read_to_its_end() -> None:
     damage.is_at_work(queue)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="without an index a folder without a state counts as empty: its messages are collected",
-)
 @pytest.mark.parametrize("bad", [b"", b"read_file="])
 def test_c02_c03_without_an_index_the_message_files_are_read_from_their_start(bad: bytes) -> None:
     """C02, C03: two kinds of damage at once lose nothing that a file still has."""
@@ -313,10 +304,6 @@ def test_c09_a_queue_that_was_over_quota_opens_when_its_files_are_missing(damage
     damage.is_at_work(queue)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a message file that is removed under a running node is an OSError: the node ends",
-)
 def test_c06_a_message_file_that_goes_while_the_node_runs_harms_one_queue() -> None:
     """C06, C18: the checkpoint goes on with the others."""
     damage = Damage()
@@ -465,10 +452,6 @@ def test_c12_damage_found_by_a_checkpoint_keeps_what_was_promised(damage: Damage
     assert damage.store.log.size_bytes == 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a queue found to be set aside already drops what was promised since the restart",
-)
 def test_c12_killed_after_a_queue_was_set_aside_keeps_what_is_promised_then() -> None:
     """C12: the index did not learn of the damage, so sends are taken once more."""
     damage = Damage()

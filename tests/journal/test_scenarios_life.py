@@ -278,10 +278,6 @@ def test_j08_an_empty_queue_that_is_opened_again_cleans_up() -> None:
     assert len(lives.backups(queue)) >= 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the removal of the retired queue.log takes the new state that was written meanwhile",
-)
 def test_j08_a_queue_that_is_cleaned_and_used_at_once_keeps_its_new_state() -> None:
     """J08: the clean-up of the old files must not take the state of the new ones."""
     lives, queue = emptied_but_not_removed(MemoryDisk())
@@ -502,10 +498,6 @@ def test_j18_deleting_a_queue_leaves_no_orphans(lives: Lives) -> None:
         lives.restart()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a commit removes the folders of deletions that came after it, and are not committed",
-)
 @pytest.mark.parametrize("lose", ["none", "all"])
 def test_j18_a_deletion_touches_no_file_before_it_is_committed(lose: Lose) -> None:
     """J18: killed before its commit, a deletion has either happened or not, and took no messages."""

@@ -191,6 +191,8 @@ class Commits:
         """Returns when every change is committed; until the next await it stays so."""
         while not self._idle.is_set():
             await self._idle.wait()
+        if self.failed.done():
+            raise OSError("the disk of the queues failed")
         batch = self._store.take_batch()
         if batch is not None:
             self._commit_here(batch)

@@ -96,7 +96,8 @@ class QueueBroker:
         store, live, settings = self.store, self.store.live, self.settings
         batch = store.batch
         now_ms = wall_ms()
-        expire_before = now_ms - settings.ttl_s * 1_000 if settings.expire_on_send else 0
+        expires = settings.expire_on_send and settings.ttl_s
+        expire_before = now_ms - settings.ttl_s * 1_000 if expires else 0
         routed = self.subscriptions.route is not None
         refusals: list[Answer] = []
         for call in calls:

@@ -150,10 +150,17 @@ class Subscriptions:
                 held.waiting[queue] = None
                 return
             entry = store.peek(queue, queue.delivered)
-            if entry is None or entry.lsn > store.committed_lsn:
+            if entry is None:
                 break
-            session.send(
-                Delivery(queue.id, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
+            if entry.lsn > store.committed_lsn:
+                # Not durable yet: the commit that carries it wakes the queue again.
+                store.batch_of(entry.lsn).woken.append(queue)
+                break
+            session.push(
+                Delivery(
+                    queue.id, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body
+                ),
+                len(entry.body),
             )
             queue.delivered += 1
             held.in_flight += 1

@@ -25,9 +25,12 @@ class Upkeep:
         """At the start, and then at intervals."""
         settings = self._broker.settings
         while settings.ttl_s:
-            expired = await self.expire(wall_ms() - settings.ttl_s * 1_000)
-            if expired:
-                log.info("expired", extra={"messages": expired})
+            try:
+                expired = await self.expire(wall_ms() - settings.ttl_s * 1_000)
+                log.debug("looked for expired messages", extra={"expired": expired})
+            except OSError:
+                # The next look comes; what needs the disk to work says so by itself.
+                log.exception("expiry was interrupted")
             await asyncio.sleep(settings.expire_interval_s)
 
     async def expire(self, before_ms: int) -> int:

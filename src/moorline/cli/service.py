@@ -40,7 +40,6 @@ def _valid(text: str | None) -> str | None:
 FINGERPRINT_SHORT = 16
 """Hex digits of a fingerprint in a table: 64 bits name one service among any number."""
 
-NAME_HELP = "Its name, its id, or the beginning of its fingerprint."
 FILE_OPTION = typer.Option(
     "--client-file",
     exists=True,
@@ -48,7 +47,13 @@ FILE_OPTION = typer.Option(
     show_default=False,
     help="The list that the client keeps of the service's queues.",
 )
-ServiceName = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, help=NAME_HELP)]
+NAME_ARGUMENT = typer.Argument(
+    metavar="SERVICE",
+    show_default=False,
+    help="Its name, its id, or the beginning of its fingerprint.",
+    callback=_valid,
+)
+ServiceName = Annotated[str, NAME_ARGUMENT]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
 
 
@@ -64,13 +69,9 @@ def list_(reach: Reach, as_json: AsJson = False) -> None:
                 output.emit_json(facts)
             return
         columns = ("name", "id", "fingerprint", "queues", "hash", "is_enabled", "is_subscribed")
-        rows = [
-            [
-                {**one, "fingerprint": one["fingerprint"][:FINGERPRINT_SHORT]}[name]
-                for name in columns
-            ]
-            for one in services
-        ]
+        for facts in services:
+            facts["fingerprint"] = facts["fingerprint"][:FINGERPRINT_SHORT]
+        rows = [[facts[name] for name in columns] for facts in services]
         output.table([_worded(name) for name in columns], rows)
 
     _run(reach, work)
@@ -196,13 +197,14 @@ def repair(
         found = None if is_own else await _describe(caller, service)
         named = None if found is None else _named(reach, found)
         facts: dict[str, Any] = {"service": service, "is_dry_run": dry_run}
-        if named is not None and not dry_run:
-            told = await caller.call(_asked(wire.RecomputeService, named), wire.ServiceRecomputed)
-            facts["is_digest_put_right"] = told.wrong_buckets > 0
         with contextlib.ExitStack() as stack:
             own = stack.enter_context(copied(client_file))  # refuses what is no list
             if named is None and not dry_run:
                 own = stack.enter_context(contextlib.closing(Associations(client_file)))
+            elif named is not None and not dry_run:
+                ask = _asked(wire.RecomputeService, named)
+                told = await caller.call(ask, wire.ServiceRecomputed)
+                facts["is_digest_put_right"] = told.wrong_buckets > 0
             seen = stack.enter_context(_bar("repairing"))
             side = Reconciler(caller, own, named, is_dry=dry_run, seen=seen)
             added, removed = await side.planned()
@@ -224,10 +226,7 @@ def repair(
 @with_node
 def recompute(
     reach: Reach,
-    service: Annotated[
-        str | None,
-        typer.Argument(metavar="SERVICE", show_default=False, help=NAME_HELP, callback=_valid),
-    ] = None,
+    service: Annotated[str | None, NAME_ARGUMENT] = None,
     all_: Annotated[bool, typer.Option("--all", help="All services.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -377,15 +376,20 @@ def _compared(what: str, one: Digest, against: str, other: Digest) -> dict[str, 
 
 def _advice(facts: dict[str, Any]) -> str:
     """What differs and what to do about it, in one line."""
-    wrong = [
+    rows = [row for row in facts["comparisons"] if row["verdict"] != "equal"]
+    texts = [
         f"the {row['what']} ({row['has']}) and the {row['against']} ({row['which_has']}) differ"
-        for row in facts["comparisons"]
-        if row["verdict"] != "equal"
+        for row in rows
     ]
     if "missing" in facts:
-        wrong.append(f"the node lacks {facts['missing']} queues and has {facts['extra']} too many")
-    command = "recompute" if facts["comparisons"][0]["verdict"] != "equal" else "repair"
-    return f"{'; '.join(wrong)}: `moor service {command}` puts it right"
+        texts.append(f"the node lacks {facts['missing']} queues and has {facts['extra']} too many")
+    hints = {
+        "associations": "`moor service repair` makes the node's equal to the list",
+        "kept digest": "`moor service recompute` puts it right",
+        "client's digest": "the client's file is damaged",
+    }
+    first = next(what for what in hints if any(row["what"] == what for row in rows))
+    return f"{'; '.join(texts)}: {hints[first]}"
 
 
 def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:

@@ -103,9 +103,12 @@ class Inboxes:
         inbox = self._by_queue[queue] = Inbox()
         return inbox
 
-    def close(self, queue: bytes, inbox: Inbox) -> None:
-        if self._by_queue.get(queue) is inbox:
-            del self._by_queue[queue]
+    def close(self, queue: bytes, inbox: Inbox) -> bool:
+        """Whether it was the queue's last reader, and not one that another has followed."""
+        if self._by_queue.get(queue) is not inbox:
+            return False
+        del self._by_queue[queue]
+        return True
 
     def lost(self) -> None:
         for inbox in self._by_queue.values():
@@ -145,8 +148,7 @@ class Queue:
             while True:
                 yield Message(self._caller, await inbox.take(self._caller))
         finally:
-            self._inboxes.close(self.id, inbox)
-            if self._caller.is_open:
+            if self._inboxes.close(self.id, inbox) and self._caller.is_open:
                 self._caller.cast(lambda call: Unsubscribe(call, self.id))
 
     async def get(self) -> Message | None:

@@ -108,7 +108,10 @@ class QueueFolder:
     def _records(self, name: str, start: int, end: int) -> Iterator[tuple[Entry, int]]:
         path = f"{self.path}/{message_file(name)}"
         while start < end:
-            file = self._handles.get(path, create=False)
+            try:
+                file = self._handles.get(path, create=False)
+            except FileNotFoundError as error:
+                raise Damaged(f"{message_file(name)} is gone") from error
             data = file.read_at(start, min(READ_BYTES, end - start))
             offset = 0
             while True:
@@ -188,6 +191,7 @@ class QueueFolder:
     ) -> QueueState | None:
         """The last `expected` messages of the files that are there, when no state survived."""
         found: list[tuple[int, str, list[int]]] = []
+        last = 0
         for name in _message_files(names):
             size = self._handles.get(f"{self.path}/{message_file(name)}", create=False).size()
             sizes, first = [], 0
@@ -195,7 +199,7 @@ class QueueFolder:
                 for entry, record_bytes in self._records(name, 0, size):
                     if entry.lsn > upto_lsn:
                         break  # the log still has it
-                    first = first or entry.lsn
+                    first, last = first or entry.lsn, max(last, entry.lsn)
                     sizes.append(record_bytes)
             except Damaged as error:
                 notes.append(str(error))
@@ -210,7 +214,11 @@ class QueueFolder:
             found[-1],
         )
         skip = len(sizes) + (len(write_sizes) if read != write else 0) - expected
-        skip = min(max(0, skip), len(sizes))
+        skip = max(0, skip)
+        if read != write and skip >= len(sizes):
+            # The first of them was read to its end.
+            skip, read, sizes = skip - len(sizes), write, write_sizes
+        skip = min(skip, len(sizes))
         return QueueState(
             read_file=read,
             read_msg=skip,
@@ -221,7 +229,8 @@ class QueueFolder:
             read_bytes=sum(sizes),
             write_byte=sum(write_sizes),
             can_write=True,
-            lsn=0,
+            # Sends up to the last one are here; of acknowledgements it is not known.
+            lsn=last,
         )
 
     def _with_files_there(

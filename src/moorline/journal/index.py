@@ -229,4 +229,7 @@ def _prefixes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _sorted(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return rows[np.argsort(_prefixes(rows), kind="stable")]
+    if not len(rows):
+        return rows
+    ids = np.ascontiguousarray(rows["id"]).view(">u8").reshape(len(rows), -1)
+    return rows[np.lexsort(ids.T[::-1])]

@@ -17,6 +17,7 @@ from moorline.journal.store import ANONYMOUS_OWNER, INDEX_BEFORE, Store
 log = logging.getLogger("moorline.journal")
 
 PROGRESS_EVERY = 10_000
+ALL = 1 << 62
 
 
 def rebuilt_index(store: Store) -> Index:
@@ -49,8 +50,8 @@ def _take_in(store: Store, queue: Queue) -> None:
     """Sets a queue to what its folder says."""
     folder = QueueFolder(store.disk, store.handles, path_of(queue.id, store.options.levels))
     try:
-        # Whatever is there counts: nothing else knows.
-        state = folder.load(expected=0, upto_lsn=1 << 63, stamp="0" * 14).state
+        # Whatever is there counts, all of it if need be: nothing else knows.
+        state = folder.load(expected=ALL, upto_lsn=ALL, stamp="0" * 14).state
     except Damaged as error:
         store.quarantine(queue, str(error))
         log.error("set aside", extra={"queue": text_of(queue.id)})

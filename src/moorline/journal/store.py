@@ -18,10 +18,11 @@ import msgspec
 
 from moorline.core.effects import Effect
 from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
-from moorline.core.queue_journal import Clean, QueueJournal
+from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
+from moorline.errors import LogDamaged
 from moorline.ids import ID_BYTES, text_of
 from moorline.journal.disk import Disk
-from moorline.journal.folder import Damaged, QueueFolder, Removal, path_of
+from moorline.journal.folder import STATE_FILE, Damaged, QueueFolder, Removal, path_of
 from moorline.journal.handles import Handles
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.record import encode
@@ -91,13 +92,13 @@ class Store:
         self.unindexed: set[bytes] = set()
         self.deleted: set[bytes] = set()
         self.removals: list[Removal] = []
-        self.log = WriteAheadLog(disk, "wal", sync=options.sync)
+        self.log = WriteAheadLog(disk, "wal", sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
         self._draw = draw
         self.owners: list[bytes] = []
         self._owner_numbers: dict[bytes, int] = {}
         self._readers: OrderedDict[bytes, Queue] = OrderedDict()
-        self._doomed: list[bytes] = []
+        self._doomed: list[tuple[int, bytes]] = []
         self.next_lsn = 1
         self.committed_lsn = 0
         self.batch = Batch(1)
@@ -128,7 +129,7 @@ class Store:
                 log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
                 break
         else:
-            if self.log.is_new:
+            if self.log.is_new and not self.disk.exists("messages"):
                 # From now on a missing index is a lost one, never one that was not yet written.
                 self.index.save(self.disk, INDEX)
                 return self.index
@@ -246,8 +247,7 @@ class Store:
         self._flag(queue, Kind.BLOCK if blocked else Kind.UNBLOCK)
 
     def delete(self, queue: Queue) -> None:
-        self._add(Kind.DELETE, queue.id, 0, b"")
-        self._forget(queue)
+        self._forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
 
     def _flag(self, queue: Queue, kind: Kind) -> None:
         lsn = self._add(kind, queue.id, 0, b"")
@@ -266,6 +266,10 @@ class Store:
             return None
         self.writing, self.batch = self.batch, Batch(self.next_lsn)
         return self.writing
+
+    def batch_of(self, lsn: int) -> Batch:
+        """The batch that carries a change that is not committed yet."""
+        return self.writing if self.writing is not None and lsn < self.batch.first else self.batch
 
     def write(self, batch: Batch) -> None:
         """Puts a batch on disk; may run in another thread."""
@@ -287,7 +291,9 @@ class Store:
 
     def after_commit(self) -> None:
         """Removes the folders of deleted queues, now that the deletion is certain."""
-        for queue_id in self._doomed:
+        certain = [queue_id for lsn, queue_id in self._doomed if lsn <= self.committed_lsn]
+        self._doomed = [doomed for doomed in self._doomed if doomed[0] > self.committed_lsn]
+        for queue_id in certain:
             path = path_of(queue_id, self.options.levels)
             if self.disk.exists(path):
                 self.handles.forget_folder(path)
@@ -295,7 +301,6 @@ class Store:
             aside = f"quarantine/{text_of(queue_id)}"
             if self.disk.exists(aside):
                 self.disk.remove_folder(aside)
-        self._doomed.clear()
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -344,7 +349,10 @@ class Store:
             self.quarantine(queue, str(error))
             return None
         if found.state is None and in_files and self.disk.exists(f"quarantine/{text_of(queue.id)}"):
+            # Set aside before a crash that the index did not live to see.
+            self._keep_pending_aside(queue)
             queue.damaged = True
+            self.dirty[queue.id] = queue
             return None
         for note in found.notes:
             log.warning(note, extra={"queue": text_of(queue.id)})
@@ -367,9 +375,20 @@ class Store:
 
     def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
         """Does to a queue's folder what its journal said; removals wait for the next sync."""
+        if any(isinstance(effect, MakeFolder) for effect in effects):
+            # A state that was retired and not yet removed makes way for the new one.
+            self._remove_now(Removal(reader.folder.path, STATE_FILE))
         reader.lines = reader.folder.perform(
             effects, records, self._stamp(), reader.lines, self.removals.append
         )
+
+    def _remove_now(self, removal: Removal) -> None:
+        if removal in self.removals:
+            self.removals.remove(removal)
+            path = f"{removal.folder}/{removal.name}"
+            self.handles.forget(path)
+            if self.disk.exists(path):
+                self.disk.remove(path)
 
     def quarantine(self, queue: Queue, why: str) -> None:
         """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
@@ -382,13 +401,11 @@ class Store:
         self.disk.sync_folder("")
         if self.disk.exists(path):
             if self.disk.exists(aside):
-                self.disk.remove_folder(aside)
+                # An earlier one is kept too: it may hold what was promised.
+                self.disk.rename(aside, f"{aside}.{self._stamp()}")
             self.disk.rename(path, aside)
         self.disk.make_folders(aside)
-        if queue.pending:
-            # Promised to their senders, and soon gone from the log.
-            records = b"".join(encode(entry) for entry in queue.pending)
-            self.disk.write_whole(f"{aside}/{PENDING_ASIDE}", records)
+        self._keep_pending_aside(queue)
         self.disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
         self.disk.sync_folder("quarantine")
         queue.damaged = True
@@ -396,6 +413,12 @@ class Store:
         queue.cache = None
         self.quarantined += 1
         self.dirty[queue.id] = queue
+
+    def _keep_pending_aside(self, queue: Queue) -> None:
+        """Promised to their senders, and soon gone from the log."""
+        if queue.pending:
+            records = b"".join(encode(entry) for entry in queue.pending)
+            self.disk.write_whole(f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}", records)
 
     def forget_idle(self) -> None:
         """Lets idle queues live as rows only, when there are many of them."""
@@ -423,7 +446,12 @@ class Store:
     # --- replay -----------------------------------------------------------------------------------
 
     def _replay(self, change: Change) -> None:
-        self.next_lsn = change.lsn + 1
+        if change.lsn > self.next_lsn:
+            raise LogDamaged(
+                f"the changes {self.next_lsn} to {change.lsn - 1} are missing from the write-ahead "
+                "log: run `moor journal check --repair`"
+            )
+        self.next_lsn = max(self.next_lsn, change.lsn + 1)
         self.replayed += 1
         if change.kind == Kind.NEW:
             if self.find(change.queue) is None and change.queue not in self.deleted:
@@ -446,7 +474,7 @@ class Store:
                 for _ in range(change.number):
                     queue.pop(change.lsn)
             case Kind.DELETE:
-                self._forget(queue)
+                self._forget(queue, change.lsn)
                 return
             case _:
                 self._apply_flag(queue, Kind(change.kind), change.lsn)
@@ -468,7 +496,7 @@ class Store:
         queue.touched_lsn = lsn
         self.dirty[queue.id] = queue
 
-    def _forget(self, queue: Queue) -> None:
+    def _forget(self, queue: Queue, lsn: int) -> None:
         self._readers.pop(queue.id, None)
         self._close_reader(queue)
         self.live.pop(queue.id, None)
@@ -477,4 +505,4 @@ class Store:
             self.unindexed.discard(queue.id)
         else:
             self.deleted.add(queue.id)
-        self._doomed.append(queue.id)
+        self._doomed.append((lsn, queue.id))

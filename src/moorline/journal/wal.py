@@ -2,9 +2,11 @@
 
     wal/00000000000000000001.wal    named by the lsn of its first change
 
+    head    magic   8 bytes "MOORWAL1"
+            seed    u64     drawn for this segment
     batch   magic   u32   "MWAL"
             length  u32   bytes of the payload
-            check   u64   XXH3-64 over first, count and payload
+            check   u64   XXH3-64 with the seed over first, count and payload
             first   u64   lsn of the first change
             count   u32   changes in the payload
     payload change after change:
@@ -16,11 +18,12 @@
 
 All numbers are big-endian. A batch is whole or it is not there: recovery cuts the last segment at the
 first batch that is not whole. In an earlier segment, or with whole batches behind it, a bad batch is
-damage and not a torn end.
+damage and not a torn end. The seed keeps a sender from writing a message that looks like a batch.
 """
 
+import secrets
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -29,6 +32,8 @@ import xxhash
 from moorline.errors import LogDamaged
 from moorline.journal.disk import Disk, DiskFile
 
+HEAD = struct.Struct(">8sQ")
+HEAD_MAGIC = b"MOORWAL1"
 MAGIC = 0x4D57414C
 BATCH = struct.Struct(">IIQQI")
 CHANGE = struct.Struct(">B24sQI")
@@ -81,10 +86,10 @@ class Batch:
         self.count += 1
         return lsn
 
-    def encoded(self) -> bytes:
+    def encoded(self, seed: int) -> bytes:
         payload = b"".join(self.parts)
         head = bytearray(BATCH.pack(MAGIC, len(payload), 0, self.first, self.count))
-        checker = xxhash.xxh3_64(bytes(head[CHECKED_FROM:]))
+        checker = xxhash.xxh3_64(bytes(head[CHECKED_FROM:]), seed=seed)
         checker.update(payload)
         struct.pack_into(">Q", head, 8, checker.intdigest())
         return bytes(head) + payload
@@ -93,13 +98,22 @@ class Batch:
 class WriteAheadLog:
     """The segments on disk and the one that is written."""
 
-    def __init__(self, disk: Disk, folder: str, *, sync: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        *,
+        sync: bool,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._sync = sync
         self._segments: list[tuple[int, str, int]] = []
         self._file: DiskFile | None = None
         self._file_bytes = 0
+        self._seed = 0
+        self._draw = draw
         self._first = 0
         self._name = ""
         disk.make_folders(folder)
@@ -108,6 +122,7 @@ class WriteAheadLog:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of all batches that are kept."""
         return self._file_bytes + sum(size for _, _, size in self._segments)
 
     @property
@@ -118,7 +133,7 @@ class WriteAheadLog:
     def write(self, batch: Batch) -> None:
         """Stores a batch; with `sync` it is durable when this returns. Runs in a thread."""
         assert self._file is not None
-        data = batch.encoded()
+        data = batch.encoded(self._seed)
         self._file.append(data)
         if self._sync:
             self._file.sync()
@@ -134,7 +149,11 @@ class WriteAheadLog:
         self._first = first
         self._name = f"{self._folder}/{first:020}.wal"
         self._file = self._disk.open(self._name, create=True)
-        self._file_bytes = self._file.size()
+        # A crash may have left it with a part of a head.
+        self._file.truncate(0)
+        self._seed = int.from_bytes(self._draw(8), "big")
+        self._file.append(HEAD.pack(HEAD_MAGIC, self._seed))
+        self._file_bytes = 0
         # A segment that a crash left empty has the same name, and is this one.
         self._segments = [segment for segment in self._segments if segment[1] != self._name]
         if self._sync:
@@ -177,11 +196,20 @@ class WriteAheadLog:
     def _replay_file(
         self, file: DiskFile, path: str, is_last: bool, repair: bool
     ) -> Generator[Change, None, int]:
-        offset, end = 0, file.size()
+        end = file.size()
+        seed = _read_seed(file)
+        if seed is None:
+            if end and not is_last and not repair:
+                raise LogDamaged(
+                    f"the write-ahead log {path} has no head: run `moor journal check --repair`"
+                )
+            file.truncate(0)
+            return 0
+        offset = HEAD.size
         while offset < end:
-            payload, first, count = _read_batch(file, offset)
+            payload, first, count = _read_batch(file, offset, seed)
             if payload is None:
-                if (is_last and not _whole_batch_follows(file, offset, end)) or repair:
+                if (is_last and not _whole_batch_follows(file, offset, end, seed)) or repair:
                     file.truncate(offset)
                     break
                 raise LogDamaged(
@@ -193,10 +221,18 @@ class WriteAheadLog:
         if self._sync:
             # What was read may have been only in the system's memory; from now on we rely on it.
             file.sync()
-        return offset
+        return offset - HEAD.size
 
 
-def _read_batch(file: DiskFile, offset: int) -> tuple[bytes | None, int, int]:
+def _read_seed(file: DiskFile) -> int | None:
+    head = file.read_at(0, HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    magic, seed = HEAD.unpack(head)
+    return seed if magic == HEAD_MAGIC else None
+
+
+def _read_batch(file: DiskFile, offset: int, seed: int) -> tuple[bytes | None, int, int]:
     head = file.read_at(offset, BATCH.size)
     if len(head) < BATCH.size:
         return None, 0, 0
@@ -204,14 +240,14 @@ def _read_batch(file: DiskFile, offset: int) -> tuple[bytes | None, int, int]:
     if magic != MAGIC:
         return None, 0, 0
     payload = file.read_at(offset + BATCH.size, length)
-    checker = xxhash.xxh3_64(head[CHECKED_FROM:])
+    checker = xxhash.xxh3_64(head[CHECKED_FROM:], seed=seed)
     checker.update(payload)
     if len(payload) < length or checker.intdigest() != check:
         return None, 0, 0
     return payload, first, count
 
 
-def _whole_batch_follows(file: DiskFile, offset: int, end: int) -> bool:
+def _whole_batch_follows(file: DiskFile, offset: int, end: int, seed: int) -> bool:
     """Whether something whole stands behind a bad batch: then it is damage, not a torn end."""
     window, overlap = 1 << 20, BATCH.size
     mark = struct.pack(">I", MAGIC)
@@ -220,7 +256,7 @@ def _whole_batch_follows(file: DiskFile, offset: int, end: int) -> bool:
         data = file.read_at(start, window + overlap)
         place = data.find(mark)
         while place != -1:
-            if _read_batch(file, start + place)[0] is not None:
+            if _read_batch(file, start + place, seed)[0] is not None:
                 return True
             place = data.find(mark, place + 1)
         start += window
