@@ -173,8 +173,23 @@ def test_list_shows_services_in_a_table_and_as_json(moorline: Moorline, moor: Sh
     assert (row[3], row[5:]) == ("3", ["yes", "no"])
     assert moor("list", "--json") == 0
     (facts,) = [one for one in map(json.loads, moor.out.splitlines()) if one["name"] == "listed"]
+    assert len(row[2]) == 16
     assert facts["fingerprint"].startswith(row[2])
     assert (facts["id"], facts["queues"], facts["hash"]) == (row[1], 3, row[4])
+
+
+def test_more_services_than_a_page_are_listed_once_each(moorline: Moorline, moor: Shell) -> None:
+    moorline.sql(
+        "insert into moorline.service (id, fingerprint, name, salt) "
+        "select decode(repeat(lpad(to_hex(n), 2, '0'), 24), 'hex'), "
+        "decode(repeat(lpad(to_hex(n), 2, '0'), 32), 'hex'), 'many-' || n, decode(repeat('00', 16), 'hex') "
+        "from generate_series(1, 150) n"
+    )
+    assert moor("list", "--json") == 0
+    names = [json.loads(line)["name"] for line in moor.out.splitlines()]
+    assert len(names) == len(set(names))
+    assert {f"many-{n}" for n in range(1, 151)} <= set(names)
+    moorline.sql("delete from moorline.service where name like 'many-%'")
 
 
 def test_show_finds_a_service_by_name_id_and_fingerprint(moorline: Moorline, moor: Shell) -> None:
@@ -585,7 +600,7 @@ def test_a_node_that_is_not_there_is_one_line(
 
 
 def test_every_example_of_the_guide_works(
-    moorline: Moorline, moor: Shell, monkeypatch: pytest.MonkeyPatch
+    moorline: Moorline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guide = (Path(__file__).parents[2] / "docs/services.md").read_text(encoding="utf-8")
     guide = guide.replace("tls://127.0.0.1:7412", moorline.tls)

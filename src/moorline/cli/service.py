@@ -117,19 +117,16 @@ def queues(
 
     async def work(caller: Caller) -> None:
         after, done, end = b"", 0, limit or sys.maxsize
-        with _bar("listing", is_shown=not sys.stdout.isatty()) as seen:
-            while done < end:
-                ask = _asked(
-                    wire.ListServiceQueues, service, after, min(end - done, QUEUES_PER_BLOCK)
-                )
-                page = await caller.call(ask, wire.ServiceQueuesListed)
-                if not page.queues:
-                    return
-                ids = [text_of(queue) for queue in page.queues]
-                lines = [f'{{"queue":"{one}"}}' for one in ids] if as_json else ids
-                output.write("\n".join(lines) + "\n")
-                after, done = page.queues[-1], done + len(ids)
-                seen(done, min(page.total, end))
+        while done < end:
+            count = min(end - done, QUEUES_PER_BLOCK)
+            ask = _asked(wire.ListServiceQueues, service, after, count)
+            page = await caller.call(ask, wire.ServiceQueuesListed)
+            if not page.queues:
+                return
+            ids = [text_of(queue) for queue in page.queues]
+            lines = [f'{{"queue":"{one}"}}' for one in ids] if as_json else ids
+            output.write("\n".join(lines) + "\n")
+            after, done = page.queues[-1], done + len(ids)
 
     _run(reach, work)
 
@@ -205,7 +202,7 @@ def repair(
                 ask = _asked(wire.RecomputeService, named)
                 told = await caller.call(ask, wire.ServiceRecomputed)
                 facts["is_digest_put_right"] = told.wrong_buckets > 0
-            seen = stack.enter_context(_bar("repairing"))
+            seen = stack.enter_context(progress("repairing"))
             side = Reconciler(caller, own, named, is_dry=dry_run, seen=seen)
             added, removed = await side.planned()
         report = side.report
@@ -239,7 +236,7 @@ def recompute(
         names = [(service, service)] if service is not None else []
         if all_:
             names = [(one.name, text_of(one.id)) for one in await _all(caller)]
-        with _bar("recomputing") as seen:
+        with progress("recomputing") as seen:
             for name, text in names:
                 ask = _asked(wire.RecomputeService, text)
                 told = await caller.call(ask, wire.ServiceRecomputed)
@@ -323,12 +320,6 @@ async def _describe(caller: Caller, service: str) -> wire.ServiceDescribed:
 
 def _asked(kind: Callable[..., Message], *values: object) -> Callable[[int], Message]:
     return lambda call: kind(call, *values)
-
-
-def _bar(
-    what: str, *, is_shown: bool = True
-) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
-    return progress(what) if is_shown else contextlib.nullcontext(lambda _done, _total: None)
 
 
 def _facts(facts: wire.ServiceFacts) -> dict[str, Any]:
