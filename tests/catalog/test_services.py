@@ -189,25 +189,28 @@ async def test_d03_changes_at_once_on_many_connections_keep_the_digests_right(
     assert (await services.digest(one)).count + (await services.digest(two)).count > 0
 
 
-async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(services: Services) -> None:
+async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(
+    catalog: Catalog, services: Services
+) -> None:
     """D03: one service takes the other's queues while that one takes the first one's."""
     one, two = await opened(services, "one"), await opened(services, "two")
     left, right = make(400, seed=6), make(400, seed=7)
     await associate(services, one, left)
     await associate(services, two, right)
-    for _ in range(5):
-        await asyncio.gather(
-            associate(services, one, right[:200]),
-            associate(services, two, left[:200]),
-        )
-        await asyncio.gather(
-            associate(services, one, left[:200]),
-            associate(services, two, right[:200]),
-        )
-        for number in (one, two):
-            assert await services.digest(number) == await services.recomputed(number)
-    await check(services, one, set(left))
-    await check(services, two, set(right))
+    async with catalog._pool.acquire() as connection:
+        # Both come to the last of their old buckets, and go on to the new ones together.
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("select from service_bucket where bucket = 255 for update")
+        moves = [
+            asyncio.create_task(associate(services, one, right)),
+            asyncio.create_task(associate(services, two, left)),
+        ]
+        await waits_for_a_lock(catalog, 2)
+        await transaction.rollback()
+        await asyncio.gather(*moves)
+    await check(services, one, set(right))
+    await check(services, two, set(left))
 
 
 async def test_d03_a_service_that_is_deleted_takes_all_of_its_own_along(
@@ -283,9 +286,10 @@ async def test_d25_a_recompute_waits_for_changes_under_way(dsn: str) -> None:
         await check(services, number, set(queues))
 
 
-async def waits_for_a_lock(catalog: Catalog) -> None:
+async def waits_for_a_lock(catalog: Catalog, count: int = 1) -> None:
+    """Returns when so many statements wait for others."""
     async with asyncio.timeout(10):
-        while not await catalog.fetchval("select count(*) from pg_locks where not granted"):
+        while await catalog.fetchval("select count(*) from pg_locks where not granted") < count:
             await asyncio.sleep(0.005)
 
 
