@@ -123,6 +123,9 @@ LIVE_QUEUES_IDLE_MAX = 65_536
 CHECKPOINT_SLICE_MS = 3
 """Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
 
+CHECKPOINT_SLICE_MS_MAX = 60
+"""The same when the log is nearly full: deliveries wait, but senders are not stopped for long."""
+
 CHECKPOINT_INTERVAL_MS = 10 * 60 * 1_000
 """Time after which even a small log is checkpointed, so that a restart has little to replay."""
 

@@ -50,6 +50,7 @@ from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Session
 from moorline.net.tls import server_context
 from moorline.node.queues import options
+from moorline.wire import frame as wire_frame
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Message
 from moorline.wire.queue import Delivery, Done, Subscribe, Subscribed, Unsubscribe
@@ -264,7 +265,7 @@ async def within(work: Awaitable[Result]) -> Result:
 
 async def take(messages: AsyncIterator[QueueMessage], count: int) -> list[QueueMessage]:
     """So many messages, each acknowledged."""
-    taken = []
+    taken: list[QueueMessage] = []
     async with asyncio.timeout(WITHIN_S):
         while len(taken) < count:
             message = await anext(messages)
@@ -302,7 +303,7 @@ class Sniffer:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: list[Message] = []
         self.encoder = msgspec.msgpack.Encoder()
-        frames = net_connection.frames
+        frames = wire_frame.frames
 
         def sniffed(messages: Sequence[Message]) -> Any:
             self.sent += messages
@@ -411,28 +412,36 @@ async def test_d04_what_is_not_acknowledged_comes_again_to_the_next_connection(
             await take(aiter(service), 5)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="Subscriptions._serve stops at an uncommitted message and nobody wakes the queue at the commit",
+)
 async def test_d04_a_message_that_is_being_committed_at_the_subscription_is_not_skipped(
     tmp_path: Path, catalog: Catalog, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D04: sent before SUBS, on disk only after it; nobody else wakes the queue."""
     settings = Settings(sync="power", max_queue_messages=100, max_file_messages=101)
     async with harbour(tmp_path, catalog, papers, settings) as node:
-        (queue,) = await associated(node, 1)
+        queues = await associated(node, 2)
         written = threading.Event()
         write = node.store.write
 
         def slow(batch: Any) -> None:
+            assert threading.current_thread() is not threading.main_thread()
             written.wait(WITHIN_S)
             write(batch)
 
-        monkeypatch.setattr(node.store, "write", slow)
         async with node.connect("other") as sender, node.connect() as moor:
-            sending = asyncio.create_task(sender.send(queue, b"just in time"))
+            monkeypatch.setattr(node.store, "write", slow)
+            # Two of them: a lone one would be committed at once.
+            messages = [(queue, b"just in time") for queue in queues]
+            sending = asyncio.create_task(sender.send_all(messages))
             await until(lambda: node.store.writing is not None)
             async with moor.service(node.list_of()) as service:
                 await within(service.all_delivered.wait())
                 written.set()
                 await sending
+                monkeypatch.undo()
                 async with asyncio.timeout(SOON_S):
                     message = await anext(aiter(service))
                 assert message.body == b"just in time"
@@ -507,6 +516,7 @@ async def aclose(messages: AsyncIterator[QueueMessage]) -> None:
     await messages.aclose()  # type: ignore[attr-defined]
 
 
+@pytest.mark.xfail(strict=True, reason="an association leaves an idle queue with its plain reader")
 async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harbour) -> None:
     """D05: the reader is told, and the next message is the service's; nothing waited before."""
     async with node.connect() as plain, node.connect() as moor:
@@ -523,6 +533,10 @@ async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harb
                 await within(anext(reader))
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="Subscriptions.attach leaves the queue in the old session's set, whose end frees it",
+)
 async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
     node: Harbour,
 ) -> None:
@@ -531,7 +545,7 @@ async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
         plain = await node.connect()
         (queue,) = await make_queues(plain, 1)
         reader = plain.queue(queue).read(window=1)
-        waiting = asyncio.create_task(anext(reader))
+        waiting = asyncio.ensure_future(anext(reader))
         for number in range(3):
             await sender.send(queue, b"%d" % number)
         assert (await within(waiting)).body == b"0"
@@ -589,6 +603,10 @@ async def test_d06_a_service_sees_and_changes_only_its_own(node: Harbour) -> Non
     assert await node.associated() == set(queues)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="ServiceBroker._taking removes the association before anybody checks who asks",
+)
 @pytest.mark.parametrize("who", ["", "other", "operator"])
 async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
     node: Harbour, who: str
@@ -701,6 +719,7 @@ async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
         assert await node.associated() == set(queues[:-30])
 
 
+@pytest.mark.xfail(strict=True, reason="PayloadBlock does not say which SOKS it belongs to")
 async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node: Harbour) -> None:
     """D17: cancelled while the pieces of a long answer were on their way; the link stays."""
     queues = await associated(node, 6_000)
@@ -780,6 +799,7 @@ async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harb
         await first.__aexit__(None, None, None)
 
 
+@pytest.mark.xfail(strict=True, reason="Service._associate does not look at _ended")
 async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
     node: Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -807,6 +827,9 @@ async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
                 await service.__aexit__(None, None, None)
 
 
+@pytest.mark.xfail(
+    strict=True, reason="a ServiceSession that is over stays over, and delivers nothing that waits"
+)
 async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
     node: Harbour,
 ) -> None:
@@ -823,6 +846,9 @@ async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
                 assert len([await anext(aiter(again)) for _ in queues]) == 3
 
 
+@pytest.mark.xfail(
+    strict=True, reason="ServiceBroker._subscribe does not look whether its session is still there"
+)
 async def test_d08_a_session_that_is_gone_takes_nothing_over(
     node: Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -873,6 +899,7 @@ async def test_d13_the_service_is_gone_on_the_server(node: Harbour, sniffer: Sni
     assert sniffer.of(ServiceSubscribed)[-1].mode == Mode.EMPTY.value
 
 
+@pytest.mark.xfail(strict=True, reason="ServiceBroker._open keeps the old number of the session")
 async def test_d13_the_service_is_gone_under_a_session_that_is_open(node: Harbour) -> None:
     """D13: the next agreement on the same connection makes it anew."""
     queues = await associated(node, 20)
@@ -989,6 +1016,9 @@ async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_ext
         assert service._associations.digest() == wanted
 
 
+@pytest.mark.xfail(
+    strict=True, reason="Sketches.changed stamps a stale sketch with the catalog's digest"
+)
 async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -> None:
     """D31: the node keeps a sketch; rows change elsewhere; then one changes here. Both must be seen."""
     queues = await associated(node, 400)
@@ -1062,27 +1092,43 @@ async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str,
                 assert (await take(aiter(service), 1))[0].queue == taken[0]
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="BLOCK and DEL free the association before they close the queue, and Associate looks only once",
+)
 @pytest.mark.parametrize("how", ["block", "delete"])
+@pytest.mark.parametrize("first", ["operator", "service"])
 async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch, how: str
+    node: Harbour, monkeypatch: pytest.MonkeyPatch, how: str, first: str
 ) -> None:
-    """D20: the operator's change is between the catalog and the queue, the association in between."""
+    """D20: each of the two has done its first half when the other one comes and does all of its own."""
     (queue,) = await associated(node, 1)
     async with (
         node.connect("operator") as operator,
         node.connect() as moor,
         moor.service(node.list_of()) as service,
     ):
-        with monkeypatch.context() as patch:
-            gate = Gate(patch, node.services.services, "dissociate", after=True)
+
+        async def take_away() -> None:
             target = operator.queue(queue)
-            acting = asyncio.create_task(target.block() if how == "block" else target.delete())
+            await (target.block() if how == "block" else target.delete())
+
+        async def associate() -> None:
+            await service.associate([queue])
+
+        halved, whole = (take_away, associate) if first == "operator" else (associate, take_away)
+        with monkeypatch.context() as patch:
+            kept = node.services.services
+            if first == "operator":
+                gate = Gate(patch, kept, "dissociate", after=True)
+            else:
+                gate = Gate(patch, kept, "associate")
+            halving = asyncio.create_task(halved())
             await gate.reached()
-        refused = await service.associate([queue])
+        await within(whole())
         gate.is_open.set()
-        await acting
-        assert refused == [] or await node.associated() == set()
-        # Whichever was first: nobody means a queue that cannot be served.
+        await within(halving)
+        # Nobody means a queue that cannot be served.
         assert (await service.agree()).digest == Digest.empty() == await node.digest()
 
 
@@ -1253,6 +1299,9 @@ def test_d29_the_largest_message_of_each_kind_fits_a_block(name: str) -> None:
     assert len(msgspec.msgpack.encode(WORST[name])) <= BLOCK_BYTES_MAX
 
 
+@pytest.mark.xfail(
+    strict=True, reason="QUEUES_PER_BLOCK leaves no room for the refusals of the answer"
+)
 async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
     node: Harbour, sniffer: Sniffer
 ) -> None:
@@ -1324,6 +1373,7 @@ async def test_d30_a_change_on_the_server_during_the_repair_is_not_lost(
         await service.__aexit__(None, None, None)
 
 
+@pytest.mark.xfail(strict=True, reason="SUB became a task, UNSUB did not")
 async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbour) -> None:
     """D30: SUB then UNSUB in one frame leaves nobody subscribed, as it does without services."""
     async with node.connect() as moor:
@@ -1337,6 +1387,7 @@ async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbo
 # --- odds and ends --------------------------------------------------------------------------------
 
 
+@pytest.mark.xfail(strict=True, reason="ServiceBroker._turns keeps plain sessions for ever")
 async def test_sessions_that_are_gone_are_forgotten(node: Harbour) -> None:
     """Plain ones too: a node lives longer than its clients."""
     for name in ("service", "other"):
@@ -1352,6 +1403,7 @@ async def test_sessions_that_are_gone_are_forgotten(node: Harbour) -> None:
     assert not node.services._subscribed
 
 
+@pytest.mark.xfail(strict=True, reason="prefixes from the wire are not checked")
 async def test_a_prefix_beyond_all_hashes_is_the_callers_mistake(node: Harbour) -> None:
     """Not an INTERNAL error with a stack trace in the node's log."""
     pair = (1, (1 << 64) - 1)

@@ -16,6 +16,8 @@ from moorline.journal.store import Store
 from moorline.journal.wal import Batch
 from moorline.limits import (
     CHECKPOINT_INTERVAL_MS,
+    CHECKPOINT_SLICE_MS,
+    CHECKPOINT_SLICE_MS_MAX,
     COMMIT_BYTES_MAX,
     QUEUES_DIRTY_MAX,
     QUEUES_UNINDEXED_MAX,
@@ -101,6 +103,8 @@ class Commits:
         if not self._store.options.sync:
             self._commit_here(batch)
             return
+        # Always in the thread, although a lone client would be answered sooner without the way there
+        # and back: a disk that hangs must not take the loop with it.
         self._idle.clear()
         started = monotonic_ms()
         written = self._loop.run_in_executor(self._thread, self._store.write, batch)
@@ -171,7 +175,7 @@ class Commits:
         store, started = self._store, monotonic_ms()
         try:
             await self._quiet()
-            for disk_work in checkpoint.steps(store, wall_ms, monotonic_ms):
+            for disk_work in checkpoint.steps(store, wall_ms, monotonic_ms, self._slice_ms):
                 if disk_work is None:
                     await asyncio.sleep(0)
                 else:
@@ -186,6 +190,12 @@ class Commits:
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._release()
+
+    def _slice_ms(self) -> int:
+        """The fuller the log, the more of the time goes to emptying it: senders slow down, none stops."""
+        fullness = self._store.log.size_bytes / self._log_bytes_max
+        share = min(1.0, max(0.0, (fullness - 0.6) / 0.3))
+        return round(CHECKPOINT_SLICE_MS + share * (CHECKPOINT_SLICE_MS_MAX - CHECKPOINT_SLICE_MS))
 
     async def _quiet(self) -> None:
         """Returns when every change is committed; until the next await it stays so."""

@@ -100,6 +100,10 @@ def parse_line(line: str) -> QueueState | None:
         return None
 
 
+NO_BOUND = 1 << 62
+"""Room of a file that is never left for another."""
+
+
 class Files(Enum):
     ABSENT = "nothing on disk"
     ONE_FILE = "reading and writing one file"
@@ -107,12 +111,13 @@ class Files(Enum):
 
 
 class Add(Event, frozen=True):
-    """Store a record of that many bytes; `fresh_file` is the name to use if a file must be begun."""
+    """Store records, that many bytes together; `fresh_file` is the name if a file must be begun."""
 
     record_bytes: int
     fresh_file: str
     lsn: int
     can_write: bool = True
+    count: int = 1
 
 
 class Acknowledge(Event, frozen=True):
@@ -131,7 +136,7 @@ class MakeFolder(Effect, frozen=True):
 
 
 class AppendRecord(Effect, frozen=True):
-    """Add the next record to the message file of that name, which is made if it is not there."""
+    """Add the next records, so many bytes, to the message file of that name, made if it is missing."""
 
     file: str
     record_bytes: int
@@ -169,6 +174,16 @@ class QueueJournal(Machine[Files]):
     def size(self) -> int:
         return 0 if self.stored is None else self.stored.size
 
+    @property
+    def room(self) -> int:
+        """How many records the write file takes before the next one begins another."""
+        stored = self.stored
+        if stored is None:
+            return self._file_messages_max
+        left = self._file_messages_max - stored.write_msg
+        # A second file takes everything; a full one makes way for a new one, which has all the room.
+        return NO_BOUND if stored.has_two_files else left if left > 0 else self._file_messages_max
+
     def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002
         match event:
             case Add():
@@ -202,7 +217,7 @@ class QueueJournal(Machine[Files]):
                 # All of the old file has been read: it is left at once.
                 removed = RemoveFile(old.read_file)
                 old = msgspec.structs.replace(_empty(event.fresh_file), lsn=old.lsn)
-        written, bytes_written = old.write_msg + 1, old.write_byte + event.record_bytes
+        written, bytes_written = old.write_msg + event.count, old.write_byte + event.record_bytes
         new = msgspec.structs.replace(
             old,
             write_msg=written,

@@ -27,9 +27,12 @@ DiskWork = Callable[[], None]
 
 
 def steps(
-    store: Store, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]
+    store: Store,
+    wall_ms: Callable[[], int],
+    monotonic_ms: Callable[[], int],
+    slice_ms: Callable[[], int] = lambda: CHECKPOINT_SLICE_MS,
 ) -> Generator[DiskWork | None, None, None]:
-    """One checkpoint, in steps that leave room for other work.
+    """One checkpoint, in steps of `slice_ms` that leave room for other work.
 
     A step gives back disk work to be done before the next one, in a thread if that is better, or
     None. Whenever a step is asked for, everything must be committed: a change that is not could reach
@@ -40,7 +43,7 @@ def steps(
     store.log.begin_segment(first)
     work, store.dirty = store.dirty, {}
     changed: list[Queue] = []
-    slice_end = monotonic_ms() + CHECKPOINT_SLICE_MS
+    slice_end = monotonic_ms() + slice_ms()
     for queue in work.values():
         if store.live.get(queue.id) is not queue:
             continue  # deleted meanwhile
@@ -49,7 +52,7 @@ def steps(
         if monotonic_ms() >= slice_end:
             yield None
             _check_committed(store)
-            slice_end = monotonic_ms() + CHECKPOINT_SLICE_MS
+            slice_end = monotonic_ms() + slice_ms()
     if store.options.sync:
         yield store.disk.sync_all
         _check_committed(store)
@@ -119,13 +122,17 @@ def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None
         for size in sizes:
             effects += journal.handle(Acknowledge(size, lsn), now_ms)
     records = [encode(entry) for entry in queue.pending or ()]
-    closed = False
-    for entry, record in zip(queue.pending or (), records, strict=True):
-        closed = closed or entry.kind == QUOTA_MARKER
-        effects += journal.handle(Add(len(record), store.fresh_name(), lsn, not closed), now_ms)
+    pieces = []
+    is_open = not any(entry.kind == QUOTA_MARKER for entry in queue.pending or ())
+    while records:
+        some, records = records[: journal.room], records[journal.room :]
+        piece = b"".join(some)
+        pieces.append(piece)
+        added = Add(len(piece), store.fresh_name(), lsn, is_open, len(some))
+        effects += journal.handle(added, now_ms)
     if journal.stored is not None and not journal.size:
         effects += journal.handle(Clean(), now_ms)
-    store.perform(reader, effects, records)
+    store.perform(reader, effects, pieces)
     _set_oldest(queue)
     _keep_at_hand(queue)
     queue.pending = None

@@ -152,10 +152,21 @@ class FileDisk:
     def make_folders(self, path: str) -> None:
         where = self._where(path)
         try:
-            os.makedirs(where, mode=_FOLDER_MODE, exist_ok=True)
+            self._make(where)
         except OSError as error:
             _raise_if_full(error, where)
             raise
+
+    def _make(self, where: str) -> None:
+        """From the innermost outwards: mostly the folder above is there, and one call is enough."""
+        try:
+            os.mkdir(where, _FOLDER_MODE)
+        except FileNotFoundError:
+            self._make(os.path.dirname(where))
+            self._make(where)
+        except FileExistsError:
+            if not os.path.isdir(where):
+                raise
 
     def rename(self, source: str, target: str) -> None:
         assert source, "the root itself cannot be renamed"

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.disk import Disk, DiskFile, parent
 
 
 class Handles:
@@ -12,6 +12,7 @@ class Handles:
         self._disk = disk
         self._open_max = open_max
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
+        self._by_folder: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._files)
@@ -23,23 +24,28 @@ class Handles:
             return file
         file = self._disk.open(path, create=create)
         self._files[path] = file
+        self._by_folder.setdefault(parent(path), set()).add(path)
         if len(self._files) > self._open_max:
-            _, oldest = self._files.popitem(last=False)
-            oldest.close()
+            self.forget(next(iter(self._files)))
         return file
 
     def forget(self, path: str) -> None:
         """Closes a file that is to be removed or renamed."""
         file = self._files.pop(path, None)
-        if file is not None:
-            file.close()
+        if file is None:
+            return
+        file.close()
+        folder = parent(path)
+        self._by_folder[folder].discard(path)
+        if not self._by_folder[folder]:
+            del self._by_folder[folder]
 
     def forget_folder(self, path: str) -> None:
-        prefix = path + "/"
-        for name in [name for name in self._files if name.startswith(prefix)]:
+        for name in list(self._by_folder.get(path, ())):
             self.forget(name)
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self._by_folder.clear()

@@ -242,8 +242,10 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def _silent_ms(self) -> int:
-        # While we hold the peer back its silence is ours: it is cut by what waits to be written.
+        # A peer that does not read is cut by its silence; one that we hold back is not silent, and must
+        # hear that we are there, since we do not read its pings.
         if "slow reader" not in self._holds and not self._reading:
+            self.send(Ping(monotonic_ms()))
             return 0
         return monotonic_ms() - self._heard_ms
 
