@@ -412,10 +412,6 @@ async def test_d04_what_is_not_acknowledged_comes_again_to_the_next_connection(
             await take(aiter(service), 5)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Subscriptions._serve stops at an uncommitted message and nobody wakes the queue at the commit",
-)
 async def test_d04_a_message_that_is_being_committed_at_the_subscription_is_not_skipped(
     tmp_path: Path, catalog: Catalog, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

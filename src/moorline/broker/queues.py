@@ -95,47 +95,48 @@ class QueueBroker:
     def _send(self, session: Session, calls: list[Send]) -> Iterable[Answer]:
         store, live, settings = self.store, self.store.live, self.settings
         batch = store.batch
+        answers, woken, send = batch.answers, batch.woken, store.send
         now_ms = wall_ms()
         expires = settings.expire_on_send and settings.ttl_s
         expire_before = now_ms - settings.ttl_s * 1_000 if expires else 0
         routed = self.subscriptions.route is not None
+        body_bytes_max = settings.message_bytes_max
         refusals: list[Answer] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            refusal = self._refusal_of_send(queue, call)
-            if refusal:
-                refusals.append(refusal)
+            if (
+                queue is None
+                or queue.is_shut
+                or self.is_disk_full
+                or len(call.body) > body_bytes_max
+            ):
+                refusals.append(self._refusal_of_send(queue, call))
                 continue
-            assert queue is not None
-            if expire_before > 0 and queue.maybe_expired(expire_before):
+            if expire_before and queue.maybe_expired(expire_before):
                 self.expire(queue, expire_before)
-            message = store.send(queue, call.body, now_ms)
+            message = send(queue, call.body, now_ms)
             if message:
-                batch.answers.append((session, Sent(call.call, message)))
+                answers.append((session, Sent(call.call, message)))
             else:
+                self.counts.refused_by_quota += 1
                 text = "the queue is full; its recipient must read it to the end"
                 refusals.append(Failed(call.call, "QUOTA", text))
-            if queue.subscriber is not None or routed:
-                batch.woken.append(queue)
+            if routed or queue.subscriber is not None:
+                woken.append(queue)
         self.counts.stored += len(calls) - len(refusals)
-        self.counts.refused_by_quota += sum(
-            isinstance(refusal, Failed) and refusal.code == "QUOTA" for refusal in refusals
-        )
         self._changed(session)
         return refusals
 
-    def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer | None:
+    def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer:
         if queue is None:
             return Failed(call.call, "NOT_FOUND", "there is no queue of that id")
-        if queue.blocked or queue.suspended or queue.damaged:
+        if queue.is_shut:
             return _closed(queue, call.call)
         if len(call.body) > self.settings.message_bytes_max:
             text = f"{len(call.body)} bytes; at most {self.settings.message_bytes_max} are taken"
             return Failed(call.call, "TOO_LARGE", text)
-        if self.is_disk_full:
-            text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
-            return Failed(call.call, "NODE_DISK_FULL", text)
-        return None
+        text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
+        return Failed(call.call, "NODE_DISK_FULL", text)
 
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
         store, live = self.store, self.store.live

@@ -37,6 +37,10 @@ class Verdict(Enum):
     REFUSE = "refuse it"
 
 
+# To look up a member of an Enum costs a tenth of a send; these are looked up once.
+STORE, MARK, REFUSE = Verdict
+
+
 class Queue:
     """One queue in memory. Small: there may be hundreds of thousands at work at once."""
 
@@ -87,6 +91,11 @@ class Queue:
         return self.stored + (len(self.pending) if self.pending else 0)
 
     @property
+    def is_shut(self) -> bool:
+        """Whether senders are turned away whatever the quota says."""
+        return self.blocked or self.suspended or self.damaged
+
+    @property
     def is_dirty(self) -> bool:
         """Whether the files and the index lag behind."""
         return self.touched_lsn > self.flushed_lsn
@@ -96,9 +105,9 @@ class Queue:
         waiting = self.stored + (len(self.pending) if self.pending else 0)
         if not self.can_write:
             if waiting:
-                return Verdict.REFUSE
+                return REFUSE
             self.can_write = True
-        return Verdict.STORE if waiting < quota else Verdict.MARK
+        return STORE if waiting < quota else MARK
 
     def push(self, entry: Entry) -> None:
         if self.pending is None:
@@ -147,7 +156,8 @@ class Queue:
         """Whether the head may be older than that; asks no file."""
         if self.stored:
             return self.oldest_s * 1_000 < before_ms
-        return bool(self.pending) and self.pending[0].time_ms < before_ms  # type: ignore[index]
+        pending = self.pending
+        return pending[0].time_ms < before_ms if pending else False
 
     # --- files and memory, brought together -------------------------------------------------------
 

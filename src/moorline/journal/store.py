@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from moorline.core.effects import Effect
-from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
+from moorline.core.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
 from moorline.errors import LogDamaged
 from moorline.ids import ID_BYTES, text_of
@@ -46,6 +46,9 @@ INDEX_NEXT = "index.next"
 PENDING_ASIDE = "pending.log"
 WHY_ASIDE = "why.txt"
 ANONYMOUS_OWNER = 0
+
+# Plain numbers on the hot path: to look up a member of an Enum is slow.
+SEND, ACKNOWLEDGE = int(Kind.SEND), int(Kind.ACKNOWLEDGE)
 
 
 class StoreOptions(msgspec.Struct, frozen=True):
@@ -81,6 +84,7 @@ class Store:
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.options = options
+        self._queue_messages_max = options.queue_messages_max
         self.disk = disk
         self.handles = Handles(disk, options.open_files_max)
         self.lost_messages = 0
@@ -200,25 +204,25 @@ class Store:
 
     def send(self, queue: Queue, body: bytes, now_ms: int) -> int:
         """Stores a message and returns its id, or 0 if the quota refuses it."""
-        verdict = queue.admit(self.options.queue_messages_max)
-        if verdict is Verdict.REFUSE:
-            return 0
-        if verdict is Verdict.MARK:
+        verdict = queue.admit(self._queue_messages_max)
+        if verdict is STORE:
+            self.next_lsn += 1
+            lsn = self.batch.add(SEND, queue.id, now_ms, body)
+            queue.push(Entry(lsn, now_ms, MESSAGE, body))
+            self.dirty[queue.id] = queue
+            return lsn
+        if verdict is MARK:
             lsn = self._add(Kind.MARK, queue.id, now_ms, b"")
             queue.push(Entry(lsn, now_ms, QUOTA_MARKER, b""))
             self.dirty[queue.id] = queue
-            return 0
-        lsn = self._add(Kind.SEND, queue.id, now_ms, body)
-        queue.push(Entry(lsn, now_ms, MESSAGE, body))
-        self.dirty[queue.id] = queue
-        return lsn
+        return 0
 
     def acknowledge(self, queue: Queue, message: int) -> bool:
         """Removes the head if that is its id; anything else changes nothing."""
         head = self.head(queue)
         if head is None or head.lsn != message:
             return False
-        queue.pop(self._add(Kind.ACKNOWLEDGE, queue.id, message, b""))
+        queue.pop(self._add(ACKNOWLEDGE, queue.id, message, b""))
         self.dirty[queue.id] = queue
         return True
 
