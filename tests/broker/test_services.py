@@ -154,8 +154,8 @@ class Harbour:
 
     async def close(self) -> None:
         await self.listeners.close()
-        if self.services._tasks:
-            await asyncio.wait(self.services._tasks, timeout=WITHIN_S)
+        if self.services.turns._tasks:
+            await asyncio.wait(self.services.turns._tasks, timeout=WITHIN_S)
         await self.queues.commits.close()
         self.store.close()
 

@@ -8,21 +8,15 @@ digests, which may be what is wrong; and nothing is subscribed, so that the serv
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any
-
-import msgspec
-import numpy as np
 
 from moorline.broker.queues import QueueBroker
 from moorline.broker.services import ServiceBroker, ServiceSession
 from moorline.catalog.catalog import Catalog
-from moorline.catalog.services import FIRST, PAGE, OpenedService, ServiceRow, Services
+from moorline.catalog.service_audit import Meant, OperatorServices
+from moorline.catalog.services import ServiceRow
 from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
-from moorline.core.id_set import RangeDigest
-from moorline.errors import Ambiguous, Malformed, NotAuthorized, NotFound
-from moorline.ids import id_of, text_of
+from moorline.errors import Ambiguous, NotAuthorized, NotFound
 from moorline.net.session import Handler, Handlers, Session
 from moorline.wire.message import Answer
 from moorline.wire.operator import (
@@ -53,115 +47,11 @@ from moorline.wire.service import (
 
 log = logging.getLogger("moorline.broker")
 
-BUCKETS = 256
 OPENING = "opening"
 """The turn in which services are opened, disabled and enabled: none is opened while it is disabled."""
 
 CANDIDATES_MAX = 5
 """Services that an error about an ambiguous name tells."""
-
-# Whoever is meant by a name, an id, or the beginning of a fingerprint.
-MEANT = """
-select number, id, fingerprint, name, salt, is_disabled, created_at from moorline.service
-where name = $1 or id = $2 or starts_with(encode(fingerprint, 'hex'), lower($1)) order by number
-"""
-
-# Kept and true side by side, in one statement: both are of the same moment, whoever changes them meanwhile.
-COMPARED = """
-select bucket,
-       coalesce(k.count, 0) as kept_count, coalesce(k.hash_high, 0) as kept_high,
-       coalesce(k.hash_low, 0) as kept_low,
-       coalesce(t.count, 0) as count, coalesce(t.hash_high, 0) as high, coalesce(t.hash_low, 0) as low
-from (
-    select bucket, count, hash_high, hash_low from moorline.service_bucket where service = $1
-) k full join (
-    select ((hash_high >> 56) & 255)::smallint as bucket, count(*) as count,
-           bit_xor(hash_high) as hash_high, bit_xor(hash_low) as hash_low
-    from moorline.association where service = $1 group by 1
-) t using (bucket)
-"""
-
-
-class Meant(msgspec.Struct, frozen=True):
-    """The row of a service that somebody named."""
-
-    number: int
-    id: bytes
-    fingerprint: bytes
-    name: str
-    salt: bytes
-    is_disabled: bool
-    created_at: datetime
-
-    def opened(self) -> OpenedService:
-        return OpenedService(self.number, self.id, self.name, self.salt, self.is_disabled)
-
-
-class Compared(msgspec.Struct, frozen=True):
-    """The digest that is kept of a service, and what it should be; in all and by bucket."""
-
-    kept: Digest
-    true: Digest
-    buckets: list[RangeDigest]
-    wrong: list[int]
-
-
-class OperatorServices(Services):
-    """The part of the catalog that knows services, with what only operators ask."""
-
-    async def meant(self, text: str) -> list[Meant]:
-        """An id or a name that fits exactly is meant; else the fingerprints that begin so."""
-        rows = [Meant(**row) for row in await self._catalog.fetch(MEANT, text, _id(text))]
-        exact = [row for row in rows if text in (row.name, text_of(row.id))]
-        return exact or rows
-
-    async def compared(self, service: int) -> Compared:
-        kept, true = _Sum(), _Sum()
-        buckets = [RangeDigest(0, 0)] * BUCKETS
-        wrong: list[int] = []
-        for row in await self._catalog.fetch(COMPARED, service):
-            bucket, *numbers = row
-            kept.add(*numbers[:3])
-            true.add(*numbers[3:])
-            buckets[bucket] = RangeDigest(numbers[3], numbers[5] & (1 << 64) - 1)
-            if numbers[:3] != numbers[3:]:
-                wrong.append(bucket)
-        return Compared(kept.digest(), true.digest(), buckets, sorted(wrong))
-
-    async def put_right(self, service: int) -> Compared:
-        """Compares, and recomputes what is kept if it is wrong; returns what was found."""
-        found = await self.compared(service)
-        if found.wrong:
-            await self.recompute(service)
-        return found
-
-    async def page(self, service: int, after: bytes, size: int) -> list[bytes]:
-        high = int(hash_ids([after])[:, 0].view(np.int64)[0]) if after else FIRST
-        rows = await self._catalog.fetch(PAGE, service, high, after, size)
-        return [row["queue"] for row in rows]
-
-
-async def recompute_all(catalog: Catalog) -> int:
-    """Puts all kept digests right, one service after the other; returns how many were wrong."""
-    services = OperatorServices(catalog)
-    everyone = await services.all()
-    log.info("recomputing the digests of services", extra={"services": len(everyone)})
-    wrong = 0
-    for place, service in enumerate(everyone, 1):
-        found = await services.put_right(service.number)
-        extra = {
-            "service": service.name,
-            "place": f"{place}/{len(everyone)}",
-            "queues": found.true.count,
-        }
-        if found.wrong:
-            wrong += 1
-            extra |= {"kept": found.kept.count, "wrong_buckets": len(found.wrong)}
-            log.warning("the digest of a service was wrong, and is put right", extra=extra)
-        else:
-            log.info("the digest of a service is right", extra=extra)
-    log.info("digests recomputed", extra={"services": len(everyone), "wrong": wrong})
-    return wrong
 
 
 class OperatorBroker(ServiceBroker):
@@ -176,7 +66,7 @@ class OperatorBroker(ServiceBroker):
     def handlers(self) -> Handlers:
         return super().handlers() | {
             ListServices: self._operators(self._list_services),
-            DescribeService: self._later(self._describe),
+            DescribeService: self.turns.later(self._describe),
             RecomputeService: self._operators(self._recompute),
             SwitchService: self._operators(self._switch),
             ListServiceQueues: self._operators(self._list_queues),
@@ -228,7 +118,7 @@ class OperatorBroker(ServiceBroker):
 
     async def _recompute(self, session: Session, call: RecomputeService) -> Answer:
         service = await self._named(session, call.service)
-        async with self._turn(service.number):
+        async with self.turns.turn(service.number):
             found = await self._rows.put_right(service.number)
         return ServiceRecomputed(
             call.call,
@@ -240,7 +130,7 @@ class OperatorBroker(ServiceBroker):
         )
 
     async def _switch(self, session: Session, call: SwitchService) -> Answer:
-        async with self._turn(OPENING):
+        async with self.turns.turn(OPENING):
             service = await self._named(session, call.service)
             await self.services.disable(service.number, is_disabled=call.is_disabled)
             ended = self._sessions_of(service.number) if call.is_disabled else []
@@ -287,7 +177,7 @@ class OperatorBroker(ServiceBroker):
         return RangesTold(call.call, [found.buckets[value & 255] for _, value in call.prefixes])
 
     async def _open(self, session: Session, call: OpenService) -> Answer:
-        async with self._turn(OPENING):
+        async with self.turns.turn(OPENING):
             if session in self._operating:
                 self._operator_left(session)
             return await super()._open(session, call)
@@ -299,25 +189,9 @@ class OperatorBroker(ServiceBroker):
             )
         return await super()._subscribe(session, call)
 
-    def _admitted(
-        self, session: Session, queues: list[bytes]
-    ) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+    def _owner_for(self, session: Session) -> bytes:
         """An operator gives a service only what is the service's own."""
-        owner = self._operating.get(session)
-        if owner is None:
-            return super()._admitted(session, queues)
-        good, refused = [], []
-        for queue_id in queues:
-            queue = self._store.glance(queue_id)
-            if queue is None:
-                refused.append((queue_id, "NOT_FOUND"))
-            elif self._store.owners[queue.owner] != owner:
-                refused.append((queue_id, "AUTH"))
-            elif queue.blocked:
-                refused.append((queue_id, "BLOCKED"))
-            else:
-                good.append(queue_id)
-        return good, refused
+        return self._operating.get(session, session.identity.fingerprint)
 
     def _serve_waiting(self, acting: ServiceSession, queues: list[bytes]) -> None:
         """What waits in new queues goes to the session that is subscribed, whoever added them."""
@@ -363,30 +237,7 @@ class OperatorBroker(ServiceBroker):
                 raise NotAuthorized("only an operator may do this: see queues.operators")
             return await handle(session, call)
 
-        return self._later(checked)
-
-
-class _Sum:
-    """A digest as a sum over rows of the catalog."""
-
-    def __init__(self) -> None:
-        self.count = self.high = self.low = 0
-
-    def add(self, count: int, high: int, low: int) -> None:
-        self.count += count
-        self.high ^= high
-        self.low ^= low
-
-    def digest(self) -> Digest:
-        high, low = (half.to_bytes(8, "big", signed=True) for half in (self.high, self.low))
-        return Digest(self.count, high + low)
-
-
-def _id(text: str) -> bytes:
-    try:
-        return id_of(text)
-    except Malformed:
-        return b""
+        return self.turns.later(checked)
 
 
 def _push(session: Session, rest: bytes) -> None:

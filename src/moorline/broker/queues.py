@@ -241,13 +241,17 @@ class QueueBroker:
             return Address("tcp", session.peer_address, 0).is_loopback
         return session.identity.name in self.settings.operators
 
-    def may_free(self, session: Session, queue_id: bytes) -> bool:
-        """Whether this session may take a queue away from its service."""
+    def is_owner(self, session: Session, queue_id: bytes) -> bool:
         queue = self.store.glance(queue_id)
-        if queue is None:
-            return False
-        is_owner = self.store.owners[queue.owner] == session.identity.fingerprint
-        return is_owner or self.is_operator(session)
+        return queue is not None and (
+            self.store.owners[queue.owner] == session.identity.fingerprint
+        )
+
+    def may_free(self, session: Session, call: BlockQueue | DeleteQueue) -> bool:
+        """Whether this command will take a queue away from its service."""
+        if isinstance(call, BlockQueue):
+            return call.blocked and self.is_operator(session)
+        return self.is_owner(session, call.queue) or self.is_operator(session)
 
     def _check_operator(self, session: Session) -> None:
         if not self.is_operator(session):

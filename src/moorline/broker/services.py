@@ -7,13 +7,13 @@ answers the questions of a reconciliation, and sends the messages that wait. Des
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from moorline.broker.queues import QueueBroker
 from moorline.broker.routing import Routes
 from moorline.broker.sketches import Sketches
 from moorline.broker.subscription import Subscriber
+from moorline.broker.turns import Turns
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
@@ -21,11 +21,11 @@ from moorline.core.hashing import hash_ids
 from moorline.core.id_set import Prefix
 from moorline.core.queue import Queue
 from moorline.core.reconcile import Mode, answer_verify
-from moorline.errors import CallFailed, MoorlineError, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Malformed, NotAuthorized, ServiceDisabled
 from moorline.ids import ID_BYTES
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
-from moorline.wire.message import Answer, Call, Failed
+from moorline.wire.message import Answer
 from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
@@ -82,8 +82,7 @@ class ServiceBroker:
         self._store = queues.store
         self._by_session: dict[Session, ServiceSession] = {}
         self._subscribed: dict[int, ServiceSession] = {}
-        self._turns: dict[object, asyncio.Lock] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.turns = Turns()
         self._routes = Routes(services, self._store, self._attach)
 
     async def start(self) -> None:
@@ -92,12 +91,12 @@ class ServiceBroker:
     def handlers(self) -> Handlers:
         plain = self._queues.handlers()
         return {
-            OpenService: self._later(self._open),
-            Associate: self._later_together(self._associate),
-            Dissociate: self._later(self._dissociate),
-            SubscribeService: self._later(self._subscribe),
-            AskRanges: self._later(self._ranges),
-            AskLists: self._later(self._lists),
+            OpenService: self.turns.later(self._open),
+            Associate: self.turns.together(self._associate),
+            Dissociate: self.turns.later(self._dissociate),
+            SubscribeService: self.turns.later(self._subscribe),
+            AskRanges: self.turns.later(self._ranges),
+            AskLists: self.turns.later(self._lists),
             Subscribe: self._taking(plain[Subscribe]),
             DeleteQueue: self._freeing(plain[DeleteQueue]),
             BlockQueue: self._freeing(plain[BlockQueue]),
@@ -142,9 +141,9 @@ class ServiceBroker:
     async def _dissociate(self, session: Session, call: Dissociate) -> Answer:
         acting = self._acting(session)
         number = acting.service.number
-        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        prefixes = _prefixes(call)
         changed = 0
-        async with self._turn(number):
+        async with self.turns.turn(number):
             if any(prefix.bits == 0 for prefix in prefixes):
                 async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
                     changed += await self._remove(page)
@@ -178,13 +177,13 @@ class ServiceBroker:
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
         self.counts.rounds += 1
-        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        prefixes = _prefixes(call)
         number = self._acting(session).service.number
         return RangesTold(call.call, await self.services.ranges(number, prefixes))
 
     async def _lists(self, session: Session, call: AskLists) -> Answer:
         self.counts.rounds += 1
-        prefixes = [Prefix(*pair) for pair in call.prefixes]
+        prefixes = _prefixes(call)
         number = self._acting(session).service.number
         return ListsTold(call.call, await self.services.lists(number, prefixes))
 
@@ -235,7 +234,7 @@ class ServiceBroker:
             acting.session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK]))
         if acting.subscriber is None:
             acting.subscriber = Subscriber(acting.session, window, SERVICE_IN_FLIGHT_MAX)
-            self._spawn(self._deliver(acting))
+            self.turns.spawn(self._deliver(acting))
 
     async def _deliver(self, acting: ServiceSession) -> None:
         """Every waiting message, as fast as the client takes them; then ALLS."""
@@ -275,16 +274,21 @@ class ServiceBroker:
 
     # --- associations -----------------------------------------------------------------------------
 
+    def _owner_for(self, session: Session) -> bytes:
+        """Whose queues this session may associate."""
+        return session.identity.fingerprint
+
     def _admitted(
         self, session: Session, queues: list[bytes]
     ) -> tuple[list[bytes], list[tuple[bytes, str]]]:
         """Those that may be associated, and the others with the code why not."""
+        owner = self._owner_for(session)
         good, refused = [], []
         for queue_id in queues:
             queue = self._store.glance(queue_id)
             if queue is None:
                 refused.append((queue_id, "NOT_FOUND"))
-            elif self._store.owners[queue.owner] != session.identity.fingerprint:
+            elif self._store.owners[queue.owner] != owner:
                 refused.append((queue_id, "AUTH"))
             elif queue.blocked:
                 refused.append((queue_id, "BLOCKED"))
@@ -296,7 +300,7 @@ class ServiceBroker:
         self, acting: ServiceSession, queues: list[bytes]
     ) -> tuple[Digest, int]:
         number = acting.service.number
-        async with self._turn(number):
+        async with self.turns.turn(number):
             self.any_associations = True
             highs = await self.services.associate(number, queues, hash_ids(queues))
             digest = await self.services.digest(number)
@@ -326,7 +330,8 @@ class ServiceBroker:
         async def subscribe(session: Session, call: Subscribe) -> Answer | None:
             acting = self._by_session.get(session)
             if acting is None:
-                await self._remove([call.queue])
+                if self._queues.is_owner(session, call.queue):
+                    await self._remove([call.queue])
                 return _only(plain(session, [call]))
             good, refused = self._admitted(session, [call.queue])
             if refused:
@@ -336,17 +341,17 @@ class ServiceBroker:
             queue = self._store.glance(call.queue)
             return Subscribed(call.call, queue.size if queue else 0)
 
-        return self._later(subscribe)
+        return self.turns.later(subscribe)
 
     def _freeing(self, plain: Handler) -> Handler:
         """DEL and BLOCK take the association away before they change the queue."""
 
-        async def change(session: Session, call: Any) -> Answer | None:
-            if getattr(call, "blocked", True) and self._queues.may_free(session, call.queue):
+        async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
+            if self._queues.may_free(session, call):
                 await self._remove([call.queue])
             return _only(plain(session, [call]))
 
-        return self._later(change)
+        return self.turns.later(change)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -358,7 +363,7 @@ class ServiceBroker:
 
     def _left(self, session: Session) -> None:
         acting = self._by_session.pop(session, None)
-        self._turns.pop(session, None)
+        self.turns.forget(session)
         if acting is not None:
             acting.is_over = True
             if self._subscribed.get(acting.service.number) is acting:
@@ -368,67 +373,12 @@ class ServiceBroker:
             if acting.subscriber is not None:
                 acting.subscriber.end()
 
-    def _later(self, handle: Callable[[Session, Any], Awaitable[Answer | None]]) -> Handler:
-        """A handler whose answers need the catalog; those of one session keep their order."""
 
-        async def one_by_one(session: Session, calls: list[Call]) -> None:
-            for call in calls:
-                await self._answered(session, [call], _alone(handle))
-
-        return self._begun(one_by_one)
-
-    def _later_together(self, handle: Callable[[Session, Any], Awaitable[list[Answer]]]) -> Handler:
-        """The same for calls that are cheaper together."""
-
-        async def together(session: Session, calls: list[Call]) -> None:
-            await self._answered(session, calls, handle)
-
-        return self._begun(together)
-
-    def _begun(self, run: Callable[[Session, list[Call]], Awaitable[None]]) -> Handler:
-        async def in_turn(session: Session, calls: list[Call]) -> None:
-            async with self._turn(session):
-                await run(session, calls)
-
-        def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
-            self._spawn(in_turn(session, calls))
-            return ()
-
-        return begin
-
-    async def _answered(
-        self,
-        session: Session,
-        calls: list[Call],
-        handle: Callable[[Session, Any], Awaitable[list[Answer]]],
-    ) -> None:
-        try:
-            answers = await handle(session, calls)
-        except MoorlineError as error:
-            answers = [Failed(call.call, error.code, str(error)) for call in calls]
-        except Exception as error:
-            log.exception("a handler failed", extra={"call": type(calls[0]).__name__})
-            answers = [Failed(call.call, "INTERNAL", type(error).__name__) for call in calls]
-        if answers:
-            session.answer(answers)
-
-    def _turn(self, key: object) -> asyncio.Lock:
-        return self._turns.setdefault(key, asyncio.Lock())
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _alone(
-    handle: Callable[[Session, Any], Awaitable[Answer | None]],
-) -> Callable[[Session, list[Any]], Awaitable[list[Answer]]]:
-    async def handle_one(session: Session, calls: list[Any]) -> list[Answer]:
-        answer = await handle(session, calls[0])
-        return [] if answer is None else [answer]
-
-    return handle_one
+def _prefixes(call: AskRanges | AskLists | Dissociate) -> list[Prefix]:
+    for bits, value in call.prefixes:
+        if value >> bits:
+            raise Malformed(f"{value} is no prefix of {bits} bits")
+    return [Prefix(bits, value) for bits, value in call.prefixes]
 
 
 def _only(answers: Iterable[Answer]) -> Answer | None:

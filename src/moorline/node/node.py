@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from moorline.broker.operator import OperatorBroker, recompute_all
+from moorline.broker.operator import OperatorBroker
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.service_audit import recompute_all
 from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked

@@ -114,7 +114,8 @@ end $$;
 create function moorline.recompute(service_number integer)
 returns void language plpgsql as $$
 begin
-    lock table moorline.association in share mode;
+    -- Excludes changes, and another recompute.
+    lock table moorline.association in share row exclusive mode;
     delete from moorline.service_bucket b where b.service = service_number;
     insert into moorline.service_bucket (service, bucket, count, hash_high, hash_low)
     select service_number, ((a.hash_high >> 56) & 255)::smallint, count(*), bit_xor(a.hash_high), bit_xor(a.hash_low)

@@ -1,0 +1,82 @@
+"""Room: broker. Handlers whose answers need the catalog: they run as tasks, those of one session in turn."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from moorline.errors import MoorlineError
+from moorline.net.session import Handler, Session
+from moorline.wire.message import Answer, Call, Failed
+
+log = logging.getLogger("moorline.broker")
+
+HandleOne = Callable[[Session, Any], Awaitable[Answer | None]]
+HandleRun = Callable[[Session, Any], Awaitable[list[Answer]]]
+
+
+class Turns:
+    """One turn at a time for each key; a session is one, a service another."""
+
+    def __init__(self) -> None:
+        self._locks: dict[object, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def turn(self, key: object) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    def forget(self, key: object) -> None:
+        self._locks.pop(key, None)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def later(self, handle: HandleOne) -> Handler:
+        """A handler of runs from one that answers a single call later, or leaves it to a commit."""
+
+        async def one_by_one(session: Session, calls: list[Call]) -> None:
+            for call in calls:
+                await _answered(session, [call], _alone(handle))
+
+        return self._begun(one_by_one)
+
+    def together(self, handle: HandleRun) -> Handler:
+        """The same for calls that are cheaper together."""
+
+        async def all_at_once(session: Session, calls: list[Call]) -> None:
+            await _answered(session, calls, handle)
+
+        return self._begun(all_at_once)
+
+    def _begun(self, run: Callable[[Session, list[Call]], Awaitable[None]]) -> Handler:
+        async def in_turn(session: Session, calls: list[Call]) -> None:
+            async with self.turn(session):
+                await run(session, calls)
+
+        def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            self.spawn(in_turn(session, calls))
+            return ()
+
+        return begin
+
+
+async def _answered(session: Session, calls: list[Call], handle: HandleRun) -> None:
+    try:
+        answers = await handle(session, calls)
+    except MoorlineError as error:
+        answers = [Failed(call.call, error.code, str(error)) for call in calls]
+    except Exception as error:
+        log.exception("a handler failed", extra={"call": type(calls[0]).__name__})
+        answers = [Failed(call.call, "INTERNAL", type(error).__name__) for call in calls]
+    if answers:
+        session.answer(answers)
+
+
+def _alone(handle: HandleOne) -> HandleRun:
+    async def handle_one(session: Session, calls: list[Any]) -> list[Answer]:
+        answer = await handle(session, calls[0])
+        return [] if answer is None else [answer]
+
+    return handle_one
