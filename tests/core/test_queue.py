@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
 from moorline.ids import ID_BYTES
 from moorline.journal import checkpoint
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.files import StoreOptions
+from moorline.journal.store import Store
 from moorline.testing import HandClock, MemoryDisk
 
 QUOTA = 3
@@ -220,13 +221,13 @@ class QueueAndStore(RuleBasedStateMachine):
         entries = [self.store.peek(queue, place) for place in range(queue.size)]
         held = [(e.lsn, e.time_ms, e.kind, e.body) for e in entries if e is not None]
         assert held == self.model
-        assert (self.store.lost_messages, self.store.quarantined) == (0, 0)
+        assert (self.store.files.lost_messages, self.store.files.quarantined) == (0, 0)
         if self.model:
             assert queue.can_write != self.closed
 
     @invariant()
     def bounds_hold(self) -> None:
-        assert len(self.store.handles) <= self.options.open_files_max
+        assert len(self.store.files.handles) <= self.options.open_files_max
         messages = [path for path in self.disk.files() if "/messages." in path]
         assert len(messages) <= 3, "two of the queue, one of the other"
 

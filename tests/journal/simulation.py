@@ -11,7 +11,8 @@ import msgspec
 
 from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.journal import checkpoint
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.files import StoreOptions
+from moorline.journal.store import Store
 from moorline.testing import Crashed, HandClock, MemoryDisk
 from moorline.testing.memory_disk import Lose
 
@@ -190,8 +191,8 @@ class Simulation:
 
     def _check(self, store: Store, allowed: list[Model]) -> Model:
         """Which of the allowed models the store holds."""
-        assert store.lost_messages == 0, "messages were reported lost"
-        assert store.quarantined == 0, "a queue was set aside"
+        assert store.files.lost_messages == 0, "messages were reported lost"
+        assert store.files.quarantined == 0, "a queue was set aside"
         problems = [mismatch(store, model) for model in allowed]
         for model, problem in zip(allowed, problems, strict=True):
             if not problem:

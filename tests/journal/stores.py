@@ -5,11 +5,12 @@ from pathlib import Path
 from moorline.core.queue import Queue
 from moorline.journal import checkpoint
 from moorline.journal.disk import Disk
+from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.layout import check_layout
 from moorline.journal.offline import every_queue, options_of, waiting
 from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.store import Store
 
 OPTIONS = StoreOptions(queue_messages_max=12, file_messages_max=16, levels=2)
 NOW_MS = 1_767_225_600_000

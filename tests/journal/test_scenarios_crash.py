@@ -12,8 +12,8 @@ from moorline.core.queue_journal import QueueState, parse_line
 from moorline.ids import text_of
 from moorline.journal import checkpoint
 from moorline.journal.disk import FileDisk
+from moorline.journal.files import StoreOptions
 from moorline.journal.folder import superseded
-from moorline.journal.store import StoreOptions
 from moorline.limits import STATE_LINES_MAX
 from moorline.testing import Crashed, Lose, MemoryDisk
 
@@ -96,7 +96,7 @@ def test_c01_the_last_state_line_is_torn(damage: Damage, cut: int) -> None:
     damage.overwrite(damage.state_path(queue), text[: max(start + 1, len(text) - cut)])
     damage.restart()
     assert damage.bodies(queue) == [b"1"]
-    assert damage.store.lost_messages == 1
+    assert damage.store.files.lost_messages == 1
     (backup,) = damage.backups(queue)
     assert damage.read(f"{damage.folder(queue)}/{backup}").startswith(text[:start])
     assert len(damage.lines(queue)) == 1
@@ -112,7 +112,7 @@ def test_c01_a_torn_acknowledgement_delivers_again_and_loses_nothing(damage: Dam
     damage.restart()
     assert damage.head(queue) is not None
     assert damage.bodies(queue) == [b"1", b"2"]
-    assert damage.store.lost_messages == 0
+    assert damage.store.files.lost_messages == 0
     damage.is_at_work(queue)
 
 
@@ -126,7 +126,7 @@ def test_c02_c03_the_only_state_line_is_torn_or_missing(damage: Damage, bad: byt
     damage.overwrite(damage.state_path(queue), bad)
     damage.restart()
     assert damage.bodies(queue) == [b"1", b"2", b"3"]
-    assert damage.store.lost_messages == 0
+    assert damage.store.files.lost_messages == 0
     (backup,) = damage.backups(queue)
     assert damage.read(f"{damage.folder(queue)}/{backup}") == bad
     damage.acknowledge_head(queue)
@@ -198,7 +198,7 @@ def test_c04_a_message_whose_state_line_was_lost_is_cut(damage: Damage) -> None:
     assert damage.bodies(queue) == [b"1", b"2"]
     assert damage.read(name) == content
     damage.is_at_work(queue)
-    assert damage.store.lost_messages == 0
+    assert damage.store.files.lost_messages == 0
 
 
 @pytest.mark.parametrize("lose", EVERY_LOSS)
@@ -233,7 +233,7 @@ def test_c05_killed_at_each_step_of_state_compaction(lose: Lose) -> None:
             damage.checkpoint()
         damage.restart(lose)
         assert damage.bodies(queue) == expected, step
-        assert (damage.store.lost_messages, damage.store.quarantined) == (0, 0)
+        assert (damage.store.files.lost_messages, damage.store.files.quarantined) == (0, 0)
         damage.is_at_work(queue)
 
 
@@ -246,7 +246,7 @@ def test_c06_the_only_message_file_is_missing(damage: Damage) -> None:
     damage.disk.remove(damage.message_path(queue, damage.state(queue).read_file))
     damage.restart()
     assert damage.head(queue) is None
-    assert (damage.bodies(queue), damage.store.lost_messages) == ([], 2)
+    assert (damage.bodies(queue), damage.store.files.lost_messages) == ([], 2)
     damage.is_at_work(queue)
 
 
@@ -256,7 +256,7 @@ def test_c07_the_read_file_is_missing_and_the_write_file_is_there(damage: Damage
     damage.disk.remove(damage.message_path(queue, damage.state(queue).read_file))
     damage.restart()
     assert damage.head(queue) is not None
-    assert (damage.bodies(queue), damage.store.lost_messages) == ([b"2", b"3"], 1)
+    assert (damage.bodies(queue), damage.store.files.lost_messages) == ([b"2", b"3"], 1)
     damage.is_at_work(queue)
 
 
@@ -266,7 +266,7 @@ def test_c08_the_write_file_is_missing_and_the_read_file_is_there(damage: Damage
     damage.disk.remove(damage.message_path(queue, damage.state(queue).write_file))
     damage.restart()
     assert damage.head(queue) is not None
-    assert (damage.bodies(queue), damage.store.lost_messages) == ([b"1"], 2)
+    assert (damage.bodies(queue), damage.store.files.lost_messages) == ([b"1"], 2)
     damage.is_at_work(queue)
 
 
@@ -277,9 +277,9 @@ def test_c09_both_files_are_missing(damage: Damage) -> None:
         damage.disk.remove(f"{damage.folder(queue)}/{name}")
     damage.restart()
     assert damage.head(queue) is None
-    assert (damage.bodies(queue), damage.store.lost_messages) == ([], 3)
+    assert (damage.bodies(queue), damage.store.files.lost_messages) == ([], 3)
     damage.is_at_work(queue)
-    assert damage.store.lost_messages == 0, "not counted again after a restart"
+    assert damage.store.files.lost_messages == 0, "not counted again after a restart"
 
 
 def test_c09_the_whole_folder_is_missing(damage: Damage) -> None:
@@ -288,7 +288,7 @@ def test_c09_the_whole_folder_is_missing(damage: Damage) -> None:
     damage.disk.remove_folder(damage.folder(queue))
     damage.restart()
     assert damage.head(queue) is None
-    assert damage.store.lost_messages == 3
+    assert damage.store.files.lost_messages == 3
     damage.is_at_work(queue)
 
 
@@ -312,7 +312,7 @@ def test_c06_a_message_file_that_goes_while_the_node_runs_harms_one_queue() -> N
     damage.acknowledge_head(queue)
     damage.send_all(other, b"more")
     # Other queues have taken its handle in the meantime.
-    damage.store.handles.close()
+    damage.store.files.handles.close()
     damage.disk.remove(damage.message_path(queue, damage.state(queue).read_file))
     damage.checkpoint()
     damage.restart()
@@ -407,7 +407,7 @@ def test_c12_c13_a_damaged_queue_is_set_aside_with_its_files(
     damage.send_all(bad, b"promised")
     assert damage.head(bad) is None
     assert damage.queue(bad).damaged
-    assert damage.store.quarantined == 1
+    assert damage.store.files.quarantined == 1
     aside = f"quarantine/{text_of(bad)}"
     for name, content in before.items():
         assert damage.read(f"{aside}/{name}") == content
@@ -592,21 +592,21 @@ def test_c17_killed_at_every_step_of_a_whole_life(lose: Lose) -> None:
         with pytest.raises(Crashed):
             one_life(damage, queue, record)
         damage.restart(lose)
-        assert (damage.store.lost_messages, damage.store.quarantined) == (0, 0)
+        assert (damage.store.files.lost_messages, damage.store.files.quarantined) == (0, 0)
         if damage.store.find(queue) is None:
             assert record.trying == "delete", "only a deletion may take a queue"
             assert not damage.message_files(queue)
             continue
         assert not record.deleted
         found = damage.bodies(queue)
-        assert (damage.store.lost_messages, damage.store.quarantined) == (0, 0), step
+        assert (damage.store.files.lost_messages, damage.store.files.quarantined) == (0, 0), step
         assert found in record.allowed(), (step, record.trying)
         assert len(damage.message_files(queue)) <= 2
         if step % 7 == 0:
             damage.checkpoint()
             damage.restart(lose)
             assert damage.bodies(queue) == found
-            assert damage.store.lost_messages == 0
+            assert damage.store.files.lost_messages == 0
 
 
 @pytest.mark.parametrize("lose", EVERY_LOSS)
@@ -644,7 +644,7 @@ def test_c17_killed_again_at_every_step_of_the_recovery(lose: Lose) -> None:
             recover(damage, queue)
         damage.restart(lose)
         assert damage.bodies(queue) == [b"2", b"3", b"4"], step
-        assert (damage.store.lost_messages, damage.store.quarantined) == (0, 0)
+        assert (damage.store.files.lost_messages, damage.store.files.quarantined) == (0, 0)
         damage.acknowledge_head(queue)
         damage.is_at_work(queue)
 

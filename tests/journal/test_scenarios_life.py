@@ -10,10 +10,11 @@ from moorline.core.queue_journal import parse_line
 from moorline.ids import id_of
 from moorline.journal import checkpoint
 from moorline.journal.disk import Disk, FileDisk
+from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.index import Index
 from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.store import Store
 from moorline.testing import HandClock, Lose, MemoryDisk
 
 QUOTA, FILE_MESSAGES = 3, 4
@@ -548,7 +549,7 @@ def test_j20_open_handles_are_bounded_and_counted_back_to_0(lives: Lives) -> Non
         for queue in queues:
             lives.acknowledge_head(queue)
             lives.send(queue, b"y")
-            assert len(lives.store.handles) <= 5
+            assert len(lives.store.files.handles) <= 5
             assert lives.disk.open_handles <= 5 + 1
         lives.checkpoint()
     assert lives.disk.open_handles > 1, "some are open, or this says nothing"
@@ -566,7 +567,7 @@ def test_j20_handles_are_returned_when_a_queue_is_deleted_or_set_aside(lives: Li
     assert before == 1 + 2 * 2
     lives.store.delete(lives.queue(queues[0]))
     lives.store.commit()
-    lives.store.quarantine(lives.queue(queues[1]), "a test")
+    lives.store.files.quarantine(lives.queue(queues[1]), "a test")
     assert lives.disk.open_handles == 1
 
 

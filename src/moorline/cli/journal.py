@@ -22,7 +22,7 @@ from moorline.errors import FolderUnusable, JournalDamaged
 if TYPE_CHECKING:
     from moorline.journal.check import Report
     from moorline.journal.disk import FileDisk
-    from moorline.journal.store import StoreOptions
+    from moorline.journal.files import StoreOptions
     from moorline.journal.transfer import Moved
     from moorline.journal.transfer_rows import Rows
 

@@ -23,6 +23,7 @@ from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal import checkpoint
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
+from moorline.journal.files import WHY_ASIDE, StoreOptions
 from moorline.journal.folder import Damaged, QueueFolder, path_of
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout
@@ -30,7 +31,7 @@ from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.salvage import CarefulStore, cut_log, entries_in, lost_index, read_all
-from moorline.journal.store import INDEX, WHY_ASIDE, StoreOptions
+from moorline.journal.store import INDEX
 
 QUARANTINE = "quarantine"
 REPAIRED = ".repaired-"
@@ -153,7 +154,7 @@ class Mending:
         self._found("index", text, is_mended_by_a_start=True)
         store = CarefulStore(self._disk, self._options, self._wall_ms)
         rebuilt_index(store).save(self._disk, INDEX)
-        store.handles.close()
+        store.files.handles.close()
         return True
 
     def _queues(self) -> Iterator[Queue]:
@@ -175,7 +176,7 @@ class Mending:
             count = len(entries_in(disk, path))
             text = f"{path} is of no queue that exists; it holds {count} messages"
             self._found("orphan", text, queue_id)
-            store.handles.forget_folder(path)
+            store.files.handles.forget_folder(path)
             disk.remove_folder(path)
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
@@ -203,7 +204,7 @@ class Mending:
             self._read(queue)
         except Damaged as error:
             self._store.live[queue.id] = queue
-            self._store.quarantine(queue, str(error))
+            self._store.files.quarantine(queue, str(error))
             self._set_aside(queue, "record", str(error))
         self._handles.close()
 
@@ -272,7 +273,7 @@ class Mending:
         self._make_durable(aside)
         if disk.exists(path):
             # Of a repair that was killed: one more source.
-            self._store.handles.forget_folder(path)
+            self._store.files.handles.forget_folder(path)
             disk.rename(path, f"{aside}/again-{self._stamp}")
         if disk.exists(building):
             disk.remove_folder(building)

@@ -17,10 +17,11 @@ from itertools import islice
 from moorline.core.effects import Effect
 from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueState
+from moorline.journal.files import Reader
 from moorline.journal.folder import Damaged, QueueFolder
 from moorline.journal.index import Index
 from moorline.journal.record import encode, record_bytes
-from moorline.journal.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Reader, Store
+from moorline.journal.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Store
 from moorline.limits import CACHE_BYTES_PER_QUEUE, CHECKPOINT_SLICE_MS
 
 DiskWork = Callable[[], None]
@@ -90,23 +91,23 @@ def flush(store: Store, queue: Queue, now_ms: int) -> None:
     if not (queue.pending or queue.consumed or queue.popped is not None):
         queue.settle(queue.touched_lsn, queue.stored)
         return
-    reader = store.reader(queue)
+    reader = store.files.reader(queue)
     if reader is None:
         return
     try:
         _flush_into(store, queue, reader, now_ms)
     except Damaged as error:
-        store.quarantine(queue, str(error))
+        store.files.quarantine(queue, str(error))
 
 
 def remove_superseded(store: Store) -> None:
     """Does the removals that waited for a sync."""
-    for removal in store.removals:
+    for removal in store.files.removals:
         path = f"{removal.folder}/{removal.name}"
-        store.handles.forget(path)
+        store.files.handles.forget(path)
         if store.disk.exists(path):
             store.disk.remove(path)
-    store.removals.clear()
+    store.files.removals.clear()
 
 
 def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None:
@@ -128,11 +129,11 @@ def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None
         some, records = records[: journal.room], records[journal.room :]
         piece = b"".join(some)
         pieces.append(piece)
-        added = Add(len(piece), store.fresh_name(), lsn, is_open, len(some))
+        added = Add(len(piece), store.files.fresh_name(), lsn, is_open, len(some))
         effects += journal.handle(added, now_ms)
     if journal.stored is not None and not journal.size:
         effects += journal.handle(Clean(), now_ms)
-    store.perform(reader, effects, pieces)
+    store.files.perform(reader, effects, pieces)
     _set_oldest(queue)
     _keep_at_hand(queue)
     queue.pending = None

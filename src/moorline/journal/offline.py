@@ -18,10 +18,11 @@ from moorline.errors import ConfigError, JournalDamaged
 from moorline.ids import text_of
 from moorline.journal import checkpoint, layout
 from moorline.journal.disk import Disk
+from moorline.journal.files import StoreOptions
 from moorline.journal.folder import Damaged
 from moorline.journal.index import IndexDamaged
 from moorline.journal.overlay import OverlayDisk
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.store import Store
 from moorline.journal.wal import Batch
 
 OPEN_QUEUES = 16
@@ -95,12 +96,12 @@ def waiting(store: Store, queue: Queue) -> Iterator[Entry]:
     """Every message of a queue, in order: from its files, then from the log."""
     if queue.damaged:
         raise _damaged(queue, "it is set aside")
-    lost_before = store.lost_messages
+    lost_before = store.files.lost_messages
     if queue.stored or queue.consumed or queue.popped is not None:
-        reader = store.reader(queue)
+        reader = store.files.reader(queue)
         if reader is None:
             raise _damaged(queue, "its files are damaged")
-        if store.lost_messages > lost_before:
+        if store.files.lost_messages > lost_before:
             raise _damaged(queue, "messages are missing")
         state = reader.journal.stored
         if state is not None and queue.stored:

@@ -48,12 +48,12 @@ def _base(store: Store) -> Index:
 
 def _take_in(store: Store, queue: Queue) -> None:
     """Sets a queue to what its folder says."""
-    folder = QueueFolder(store.disk, store.handles, path_of(queue.id, store.options.levels))
+    folder = QueueFolder(store.disk, store.files.handles, path_of(queue.id, store.options.levels))
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.
         state = folder.load(expected=ALL, upto_lsn=ALL, stamp="0" * 14).state
     except Damaged as error:
-        store.quarantine(queue, str(error))
+        store.files.quarantine(queue, str(error))
         log.error("set aside", extra={"queue": text_of(queue.id)})
         return
     queue.stored = state.size if state else 0

@@ -13,11 +13,12 @@ from moorline.core.queue import Entry
 from moorline.core.queue_journal import parse_line
 from moorline.errors import LogDamaged
 from moorline.journal.disk import Disk
+from moorline.journal.files import PENDING_ASIDE
 from moorline.journal.folder import STATE_FILE, message_file
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode
-from moorline.journal.store import INDEX, INDEX_NEXT, PENDING_ASIDE, Store
+from moorline.journal.store import INDEX, INDEX_NEXT, Store
 from moorline.journal.wal import Change, Kind, WriteAheadLog
 
 WAL = "wal"

@@ -8,30 +8,20 @@ Everything here is synchronous and on one thread but for two calls that a shell 
 Design, invariants and the table of failures: docs/design/queues.md.
 """
 
-import base64
 import logging
 import secrets
-from collections import OrderedDict, deque
 from collections.abc import Callable
 
-import msgspec
-
-from moorline.core.effects import Effect
 from moorline.core.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
-from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
 from moorline.errors import LogDamaged
 from moorline.ids import ID_BYTES, text_of
 from moorline.journal.disk import Disk
-from moorline.journal.folder import STATE_FILE, Damaged, QueueFolder, Removal, path_of
-from moorline.journal.handles import Handles
+from moorline.journal.files import QueueFiles, StoreOptions
+from moorline.journal.folder import path_of
 from moorline.journal.index import Index, IndexDamaged
-from moorline.journal.record import encode
 from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
 from moorline.limits import (
-    CACHE_BYTES_PER_QUEUE,
     LIVE_QUEUES_IDLE_MAX,
-    OPEN_FILES_MAX,
-    OPEN_QUEUES_MAX,
 )
 
 log = logging.getLogger("moorline.journal")
@@ -43,34 +33,10 @@ INDEX_BEFORE = "index.before"
 INDEX_NEXT = "index.next"
 """A whole index about to become the one; a crash between two renames leaves only this."""
 
-PENDING_ASIDE = "pending.log"
-WHY_ASIDE = "why.txt"
 ANONYMOUS_OWNER = 0
 
 # Plain numbers on the hot path: to look up a member of an Enum is slow.
 SEND, ACKNOWLEDGE = int(Kind.SEND), int(Kind.ACKNOWLEDGE)
-
-
-class StoreOptions(msgspec.Struct, frozen=True):
-    """What an operator may set about the store; see `config.settings.Queues`."""
-
-    sync: bool = True
-    queue_messages_max: int = 128
-    file_messages_max: int = 256
-    levels: int = 4
-    open_files_max: int = OPEN_FILES_MAX
-    open_queues_max: int = OPEN_QUEUES_MAX
-
-
-class Reader:
-    """What is known of a queue's files while they are in use."""
-
-    __slots__ = ("folder", "journal", "lines")
-
-    def __init__(self, folder: QueueFolder, journal: QueueJournal, lines: int) -> None:
-        self.folder = folder
-        self.journal = journal
-        self.lines = lines
 
 
 class Store:
@@ -86,22 +52,18 @@ class Store:
         self.options = options
         self._queue_messages_max = options.queue_messages_max
         self.disk = disk
-        self.handles = Handles(disk, options.open_files_max)
-        self.lost_messages = 0
-        self.quarantined = 0
+        self.files = QueueFiles(disk, options, wall_ms, draw, self._mark)
         self.replayed = 0
         self.index = Index.empty()
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
         self.unindexed: set[bytes] = set()
         self.deleted: set[bytes] = set()
-        self.removals: list[Removal] = []
         self.log = WriteAheadLog(disk, "wal", sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
         self._draw = draw
         self.owners: list[bytes] = []
         self._owner_numbers: dict[bytes, int] = {}
-        self._readers: OrderedDict[bytes, Queue] = OrderedDict()
         self._doomed: list[tuple[int, bytes]] = []
         self.next_lsn = 1
         self.committed_lsn = 0
@@ -143,7 +105,7 @@ class Store:
 
     def close(self) -> None:
         self.log.close()
-        self.handles.close()
+        self.files.handles.close()
 
     # --- queues -----------------------------------------------------------------------------------
 
@@ -253,6 +215,10 @@ class Store:
     def delete(self, queue: Queue) -> None:
         self._forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
 
+    def _mark(self, queue: Queue) -> None:
+        """Something about the queue must reach the index with the next checkpoint."""
+        self.dirty[queue.id] = queue
+
     def _flag(self, queue: Queue, kind: Kind) -> None:
         lsn = self._add(kind, queue.id, 0, b"")
         self._apply_flag(queue, kind, lsn)
@@ -300,7 +266,7 @@ class Store:
         for queue_id in certain:
             path = path_of(queue_id, self.options.levels)
             if self.disk.exists(path):
-                self.handles.forget_folder(path)
+                self.files.handles.forget_folder(path)
                 self.disk.remove_folder(path)
             aside = f"quarantine/{text_of(queue_id)}"
             if self.disk.exists(aside):
@@ -318,111 +284,10 @@ class Store:
             entry = queue.peek(place)
             if entry is not None:
                 return entry
-            self._read_ahead(queue, place)
+            self.files.read_ahead(queue, place)
             if queue.damaged:
                 return None
         return None
-
-    def _read_ahead(self, queue: Queue, place: int) -> None:
-        reader = self.reader(queue)
-        if reader is None or not queue.stored or reader.journal.stored is None:
-            return
-        if queue.cache is None:
-            queue.cache = deque()
-        skip = len(queue.consumed or ()) + len(queue.cache)
-        size = 0
-        try:
-            for entry, size_of_record in reader.folder.entries(reader.journal.stored, skip):
-                queue.cache.append(entry)
-                size += size_of_record
-                if size >= CACHE_BYTES_PER_QUEUE and len(queue.cache) > place:
-                    break
-        except Damaged as error:
-            self.quarantine(queue, str(error))
-
-    def reader(self, queue: Queue) -> Reader | None:
-        """The queue's files, opened if they are not; None if the queue was set aside."""
-        if isinstance(queue.reader, Reader):
-            self._readers.move_to_end(queue.id)
-            return queue.reader
-        folder = QueueFolder(self.disk, self.handles, path_of(queue.id, self.options.levels))
-        in_files = queue.stored + len(queue.consumed or ())
-        try:
-            found = folder.load(in_files, queue.flushed_lsn, self._stamp())
-        except Damaged as error:
-            self.quarantine(queue, str(error))
-            return None
-        if found.state is None and in_files and self.disk.exists(f"quarantine/{text_of(queue.id)}"):
-            # Set aside before a crash that the index did not live to see.
-            self._keep_pending_aside(queue)
-            queue.damaged = True
-            self.dirty[queue.id] = queue
-            return None
-        for note in found.notes:
-            log.warning(note, extra={"queue": text_of(queue.id)})
-        state = found.state
-        lost = queue.resolve(state.lsn if state else 0, state.size if state else 0)
-        if lost > 0:
-            self.lost_messages += lost
-            log.error("messages lost", extra={"queue": text_of(queue.id), "count": lost})
-        journal = QueueJournal(
-            text_of(queue.id), state, file_messages_max=self.options.file_messages_max
-        )
-        queue.reader = reader = Reader(folder, journal, found.lines)
-        if state is not None and not state.size:
-            self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
-        self._readers[queue.id] = queue
-        if len(self._readers) > self.options.open_queues_max:
-            _, idle = self._readers.popitem(last=False)
-            self._close_reader(idle)
-        return reader
-
-    def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
-        """Does to a queue's folder what its journal said; removals wait for the next sync."""
-        if any(isinstance(effect, MakeFolder) for effect in effects):
-            # A state that was retired and not yet removed makes way for the new one.
-            self._remove_now(Removal(reader.folder.path, STATE_FILE))
-        reader.lines = reader.folder.perform(
-            effects, records, self._stamp(), reader.lines, self.removals.append
-        )
-
-    def _remove_now(self, removal: Removal) -> None:
-        if removal in self.removals:
-            self.removals.remove(removal)
-            path = f"{removal.folder}/{removal.name}"
-            self.handles.forget(path)
-            if self.disk.exists(path):
-                self.disk.remove(path)
-
-    def quarantine(self, queue: Queue, why: str) -> None:
-        """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
-        log.error("queue set aside", extra={"queue": text_of(queue.id), "why": why})
-        path = path_of(queue.id, self.options.levels)
-        self.handles.forget_folder(path)
-        aside = f"quarantine/{text_of(queue.id)}"
-        self.disk.make_folders("quarantine")
-        # Or a power cut could keep the move, but not the folder that it went to.
-        self.disk.sync_folder("")
-        if self.disk.exists(path):
-            if self.disk.exists(aside):
-                # An earlier one is kept too: it may hold what was promised.
-                self.disk.rename(aside, f"{aside}.{self._stamp()}")
-            self.disk.rename(path, aside)
-        self.disk.make_folders(aside)
-        self._keep_pending_aside(queue)
-        self.disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
-        self.disk.sync_folder("quarantine")
-        queue.damaged = True
-        queue.reader = None
-        queue.cache = None
-        self.quarantined += 1
-        self.dirty[queue.id] = queue
-
-    def _keep_pending_aside(self, queue: Queue) -> None:
-        """Promised to their senders, and soon gone from the log."""
-        if queue.pending:
-            records = b"".join(encode(entry) for entry in queue.pending)
-            self.disk.write_whole(f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}", records)
 
     def forget_idle(self) -> None:
         """Lets idle queues live as rows only, when there are many of them."""
@@ -431,21 +296,7 @@ class Store:
         for queue_id, queue in list(self.live.items()):
             if not (queue.is_dirty or queue.subscriber is not None or queue_id in self.dirty):
                 del self.live[queue_id]
-                self._readers.pop(queue_id, None)
-                self._close_reader(queue)
-
-    def _close_reader(self, queue: Queue) -> None:
-        if isinstance(queue.reader, Reader):
-            self.handles.forget_folder(queue.reader.folder.path)
-        queue.reader = None
-        queue.cache = None
-
-    def fresh_name(self) -> str:
-        """A name for a message file that no other has."""
-        return base64.urlsafe_b64encode(self._draw(12)).decode("ascii")
-
-    def _stamp(self) -> str:
-        return f"{self._wall_ms():014}"
+                self.files.close_queue(queue)
 
     # --- replay -----------------------------------------------------------------------------------
 
@@ -501,8 +352,7 @@ class Store:
         self.dirty[queue.id] = queue
 
     def _forget(self, queue: Queue, lsn: int) -> None:
-        self._readers.pop(queue.id, None)
-        self._close_reader(queue)
+        self.files.close_queue(queue)
         self.live.pop(queue.id, None)
         self.dirty.pop(queue.id, None)
         if queue.id in self.unindexed:

@@ -18,9 +18,10 @@ from moorline.errors import ImportRefused
 from moorline.ids import id_of, text_of
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk
+from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.offline import every_queue, opened, raise_lsn, viewed, waiting
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.store import Store
 from moorline.journal.transfer_rows import (
     VERSION,
     AnyRow,

@@ -10,9 +10,10 @@ from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.journal.disk import FileDisk
+from moorline.journal.files import StoreOptions
 from moorline.journal.layout import check_layout
 from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.store import Store
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_ms
 
@@ -59,11 +60,11 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
         "messages_acknowledged_total": ("Messages done with.", lambda: counts.acknowledged),
         "messages_expired_total": ("Messages that grew too old.", lambda: counts.expired),
         "messages_refused_by_quota_total": ("Sends refused.", lambda: counts.refused_by_quota),
-        "messages_lost_total": ("Messages that damage took.", lambda: store.lost_messages),
+        "messages_lost_total": ("Messages that damage took.", lambda: store.files.lost_messages),
         "queues": ("Queues that exist.", lambda: len(store)),
         "queues_live": ("Queues in memory as objects.", lambda: len(store.live)),
-        "queues_quarantined_total": ("Queues set aside.", lambda: store.quarantined),
-        "queue_files_open": ("Open files of queues.", lambda: len(store.handles)),
+        "queues_quarantined_total": ("Queues set aside.", lambda: store.files.quarantined),
+        "queue_files_open": ("Open files of queues.", lambda: len(store.files.handles)),
         "queue_log_bytes": ("Size of the write-ahead log.", lambda: store.log.size_bytes),
         "queue_commits_total": ("Group commits.", lambda: broker.commits.commits),
         "queue_checkpoints_total": ("Checkpoints.", lambda: broker.commits.checkpoints),

@@ -1,0 +1,196 @@
+"""Room: journal. The files of queues while they are in use: read, changed, closed, or set aside.
+
+A queue's folder is read when something in it is needed, and kept open while there is room. Whatever is wrong
+with it is found here; a folder that cannot be trusted is moved to the quarantine with all that is in it.
+"""
+
+import base64
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+import msgspec
+
+from moorline.core.effects import Effect
+from moorline.core.queue import Queue
+from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
+from moorline.ids import text_of
+from moorline.journal.disk import Disk
+from moorline.journal.folder import STATE_FILE, Damaged, QueueFolder, Removal, path_of
+from moorline.journal.handles import Handles
+from moorline.journal.record import encode
+from moorline.limits import CACHE_BYTES_PER_QUEUE, OPEN_FILES_MAX, OPEN_QUEUES_MAX
+
+log = logging.getLogger("moorline.journal")
+
+PENDING_ASIDE = "pending.log"
+WHY_ASIDE = "why.txt"
+
+
+class StoreOptions(msgspec.Struct, frozen=True):
+    """What an operator may set about the store; see `config.settings.Queues`."""
+
+    sync: bool = True
+    queue_messages_max: int = 128
+    file_messages_max: int = 256
+    levels: int = 4
+    open_files_max: int = OPEN_FILES_MAX
+    open_queues_max: int = OPEN_QUEUES_MAX
+
+
+class Reader:
+    """What is known of a queue's files while they are in use."""
+
+    __slots__ = ("folder", "journal", "lines")
+
+    def __init__(self, folder: QueueFolder, journal: QueueJournal, lines: int) -> None:
+        self.folder = folder
+        self.journal = journal
+        self.lines = lines
+
+
+class QueueFiles:
+    """The folders of all queues of a store, few of them open at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions,
+        wall_ms: Callable[[], int],
+        draw: Callable[[int], bytes],
+        changed: Callable[[Queue], None],
+    ) -> None:
+        self.handles = Handles(disk, options.open_files_max)
+        self.removals: list[Removal] = []
+        self.lost_messages = 0
+        self.quarantined = 0
+        self._disk = disk
+        self._options = options
+        self._wall_ms = wall_ms
+        self._draw = draw
+        self._changed = changed
+        self._readers: OrderedDict[bytes, Queue] = OrderedDict()
+
+    def reader(self, queue: Queue) -> Reader | None:
+        """The queue's files, opened if they are not; None if the queue was set aside."""
+        if isinstance(queue.reader, Reader):
+            self._readers.move_to_end(queue.id)
+            return queue.reader
+        folder = QueueFolder(self._disk, self.handles, path_of(queue.id, self._options.levels))
+        in_files = queue.stored + len(queue.consumed or ())
+        try:
+            found = folder.load(in_files, queue.flushed_lsn, self._stamp())
+        except Damaged as error:
+            self.quarantine(queue, str(error))
+            return None
+        if (
+            found.state is None
+            and in_files
+            and self._disk.exists(f"quarantine/{text_of(queue.id)}")
+        ):
+            # Set aside before a crash that the index did not live to see.
+            self._keep_pending_aside(queue)
+            queue.damaged = True
+            self._changed(queue)
+            return None
+        for note in found.notes:
+            log.warning(note, extra={"queue": text_of(queue.id)})
+        state = found.state
+        lost = queue.resolve(state.lsn if state else 0, state.size if state else 0)
+        if lost > 0:
+            self.lost_messages += lost
+            log.error("messages lost", extra={"queue": text_of(queue.id), "count": lost})
+        journal = QueueJournal(
+            text_of(queue.id), state, file_messages_max=self._options.file_messages_max
+        )
+        queue.reader = reader = Reader(folder, journal, found.lines)
+        if state is not None and not state.size:
+            self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
+        self._readers[queue.id] = queue
+        if len(self._readers) > self._options.open_queues_max:
+            _, idle = self._readers.popitem(last=False)
+            self._close_reader(idle)
+        return reader
+
+    def read_ahead(self, queue: Queue, place: int) -> None:
+        """Brings the stored message of that place into the queue's cache, and some behind it."""
+        reader = self.reader(queue)
+        if reader is None or not queue.stored or reader.journal.stored is None:
+            return
+        if queue.cache is None:
+            queue.cache = deque()
+        skip = len(queue.consumed or ()) + len(queue.cache)
+        size = 0
+        try:
+            for entry, size_of_record in reader.folder.entries(reader.journal.stored, skip):
+                queue.cache.append(entry)
+                size += size_of_record
+                if size >= CACHE_BYTES_PER_QUEUE and len(queue.cache) > place:
+                    break
+        except Damaged as error:
+            self.quarantine(queue, str(error))
+
+    def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
+        """Does to a queue's folder what its journal said; removals wait for the next sync."""
+        if any(isinstance(effect, MakeFolder) for effect in effects):
+            # A state that was retired and not yet removed makes way for the new one.
+            self._remove_now(Removal(reader.folder.path, STATE_FILE))
+        reader.lines = reader.folder.perform(
+            effects, records, self._stamp(), reader.lines, self.removals.append
+        )
+
+    def _remove_now(self, removal: Removal) -> None:
+        if removal in self.removals:
+            self.removals.remove(removal)
+            path = f"{removal.folder}/{removal.name}"
+            self.handles.forget(path)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def quarantine(self, queue: Queue, why: str) -> None:
+        """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
+        log.error("queue set aside", extra={"queue": text_of(queue.id), "why": why})
+        path = path_of(queue.id, self._options.levels)
+        self.handles.forget_folder(path)
+        aside = f"quarantine/{text_of(queue.id)}"
+        self._disk.make_folders("quarantine")
+        # Or a power cut could keep the move, but not the folder that it went to.
+        self._disk.sync_folder("")
+        if self._disk.exists(path):
+            if self._disk.exists(aside):
+                # An earlier one is kept too: it may hold what was promised.
+                self._disk.rename(aside, f"{aside}.{self._stamp()}")
+            self._disk.rename(path, aside)
+        self._disk.make_folders(aside)
+        self._keep_pending_aside(queue)
+        self._disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
+        self._disk.sync_folder("quarantine")
+        queue.damaged = True
+        queue.reader = None
+        queue.cache = None
+        self.quarantined += 1
+        self._changed(queue)
+
+    def _keep_pending_aside(self, queue: Queue) -> None:
+        """Promised to their senders, and soon gone from the log."""
+        if queue.pending:
+            records = b"".join(encode(entry) for entry in queue.pending)
+            self._disk.write_whole(f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}", records)
+
+    def close_queue(self, queue: Queue) -> None:
+        """Closes a queue's files; the next use reads them again."""
+        self._readers.pop(queue.id, None)
+        self._close_reader(queue)
+
+    def _close_reader(self, queue: Queue) -> None:
+        if isinstance(queue.reader, Reader):
+            self.handles.forget_folder(queue.reader.folder.path)
+        queue.reader = None
+        queue.cache = None
+
+    def fresh_name(self) -> str:
+        """A name for a message file that no other has."""
+        return base64.urlsafe_b64encode(self._draw(12)).decode("ascii")
+
+    def _stamp(self) -> str:
+        return f"{self._wall_ms():014}"
