@@ -152,6 +152,9 @@ QUEUES_PER_PAGE_MAX = 4_096
 
 # --- services -------------------------------------------------------------------------------------
 
+BLOCK_BYTES_MAX = 16_384
+"""Largest message of a reconciliation: a block of the specification."""
+
 SERVICE_WINDOW_MAX = 64
 """Unacknowledged messages of one queue on their way to a service."""
 

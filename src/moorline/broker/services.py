@@ -18,7 +18,7 @@ from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.hashing import hash_ids
-from moorline.core.id_set import Prefix
+from moorline.core.prefix import Prefix
 from moorline.core.queue import Queue
 from moorline.core.reconcile import Mode, answer_verify
 from moorline.errors import CallFailed, Malformed, NotAuthorized, ServiceDisabled

@@ -11,7 +11,7 @@ from moorline.catalog.services import FIRST, PAGE, OpenedService, Services
 from moorline.catalog.statements import statement
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
-from moorline.core.id_set import RangeDigest
+from moorline.core.prefix import RangeDigest
 from moorline.errors import Malformed
 from moorline.ids import id_of, text_of
 

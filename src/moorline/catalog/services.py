@@ -12,7 +12,7 @@ import numpy as np
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
 from moorline.core.digest import Digest
-from moorline.core.id_set import Prefix, RangeDigest
+from moorline.core.prefix import Prefix, RangeDigest
 from moorline.core.sketch import Words
 
 OPEN = statement("service_open")

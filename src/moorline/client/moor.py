@@ -8,11 +8,9 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from moorline.client.associations import Associations
 from moorline.client.queue import Inboxes, Message, Queue
-from moorline.client.service import Service
 from moorline.config.addresses import Address, listen_address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
@@ -33,6 +31,9 @@ from moorline.wire.queue import (
     Send,
     Sent,
 )
+
+if TYPE_CHECKING:
+    from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
 
@@ -120,8 +121,12 @@ class Moor:
 
     # --- services ---------------------------------------------------------------------------------
 
-    def service(self, associations: Path | str, *, window: int = 1) -> Service:
+    def service(self, associations: Path | str, *, window: int = 1) -> "Service":
         """The service of our certificate; `associations` is the file of its list on this side."""
+        # Not at the top: it brings numpy, and most programs and commands need none of it.
+        from moorline.client.associations import Associations
+        from moorline.client.service import Service
+
         self._service = Service(self._caller, Associations(associations), window=window)
         return self._service
 

@@ -23,7 +23,8 @@ from moorline.client.queue import Message
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
 from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet, Prefix, RangeDigest
+from moorline.core.id_set import IdSet
+from moorline.core.prefix import Prefix, RangeDigest
 from moorline.core.reconcile import (
     LEAF_COUNT,
     LISTED_BYTES,

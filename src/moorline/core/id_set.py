@@ -5,42 +5,13 @@ hash: ranges of it are slices of the arrays, so that no boundary has to be agree
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from moorline.core.digest import Digest
 from moorline.core.estimate import Estimate
+from moorline.core.prefix import Prefix, RangeDigest
 from moorline.core.sketch import CELLS_FULL, Salt, Sketch, Words
-
-HASH_BITS = 64
-
-
-class Prefix(NamedTuple):
-    """All hashes whose first `bits` are `value`."""
-
-    bits: int
-    value: int
-
-    @property
-    def first(self) -> int:
-        return self.value << (HASH_BITS - self.bits)
-
-    @property
-    def last(self) -> int:
-        return self.first + (1 << (HASH_BITS - self.bits)) - 1
-
-    def children(self, bits: int) -> "list[Prefix]":
-        """The prefixes below, that many bits longer."""
-        return [Prefix(self.bits + bits, self.value << bits | child) for child in range(1 << bits)]
-
-
-class RangeDigest(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Count and 64 bits of the hash: enough to find a difference, which the whole digest then proves."""
-
-    count: int
-    hash: int
 
 
 class IdSet:

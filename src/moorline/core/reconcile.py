@@ -22,8 +22,9 @@ import numpy as np
 
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
-from moorline.core.id_set import IdSet, Prefix, RangeDigest
+from moorline.core.id_set import IdSet
 from moorline.core.machine import Machine
+from moorline.core.prefix import Prefix, RangeDigest
 from moorline.core.sketch import (
     CELL_BYTES,
     PARTITIONS,
@@ -33,9 +34,6 @@ from moorline.core.sketch import (
     cells_for,
     size_at_least,
 )
-
-BLOCK_BYTES_MAX = 16_384
-"""Every message of a reconciliation fits one block."""
 
 LISTED_BYTES = 8
 """Bytes of an id in a list: the high half of its hash."""

@@ -7,10 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from moorline.core.id_set import RangeDigest
-from moorline.core.reconcile import BLOCK_BYTES_MAX
+from moorline.core.prefix import RangeDigest
 from moorline.ids import ID_BYTES
-from moorline.limits import SERVICE_WINDOW_MAX
+from moorline.limits import BLOCK_BYTES_MAX, SERVICE_WINDOW_MAX
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.queue import QueueId
 
