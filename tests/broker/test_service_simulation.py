@@ -17,7 +17,8 @@ import pytest
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
 from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet, Prefix
+from moorline.core.id_set import IdSet
+from moorline.core.prefix import Prefix
 from moorline.core.reconcile import (
     Agreed,
     Answered,

@@ -12,7 +12,8 @@ from moorline.catalog import Catalog
 from moorline.catalog.services import Services
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet, Prefix
+from moorline.core.id_set import IdSet
+from moorline.core.prefix import Prefix
 from moorline.core.sketch import Words
 
 pytestmark = pytest.mark.process

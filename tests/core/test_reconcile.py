@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
-from moorline.core.id_set import IdSet, Prefix
+from moorline.core.id_set import IdSet
 from moorline.core.machine import diagram
+from moorline.core.prefix import Prefix
 from moorline.core.reconcile import (
     LISTED_BYTES,
     RANGE_BYTES,

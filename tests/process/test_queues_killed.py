@@ -20,7 +20,8 @@ from moorline.client.moor import Moor
 from moorline.client.queue import Message
 from moorline.errors import CallFailed, ConnectionLost, NodeDiskFull
 from moorline.journal.disk import FileDisk
-from moorline.journal.store import Store, StoreOptions
+from moorline.journal.files import StoreOptions
+from moorline.journal.store import Store
 from moorline.net.clock import wall_ms
 
 pytestmark = pytest.mark.process

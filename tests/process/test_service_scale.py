@@ -23,8 +23,8 @@ QUEUES_AT_ONCE = 10_000
 REPAIR_BYTES_MAX = 1_200
 """SUBS with an estimate, SOKS with a sketch; what is associated again is not counted."""
 
-RSS_BYTES_MAX = 600 * 1_048_576
-"""The node without its Postgres; some 150 MB are Python, numpy and polars, the rest is for the queues."""
+RSS_BYTES_MAX = 400 * 1_048_576
+"""The node without its Postgres: some 160 MB, and far more if every queue were an object in memory."""
 
 SECONDS_MAX = 60
 
