@@ -513,7 +513,6 @@ async def aclose(messages: AsyncIterator[QueueMessage]) -> None:
     await messages.aclose()  # type: ignore[attr-defined]
 
 
-@pytest.mark.xfail(strict=True, reason="an association leaves an idle queue with its plain reader")
 async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harbour) -> None:
     """D05: the reader is told, and the next message is the service's; nothing waited before."""
     async with node.connect() as plain, node.connect() as moor:
@@ -530,10 +529,6 @@ async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harb
                 await within(anext(reader))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Subscriptions.attach leaves the queue in the old session's set, whose end frees it",
-)
 async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
     node: Harbour,
 ) -> None:
@@ -712,7 +707,6 @@ async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
         assert await node.associated() == set(queues[:-30])
 
 
-@pytest.mark.xfail(strict=True, reason="PayloadBlock does not say which SOKS it belongs to")
 async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node: Harbour) -> None:
     """D17: cancelled while the pieces of a long answer were on their way; the link stays."""
     queues = await associated(node, 6_000)
@@ -792,7 +786,6 @@ async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harb
         await first.__aexit__(None, None, None)
 
 
-@pytest.mark.xfail(strict=True, reason="Service._associate does not look at _ended")
 async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
     node: Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -820,9 +813,6 @@ async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
                 await service.__aexit__(None, None, None)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a ServiceSession that is over stays over, and delivers nothing that waits"
-)
 async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
     node: Harbour,
 ) -> None:
@@ -839,9 +829,6 @@ async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
                 assert len([await anext(aiter(again)) for _ in queues]) == 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="ServiceBroker._subscribe does not look whether its session is still there"
-)
 async def test_d08_a_session_that_is_gone_takes_nothing_over(
     node: Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -892,7 +879,6 @@ async def test_d13_the_service_is_gone_on_the_server(node: Harbour, sniffer: Sni
     assert sniffer.of(ServiceSubscribed)[-1].mode == Mode.EMPTY.value
 
 
-@pytest.mark.xfail(strict=True, reason="ServiceBroker._open keeps the old number of the session")
 async def test_d13_the_service_is_gone_under_a_session_that_is_open(node: Harbour) -> None:
     """D13: the next agreement on the same connection makes it anew."""
     queues = await associated(node, 20)
@@ -1009,9 +995,6 @@ async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_ext
         assert service._associations.digest() == wanted
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Sketches.changed stamps a stale sketch with the catalog's digest"
-)
 async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -> None:
     """D31: the node keeps a sketch; rows change elsewhere; then one changes here. Both must be seen."""
     queues = await associated(node, 400)
@@ -1085,10 +1068,6 @@ async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str,
                 assert (await take(aiter(service), 1))[0].queue == taken[0]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BLOCK and DEL free the association before they close the queue, and Associate looks only once",
-)
 @pytest.mark.parametrize("how", ["block", "delete"])
 @pytest.mark.parametrize("first", ["operator", "service"])
 async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
@@ -1294,9 +1273,6 @@ def test_d29_the_largest_message_of_each_kind_fits_a_block(name: str) -> None:
     assert len(msgspec.msgpack.encode(WORST[name])) <= BLOCK_BYTES_MAX
 
 
-@pytest.mark.xfail(
-    strict=True, reason="QUEUES_PER_BLOCK leaves no room for the refusals of the answer"
-)
 async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
     node: Harbour, sniffer: Sniffer
 ) -> None:
@@ -1368,7 +1344,6 @@ async def test_d30_a_change_on_the_server_during_the_repair_is_not_lost(
         await service.__aexit__(None, None, None)
 
 
-@pytest.mark.xfail(strict=True, reason="SUB became a task, UNSUB did not")
 async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbour) -> None:
     """D30: SUB then UNSUB in one frame leaves nobody subscribed, as it does without services."""
     async with node.connect() as moor:
@@ -1382,7 +1357,6 @@ async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbo
 # --- odds and ends --------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="Turns keeps plain sessions for ever")
 async def test_sessions_that_are_gone_are_forgotten(node: Harbour) -> None:
     """Plain ones too: a node lives longer than its clients."""
     for name in ("service", "other"):

@@ -190,9 +190,6 @@ async def test_d03_changes_at_once_on_many_connections_keep_the_digests_right(
     assert (await services.digest(one)).count + (await services.digest(two)).count > 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="moorline.associate locks the buckets of two services in no order"
-)
 async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(
     catalog: Catalog, services: Services
 ) -> None:

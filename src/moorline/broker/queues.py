@@ -241,6 +241,11 @@ class QueueBroker:
             return Address("tcp", session.peer_address, 0).is_loopback
         return session.identity.name in self.settings.operators
 
+    def owner_of(self, queue_id: bytes) -> bytes:
+        """The fingerprint of its owner; nobody's is empty."""
+        queue = self.store.glance(queue_id)
+        return b"" if queue is None else self.store.owners[queue.owner]
+
     def is_owner(self, session: Session, queue_id: bytes) -> bool:
         queue = self.store.glance(queue_id)
         return queue is not None and (

@@ -26,7 +26,7 @@ from moorline.ids import ID_BYTES
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
 from moorline.wire.message import Answer
-from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed
+from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed, Unsubscribe
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     AllDelivered,
@@ -98,6 +98,7 @@ class ServiceBroker:
             AskRanges: self.turns.later(self._ranges),
             AskLists: self.turns.later(self._lists),
             Subscribe: self._taking(plain[Subscribe]),
+            Unsubscribe: self._in_order(plain[Unsubscribe]),
             DeleteQueue: self._freeing(plain[DeleteQueue]),
             BlockQueue: self._freeing(plain[BlockQueue]),
         }
@@ -117,18 +118,25 @@ class ServiceBroker:
             raise ServiceDisabled(
                 f"the service {service.name} is disabled; the operator can enable it"
             )
-        if session not in self._by_session:
-            self._by_session[session] = ServiceSession(service, session)
+        acting = self._by_session.get(session)
+        if acting is None:
             session.on_end.append(lambda: self._left(session))
+        elif acting.service.number != service.number:
+            # It was deleted and is made anew: nothing of the old one is left.
+            self._retire(acting)
+            acting = None
+        if acting is None:
+            self._by_session[session] = ServiceSession(service, session)
         digest = await self.services.digest(service.number)
         return ServiceOpened(call.call, service.id, service.salt, digest.count, digest.hash)
 
     async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
         """A run of them is one statement: the answers tell the digest after all."""
         acting = self._acting(session)
-        admitted = [self._admitted(session, call.queues) for call in calls]
-        good = [queue_id for queues, _ in admitted for queue_id in queues]
-        digest, changed = await self._change_associations(acting, good)
+        async with self.turns.turn(self._owner_for(session)):
+            admitted = [self._admitted(session, call.queues) for call in calls]
+            good = [queue_id for queues, _ in admitted for queue_id in queues]
+            digest, changed = await self._change_associations(acting, good)
         self._serve_waiting(acting, good)
         answers: list[Answer] = []
         for call, (_, refused) in zip(calls, admitted, strict=True):
@@ -168,11 +176,18 @@ class ServiceBroker:
             len(payload),
             payload[:PAYLOAD_PER_BLOCK],
         )
+        if not session.is_open:
+            return answer
+        if acting.is_over:
+            # Taken over before, and back.
+            acting = self._by_session[session] = ServiceSession(acting.service, session)
         await self._take_over(acting, own)
         rest = payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
             # What is pushed must follow the answer, which leaves when this returns.
-            asyncio.get_running_loop().call_soon(self._after_soks, acting, rest, call.window)
+            asyncio.get_running_loop().call_soon(
+                self._after_soks, acting, call.call, rest, call.window
+            )
         return answer
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
@@ -229,9 +244,9 @@ class ServiceBroker:
         self._subscribed[number] = acting
         self._queues.subscriptions.route = self._routes.find
 
-    def _after_soks(self, acting: ServiceSession, rest: bytes, window: int) -> None:
+    def _after_soks(self, acting: ServiceSession, call: int, rest: bytes, window: int) -> None:
         for start in range(0, len(rest), PAYLOAD_PER_BLOCK):
-            acting.session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK]))
+            acting.session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK], call))
         if acting.subscriber is None:
             acting.subscriber = Subscriber(acting.session, window, SERVICE_IN_FLIGHT_MAX)
             self.turns.spawn(self._deliver(acting))
@@ -268,6 +283,10 @@ class ServiceBroker:
         self._queues.subscriptions.attach(queue, acting.subscriber)
 
     def _serve_waiting(self, acting: ServiceSession, queues: list[bytes]) -> None:
+        for queue_id in queues:
+            live = self._store.live.get(queue_id)
+            if live is not None:
+                self._queues.subscriptions.yield_to_service(live)
         if acting.subscriber is not None:
             for queue in self._store.waiting(queues):
                 self._attach(acting.service.number, queue)
@@ -333,23 +352,34 @@ class ServiceBroker:
                 if self._queues.is_owner(session, call.queue):
                     await self._remove([call.queue])
                 return _only(plain(session, [call]))
-            good, refused = self._admitted(session, [call.queue])
-            if refused:
-                raise CallFailed.of(refused[0][1], "the queue cannot be associated")
-            await self._change_associations(acting, good)
+            async with self.turns.turn(self._owner_for(session)):
+                good, refused = self._admitted(session, [call.queue])
+                if refused:
+                    raise CallFailed.of(refused[0][1], "the queue cannot be associated")
+                await self._change_associations(acting, good)
             self._serve_waiting(acting, good)
             queue = self._store.glance(call.queue)
             return Subscribed(call.call, queue.size if queue else 0)
 
         return self.turns.later(subscribe)
 
+    def _in_order(self, plain: Handler) -> Handler:
+        """A plain command that must not overtake those that wait for the catalog."""
+
+        async def follow(session: Session, call: Unsubscribe) -> Answer | None:
+            return _only(plain(session, [call]))
+
+        return self.turns.later(follow)
+
     def _freeing(self, plain: Handler) -> Handler:
         """DEL and BLOCK take the association away before they change the queue."""
 
         async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
-            if self._queues.may_free(session, call):
-                await self._remove([call.queue])
-            return _only(plain(session, [call]))
+            # Only the service of its owner can associate it, and not between the two.
+            async with self.turns.turn(self._queues.owner_of(call.queue)):
+                if self._queues.may_free(session, call):
+                    await self._remove([call.queue])
+                return _only(plain(session, [call]))
 
         return self.turns.later(change)
 
@@ -363,15 +393,17 @@ class ServiceBroker:
 
     def _left(self, session: Session) -> None:
         acting = self._by_session.pop(session, None)
-        self.turns.forget(session)
         if acting is not None:
-            acting.is_over = True
-            if self._subscribed.get(acting.service.number) is acting:
-                del self._subscribed[acting.service.number]
-                if not self._subscribed:
-                    self._queues.subscriptions.route = None
-            if acting.subscriber is not None:
-                acting.subscriber.end()
+            self._retire(acting)
+
+    def _retire(self, acting: ServiceSession) -> None:
+        acting.is_over = True
+        if self._subscribed.get(acting.service.number) is acting:
+            del self._subscribed[acting.service.number]
+            if not self._subscribed:
+                self._queues.subscriptions.route = None
+        if acting.subscriber is not None:
+            acting.subscriber.end()
 
 
 def _prefixes(call: AskRanges | AskLists | Dissociate) -> list[Prefix]:

@@ -6,6 +6,8 @@ catalog's digest, something changed elsewhere, and the next use scans again: nev
 
 from collections import OrderedDict
 
+import numpy as np
+
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.estimate import Estimate
@@ -70,6 +72,12 @@ class Sketches:
     def changed(self, number: int, highs: Words, digest: Digest) -> None:
         """A change through this node; `digest` is the catalog's right after it."""
         kept = self._kept.get(number)
-        if kept is not None:
-            kept.toggle(highs)
-            kept.digest = digest
+        if kept is None:
+            return
+        expected = int.from_bytes(kept.digest.hash[:8], "big") ^ int(np.bitwise_xor.reduce(highs))
+        if expected.to_bytes(8, "big") != digest.hash[:8]:
+            # Something changed elsewhere too: what is kept is not what the catalog has.
+            del self._kept[number]
+            return
+        kept.toggle(highs)
+        kept.digest = digest

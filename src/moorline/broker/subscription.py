@@ -83,10 +83,17 @@ class Subscriptions:
     def attach(self, queue: Queue, subscriber: Subscriber) -> None:
         """Gives a queue to the subscriber of a service, and what waits in it."""
         if queue.subscriber is not subscriber:
-            self._free(queue)
+            self.yield_to_service(queue)
+            self.detach(queue)
             queue.subscriber = subscriber
             self._of(subscriber.session).add(queue)
         self._serve(queue, subscriber)
+
+    def yield_to_service(self, queue: Queue) -> None:
+        """A service has the queue from now on: a plain subscriber is told that it has not."""
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and not held.in_flight_max:
+            self.end(queue, "TAKEN_OVER")
 
     def detach(self, queue: Queue) -> None:
         """The queue is no service's any more; a plain subscriber keeps it."""

@@ -51,12 +51,14 @@ class Turns:
         return self._begun(all_at_once)
 
     def _begun(self, run: Callable[[Session, list[Call]], Awaitable[None]]) -> Handler:
-        async def in_turn(session: Session, calls: list[Call]) -> None:
-            async with self.turn(session):
+        async def in_turn(turn: asyncio.Lock, session: Session, calls: list[Call]) -> None:
+            async with turn:
                 await run(session, calls)
 
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
-            self.spawn(in_turn(session, calls))
+            if session not in self._locks:
+                session.on_end.append(lambda: self.forget(session))
+            self.spawn(in_turn(self.turn(session), session, calls))
             return ()
 
         return begin

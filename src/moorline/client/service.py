@@ -103,7 +103,7 @@ class Service:
         self._window = window
         self._salt = Salt(bytes(16))
         self._deliveries: deque[Delivery] = deque()
-        self._blocks: deque[bytes] = deque()
+        self._blocks: deque[PayloadBlock] = deque()
         self._news = asyncio.Event()
         self._ended: Digest | None = None
         self._theirs = Digest.empty()
@@ -192,8 +192,8 @@ class Service:
         match message:
             case Delivery():
                 self._deliveries.append(message)
-            case PayloadBlock(payload):
-                self._blocks.append(payload)
+            case PayloadBlock():
+                self._blocks.append(message)
             case AllDelivered():
                 self.all_delivered.set()
             case ServiceEnded(count, digest):
@@ -236,16 +236,20 @@ class Service:
         self.report.bytes_received += 24 + soks.payload_bytes
         payload = bytearray(soks.payload)
         while len(payload) < soks.payload_bytes:
-            payload += await self._next_block()
+            payload += await self._next_block(soks.call)
         return Answered(Digest(soks.count, soks.hash), Mode(soks.mode), soks.cells, bytes(payload))
 
-    async def _next_block(self) -> bytes:
-        while not self._blocks:
+    async def _next_block(self, soks: int) -> bytes:
+        while not self._blocks or self._blocks[0].soks != soks:
+            if self._blocks:
+                # Of an exchange that was given up.
+                self._blocks.popleft()
+                continue
             if self._caller.lost.done():
                 raise self._caller.lost.result()
             self._news.clear()
             await self._news.wait()
-        return self._blocks.popleft()
+        return self._blocks.popleft().payload
 
     async def _ranges(self, prefixes: list[Prefix]) -> list[RangeDigest]:
         told: list[RangeDigest] = []
@@ -279,6 +283,8 @@ class Service:
         refused: list[bytes] = []
         together = QUEUES_PER_BLOCK * BLOCKS_TOGETHER
         for start in range(0, len(queues), together):
+            if self._ended is not None:
+                raise ConnectionLost("another session of this service took over")
             some = queues[start : start + together]
             blocks = [
                 _made(Associate, list(some[place : place + QUEUES_PER_BLOCK]))

@@ -157,6 +157,7 @@ class Asker(Machine[Asking]):
         self._cells_min = 0
         self._tries = 0
         self._sketch_failed = 0
+        self._repairs = 0
         self._asked: list[Prefix] = []
         self._leaves: list[Prefix] = []
 
@@ -174,6 +175,7 @@ class Asker(Machine[Asking]):
                 if digest == self._digest:
                     self.move(Asking.AGREED)
                     return [Agreed(digest)]
+                self._repairs += 1
                 return self._verify()
             case _:
                 raise AssertionError(f"{event} is out of place in {self.state.name}")
@@ -207,6 +209,9 @@ class Asker(Machine[Asking]):
                 )
 
     def _decode(self, answer: Answered) -> list[Effect]:
+        if self._repairs > 1:
+            # What the sketch shows does not help: two ids may be equal in the bits that it sees.
+            return self._begin_walk()
         theirs = Sketch.parse(self._salt, answer.cells, answer.payload)
         shorts = self._own.sketch(self._salt, answer.cells).difference(theirs)
         if shorts is None:

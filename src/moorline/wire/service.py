@@ -13,12 +13,14 @@ from moorline.limits import BLOCK_BYTES_MAX, SERVICE_WINDOW_MAX
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.queue import QueueId
 
-QUEUES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // (ID_BYTES + 2)
+QUEUES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // (ID_BYTES + 13)
+"""The answer may name each with the code of its refusal."""
+
 PREFIXES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // 16
 PAYLOAD_PER_BLOCK = BLOCK_BYTES_MAX - 256
 
 Hash = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=1 << 48)]
 QueueIds = Annotated[list[QueueId], Meta(max_length=QUEUES_PER_BLOCK)]
 Bits = Annotated[int, Meta(ge=0, le=64)]
 PrefixPair = tuple[Bits, Annotated[int, Meta(ge=0)]]
@@ -89,6 +91,7 @@ class PayloadBlock(Message, frozen=True, gc=False, tag=58):
     """Pushed after a SOKS whose payload is longer than a block: the next piece of it."""
 
     payload: bytes
+    soks: int = 0
 
 
 class AllDelivered(Message, frozen=True, gc=False, tag=59):

@@ -53,6 +53,16 @@ declare
     moved record;
     changed bigint[] := '{}';
 begin
+    -- Where queues move: all services that take part, in order. Two that take from each other must not wait for
+    -- each other; one that only adds waits for nobody.
+    if exists (
+        select from moorline.association a where a.queue = any (queues) and a.service <> service_number
+    ) then
+        perform from moorline.service s
+        where s.number = service_number
+           or s.number in (select a.service from moorline.association a where a.queue = any (queues))
+        order by s.number for no key update;
+    end if;
     -- Rows that are there already and belong to another service; locked in order.
     for moved in
         select a.service as old, array_agg(a.hash_high) as highs, array_agg(a.hash_low) as lows,
