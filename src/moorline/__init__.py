@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moorline.client.moor import Moor, connect
     from moorline.client.queue import Message, Queue
+    from moorline.client.service import Service
     from moorline.errors import (
         CallFailed,
         ConfigError,
         ConnectionLost,
+        Drifting,
         MoorlineError,
+        NodeDiskFull,
         NoMessage,
         NotAuthorized,
         NotFound,
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
         QueueOff,
         QuotaExceeded,
         Refused,
+        ServiceDisabled,
         SubscriptionEnded,
         TooLarge,
         Unreachable,
@@ -31,10 +35,12 @@ __all__ = [
     "CallFailed",
     "ConfigError",
     "ConnectionLost",
+    "Drifting",
     "Message",
     "Moor",
     "MoorlineError",
     "NoMessage",
+    "NodeDiskFull",
     "NotAuthorized",
     "NotFound",
     "Queue",
@@ -43,6 +49,8 @@ __all__ = [
     "QueueOff",
     "QuotaExceeded",
     "Refused",
+    "Service",
+    "ServiceDisabled",
     "SubscriptionEnded",
     "TooLarge",
     "Unreachable",
@@ -57,6 +65,10 @@ def __getattr__(name: str) -> Any:
         from moorline.client import moor
 
         return getattr(moor, name)
+    if name == "Service":
+        from moorline.client.service import Service
+
+        return Service
     from moorline import errors
 
     return getattr(errors, name)

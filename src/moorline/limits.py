@@ -21,9 +21,6 @@ HELLO_TIMEOUT_MS = 5_000
 KEEPALIVE_MS = 15_000
 """Silence after which a peer is asked whether it is there; below the 30 s of common NAT boxes."""
 
-SILENCE_MS_MAX = 2 * KEEPALIVE_MS
-"""Silence after which a peer is taken for dead: one unanswered ping."""
-
 WRITE_BUFFER_BYTES_MAX = 4 * MIB
 """Bytes waiting for one slow reader. Above it we stop reading from that peer and stop pushing to it."""
 
@@ -155,6 +152,9 @@ QUEUES_PER_PAGE_MAX = 4_096
 BLOCK_BYTES_MAX = 16_384
 """Largest message of a reconciliation: a block of the specification."""
 
+SERVICE_PAYLOAD_BYTES_MAX = 1 << 30
+"""Largest sketch or list that a client takes: the list of a hundred million queues."""
+
 SERVICE_WINDOW_MAX = 64
 """Unacknowledged messages of one queue on their way to a service."""
 
@@ -169,6 +169,9 @@ SERVICE_SKETCHES_MAX = 64
 
 ROUTE_MS_MAX = 5_000
 """Time for which a node remembers whose a queue is; a change elsewhere is noticed after this."""
+
+ROUTE_RETRY_MS = 500
+"""Pause before a catalog that did not answer is asked again."""
 
 ROUTES_MAX = 65_536
 """Queues whose service a node remembers."""

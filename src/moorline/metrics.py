@@ -1,7 +1,7 @@
-"""Room: metrics. Every figure that a node shows on /metrics, in one file, with its help.
+"""Room: metrics. How a room shows its figures on /metrics.
 
-One registry a node, so that several nodes can live in one process. Figures that cost nothing to read
-are read when they are asked for; only events that leave no trace are counted as they happen.
+One registry a node, so that several nodes can live in one process. Figures are read when they are asked for;
+what counts up is kept by its room as a plain number, which costs nothing on the hot path.
 """
 
 from collections.abc import Callable

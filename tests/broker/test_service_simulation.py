@@ -407,12 +407,7 @@ class Steady(random.Random):
 @pytest.mark.parametrize(
     "who",
     [
-        pytest.param(
-            "the node has both",
-            marks=pytest.mark.xfail(
-                strict=True, reason="Asker repeats a repair that changes nothing until it gives up"
-            ),
-        ),
+        "the node has both",
         "the client has both",
         "one each",
     ],

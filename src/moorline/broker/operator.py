@@ -5,13 +5,12 @@ as they do for the service itself, with two differences: they look at the associ
 digests, which may be what is wrong; and nothing is subscribed, so that the service's own session goes on.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from moorline.broker.queues import QueueBroker
-from moorline.broker.services import ServiceBroker, ServiceSession
+from moorline.broker.services import ServiceBroker, ServiceSession, push_payload
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.service_audit import Meant, OperatorServices
 from moorline.catalog.services import ServiceRow
@@ -38,7 +37,6 @@ from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     AskRanges,
     OpenService,
-    PayloadBlock,
     RangesTold,
     ServiceOpened,
     ServiceSubscribed,
@@ -164,7 +162,7 @@ class OperatorBroker(ServiceBroker):
         first, rest = payload[:PAYLOAD_PER_BLOCK], payload[PAYLOAD_PER_BLOCK:]
         if rest:
             # What is pushed must follow the answer, which leaves when this returns.
-            asyncio.get_running_loop().call_soon(_push, session, rest)
+            self.turns.spawn(push_payload(session, call.call, rest))
         return ServiceSubscribed(
             call.call, own.count, own.hash, mode.value, cells, len(payload), first
         )
@@ -238,8 +236,3 @@ class OperatorBroker(ServiceBroker):
             return await handle(session, call)
 
         return self.turns.later(checked)
-
-
-def _push(session: Session, rest: bytes) -> None:
-    for start in range(0, len(rest), PAYLOAD_PER_BLOCK):
-        session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK]))

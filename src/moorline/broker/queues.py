@@ -85,6 +85,9 @@ class QueueBroker:
 
     def _new(self, session: Session, calls: list[NewQueue]) -> Iterable[Answer]:
         store = self.store
+        if self.is_disk_full:
+            text = "the node's disk is nearly full; it takes acknowledgements, but nothing new"
+            return [Failed(call.call, "NODE_DISK_FULL", text) for call in calls]
         owner = session.identity.fingerprint
         answers = store.batch.answers
         for call in calls:

@@ -5,14 +5,18 @@ is not asked about for each of its messages; what changes through this node is f
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from moorline.catalog.services import Services
 from moorline.core.queue import Queue
+from moorline.errors import MoorlineError
 from moorline.journal.store import Store
-from moorline.limits import ROUTE_MS_MAX, ROUTES_MAX
+from moorline.limits import ROUTE_MS_MAX, ROUTE_RETRY_MS, ROUTES_MAX
 from moorline.net.clock import monotonic_ms
+
+log = logging.getLogger("moorline.broker")
 
 NOBODY = 0
 
@@ -45,11 +49,22 @@ class Routes:
         for queue_id in queues:
             self._known.pop(queue_id, None)
 
+    def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+
     async def _ask(self) -> None:
         try:
             while self._asked:
                 asked, self._asked = list(self._asked), {}
-                found = await self._services.of_queues(asked)
+                try:
+                    found = await self._services.of_queues(asked)
+                except MoorlineError as error:
+                    # Their messages are stored; whose they are is asked again.
+                    log.warning("routes unknown for now", extra={"why": str(error)})
+                    self._asked |= dict.fromkeys(asked)
+                    await asyncio.sleep(ROUTE_RETRY_MS / 1_000)
+                    continue
                 now_ms = monotonic_ms()
                 for queue_id in asked:
                     number = found.get(queue_id, NOBODY)

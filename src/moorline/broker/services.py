@@ -4,7 +4,6 @@ The catalog is the only truth about associations. This room checks who may chang
 answers the questions of a reconciliation, and sends the messages that wait. Design: docs/design/services.md.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from moorline.core.hashing import hash_ids
 from moorline.core.prefix import Prefix
 from moorline.core.queue import Queue
 from moorline.core.reconcile import Mode, answer_verify
-from moorline.errors import CallFailed, Malformed, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Malformed, MoorlineError, NotAuthorized, ServiceDisabled
 from moorline.ids import ID_BYTES
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
@@ -87,6 +86,11 @@ class ServiceBroker:
 
     async def start(self) -> None:
         self.any_associations = await self.services.any()
+
+    def close(self) -> None:
+        """Ends what is under way; the catalog and the store are about to close."""
+        self.turns.close()
+        self._routes.close()
 
     def handlers(self) -> Handlers:
         plain = self._queues.handlers()
@@ -185,9 +189,7 @@ class ServiceBroker:
         rest = payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
             # What is pushed must follow the answer, which leaves when this returns.
-            asyncio.get_running_loop().call_soon(
-                self._after_soks, acting, call.call, rest, call.window
-            )
+            self.turns.spawn(self._after_soks(acting, call.call, rest, call.window))
         return answer
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
@@ -244,15 +246,23 @@ class ServiceBroker:
         self._subscribed[number] = acting
         self._queues.subscriptions.route = self._routes.find
 
-    def _after_soks(self, acting: ServiceSession, call: int, rest: bytes, window: int) -> None:
-        for start in range(0, len(rest), PAYLOAD_PER_BLOCK):
-            acting.session.send(PayloadBlock(rest[start : start + PAYLOAD_PER_BLOCK], call))
-        if acting.subscriber is None:
+    async def _after_soks(
+        self, acting: ServiceSession, call: int, rest: bytes, window: int
+    ) -> None:
+        await push_payload(acting.session, call, rest)
+        if acting.subscriber is None and not acting.is_over:
             acting.subscriber = Subscriber(acting.session, window, SERVICE_IN_FLIGHT_MAX)
-            self.turns.spawn(self._deliver(acting))
+            await self._deliver(acting)
 
     async def _deliver(self, acting: ServiceSession) -> None:
-        """Every waiting message, as fast as the client takes them; then ALLS."""
+        """What waits, as fast as the client takes it; then ALLS."""
+        try:
+            await self._deliver_all(acting)
+        except MoorlineError as error:
+            # Half a subscription would be a silent one: the client is to come again.
+            acting.session.close(error.code, str(error))
+
+    async def _deliver_all(self, acting: ServiceSession) -> None:
         delivered = 0
         async for page in self.services.pages(acting.service.number, SERVICE_PAGE_QUEUES):
             for queue in self._store.waiting(page):
@@ -404,6 +414,14 @@ class ServiceBroker:
                 self._queues.subscriptions.route = None
         if acting.subscriber is not None:
             acting.subscriber.end()
+
+
+async def push_payload(session: Session, call: int, rest: bytes) -> None:
+    """What did not fit the answer, a block at a time, no faster than it is read."""
+    for start in range(0, len(rest), PAYLOAD_PER_BLOCK):
+        await session.room_to_write()
+        piece = rest[start : start + PAYLOAD_PER_BLOCK]
+        session.push(PayloadBlock(piece, call), len(piece))
 
 
 def _prefixes(call: AskRanges | AskLists | Dissociate) -> list[Prefix]:

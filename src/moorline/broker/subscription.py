@@ -114,11 +114,12 @@ class Subscriptions:
 
     def _free(self, queue: Queue) -> None:
         held = queue.subscriber
-        if isinstance(held, Subscriber):
-            held.acknowledged(queue.delivered)
-            held.waiting.pop(queue, None)
         queue.subscriber = None
-        queue.delivered = 0
+        delivered, queue.delivered = queue.delivered, 0
+        if isinstance(held, Subscriber):
+            held.waiting.pop(queue, None)
+            held.acknowledged(delivered)
+            self._serve_next(held)
 
     def acknowledged(self, queue: Queue, count: int) -> None:
         """So many of the delivered messages are done with."""
@@ -127,9 +128,14 @@ class Subscriptions:
         held = queue.subscriber
         if isinstance(held, Subscriber):
             held.acknowledged(done)
-            if held.waiting and not held.is_full:
-                waiting, held.waiting = held.waiting, {}
-                self.serve(waiting)
+            self._serve_next(held)
+
+    def _serve_next(self, held: Subscriber) -> None:
+        """Room has come: the queues that waited for it get it in their order."""
+        while held.waiting and not held.is_full and held.session.writable:
+            queue = next(iter(held.waiting))
+            del held.waiting[queue]
+            self._serve(queue, held)
 
     def end(self, queue: Queue, code: str) -> None:
         """Takes a queue from its subscriber and says why."""

@@ -5,6 +5,7 @@ import logging
 
 from moorline.broker.queues import QueueBroker
 from moorline.core.queue import Queue
+from moorline.errors import MoorlineError
 from moorline.limits import (
     CHECKPOINT_SLICE_MS,
     DISK_FREE_BYTES_MIN,
@@ -28,7 +29,7 @@ class Upkeep:
             try:
                 expired = await self.expire(wall_ms() - settings.ttl_s * 1_000)
                 log.debug("looked for expired messages", extra={"expired": expired})
-            except OSError:
+            except (OSError, MoorlineError):
                 # The next look comes; what needs the disk to work says so by itself.
                 log.exception("expiry was interrupted")
             await asyncio.sleep(settings.expire_interval_s)
@@ -58,7 +59,12 @@ class Upkeep:
         """Refuses messages while the disk is nearly full; says so once each way."""
         broker = self._broker
         while True:
-            free = broker.store.disk.free_bytes("")
+            try:
+                free = broker.store.disk.free_bytes("")
+            except OSError:
+                log.exception("the disk cannot be looked at")
+                await asyncio.sleep(DISK_LOOK_MS / 1_000)
+                continue
             is_full = free < DISK_FREE_BYTES_MIN
             if is_full != broker.is_disk_full:
                 broker.is_disk_full = is_full

@@ -4,6 +4,7 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
     print(await moor.describe())
 """
 
+import asyncio
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from moorline.client.queue import Inboxes, Message, Queue
 from moorline.config.addresses import Address, listen_address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
-from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
+from moorline.limits import GOODBYE_MS_MAX, HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
 from moorline.wire.message import Answer, Failed
@@ -123,6 +124,8 @@ class Moor:
 
     def service(self, associations: Path | str, *, window: int = 1) -> "Service":
         """The service of our certificate; `associations` is the file of its list on this side."""
+        if self._service is not None and not self._service.is_closed:
+            raise ConfigError("this connection already acts for a service: open another one")
         # Not at the top: it brings numpy, and most programs and commands need none of it.
         from moorline.client.associations import Associations
         from moorline.client.service import Service
@@ -141,7 +144,9 @@ class Moor:
             self._service.connection_lost()
 
     async def close(self) -> None:
+        """Says goodbye, and waits a moment for it to be out."""
         self._caller.close("DONE", "the client is done")
+        await asyncio.wait([self._caller.gone], timeout=GOODBYE_MS_MAX / 1_000)
 
 
 def _send(queue: bytes, body: bytes, call: int) -> Send:

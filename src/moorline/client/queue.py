@@ -100,6 +100,9 @@ class Inboxes:
         self._by_queue: dict[bytes, Inbox] = {}
 
     def open(self, queue: bytes) -> Inbox:
+        earlier = self._by_queue.get(queue)
+        if earlier is not None:
+            earlier.put(Ended(queue, "TAKEN_OVER"))
         inbox = self._by_queue[queue] = Inbox()
         return inbox
 

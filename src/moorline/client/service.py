@@ -38,12 +38,14 @@ from moorline.core.reconcile import (
     RangesAnswered,
     Repair,
     Repaired,
+    sketch_bytes,
 )
 from moorline.core.reconcile import AskLists as ListsWanted
 from moorline.core.reconcile import AskRanges as RangesWanted
 from moorline.core.reconcile import AskVerify as VerifyWanted
 from moorline.core.sketch import Salt, Words
-from moorline.errors import CallFailed, ConnectionLost, Drifting, SubscriptionEnded
+from moorline.errors import CallFailed, ConnectionLost, Drifting, Malformed, SubscriptionEnded
+from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Answer, Failed
@@ -97,7 +99,8 @@ class Service:
     def __init__(self, caller: Caller, associations: Associations, *, window: int) -> None:
         self.report = Report()
         self.all_delivered = asyncio.Event()
-        """Set when every message that waited at the subscription has come (ALLS)."""
+        """Set when of every queue in which messages waited the first `window` have come (ALLS)."""
+        self.is_closed = False
         self._caller = caller
         self._associations = associations
         self._window = window
@@ -113,8 +116,17 @@ class Service:
         self._agreement = asyncio.Lock()
 
     async def __aenter__(self) -> "Service":
-        await self.agree()
+        try:
+            await self.agree()
+        except BaseException:
+            self.close()
+            raise
         return self
+
+    def close(self) -> None:
+        """Closes our list. The node delivers until the connection ends; what is left comes again."""
+        self._associations.close()
+        self.is_closed = True
 
     async def __aexit__(
         self,
@@ -122,7 +134,7 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._associations.close()
+        self.close()
 
     # --- what users do ----------------------------------------------------------------------------
 
@@ -234,6 +246,7 @@ class Service:
         )
         self.report.bytes_sent += 24 + len(estimate)
         self.report.bytes_received += 24 + soks.payload_bytes
+        _check_soks(soks)
         payload = bytearray(soks.payload)
         while len(payload) < soks.payload_bytes:
             payload += await self._next_block(soks.call)
@@ -258,6 +271,8 @@ class Service:
             told += (await self._call(_made(AskRanges, some), RangesTold)).ranges
             self.report.bytes_sent += 9 * len(some)
             self.report.bytes_received += 12 * len(some)
+        if len(told) != len(prefixes):
+            raise Malformed(f"{len(told)} ranges for {len(prefixes)} questions")
         return told
 
     async def _lists(self, prefixes: list[Prefix]) -> list[Words]:
@@ -265,6 +280,8 @@ class Service:
         for start in range(0, len(prefixes), LISTS_PER_BLOCK):
             some = [(p.bits, p.value) for p in prefixes[start : start + LISTS_PER_BLOCK]]
             answer = await self._call(_made(AskLists, some), ListsTold)
+            if len(answer.highs) != len(some) or any(len(highs) % 8 for highs in answer.highs):
+                raise Malformed("a list that answers no question")
             told += [np.frombuffer(highs, ">u8").astype(np.uint64) for highs in answer.highs]
             self.report.bytes_sent += 9 * len(some)
             self.report.bytes_received += sum(len(highs) for highs in answer.highs)
@@ -274,7 +291,8 @@ class Service:
         if extra:
             await self._dissociate(extra)
         if len(missing):
-            for queues in self._associations.queues_of(own, missing):
+            pages = iter(self._associations.queues_of(own, missing))
+            while queues := await asyncio.to_thread(next, pages, None):
                 self._refused += await self._associate(queues)
         return self._told
 
@@ -294,7 +312,8 @@ class Service:
             for answer in await self._caller.call_all(blocks):
                 if isinstance(answer, Failed):
                     raise CallFailed.of(answer.code, answer.text)
-                assert isinstance(answer, Associated)
+                if not isinstance(answer, Associated):
+                    raise Malformed(f"{type(answer).__name__} does not answer an association")
                 self._told = Digest(answer.count, answer.hash)
                 self.report.associated += answer.changed
                 refused += [queue for queue, _ in answer.refused]
@@ -316,6 +335,19 @@ class Service:
             raise ConnectionLost("another session of this service took over")
         self.report.rounds += 1
         return await self._caller.call(make, reply)
+
+
+def _check_soks(soks: ServiceSubscribed) -> None:
+    """What a node says is checked before we rely on it."""
+    try:
+        mode = Mode(soks.mode)
+    except ValueError as error:
+        raise Malformed(f"a SOKS of the unknown mode {soks.mode}") from error
+    is_sketch = soks.cells > 0 and soks.payload_bytes == sketch_bytes(soks.cells)
+    is_list = soks.payload_bytes % LISTED_BYTES == 0
+    fits = {Mode.SKETCH: is_sketch, Mode.LIST: is_list}.get(mode, soks.payload_bytes == 0)
+    if not fits or soks.payload_bytes > SERVICE_PAYLOAD_BYTES_MAX:
+        raise Malformed(f"a SOKS of mode {mode.name} with {soks.payload_bytes} bytes")
 
 
 def _made(kind: Callable[[int, Any], WireMessage], value: object) -> Callable[[int], WireMessage]:

@@ -144,8 +144,10 @@ class Asker(Machine[Asking]):
         Asking.VERIFYING: frozenset(
             {Asking.WALKING, Asking.REPAIRING, Asking.AGREED, Asking.GIVEN_UP}
         ),
-        Asking.WALKING: frozenset({Asking.LISTING, Asking.REPAIRING, Asking.VERIFYING}),
-        Asking.LISTING: frozenset({Asking.REPAIRING, Asking.VERIFYING}),
+        Asking.WALKING: frozenset(
+            {Asking.LISTING, Asking.REPAIRING, Asking.VERIFYING, Asking.GIVEN_UP}
+        ),
+        Asking.LISTING: frozenset({Asking.REPAIRING, Asking.VERIFYING, Asking.GIVEN_UP}),
         Asking.REPAIRING: frozenset({Asking.VERIFYING, Asking.AGREED, Asking.GIVEN_UP}),
     }
 

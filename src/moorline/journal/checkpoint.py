@@ -19,7 +19,7 @@ from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueState
 from moorline.journal.files import Reader
 from moorline.journal.folder import Damaged, QueueFolder
-from moorline.journal.index import Index
+from moorline.journal.index import rows_of
 from moorline.journal.record import encode, record_bytes
 from moorline.journal.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Store
 from moorline.limits import CACHE_BYTES_PER_QUEUE, CHECKPOINT_SLICE_MS
@@ -60,9 +60,9 @@ def steps(
     remove_superseded(store)
     changed = [queue for queue in changed if store.live.get(queue.id) is queue]
     deleted = set(store.deleted)
-    index = store.index.folded(changed, deleted, store.owners, store.next_lsn)
-    yield lambda: _save(store, index)
-    store.index = index
+    fold = Fold(store, changed, deleted)
+    yield fold.save
+    store.index = fold.index
     store.unindexed -= {queue.id for queue in changed}
     # One that was deleted while the index was written is in it, and must stay deleted.
     gone = {queue.id for queue in changed if store.live.get(queue.id) is not queue}
@@ -167,13 +167,25 @@ def _sizes(folder: QueueFolder, state: QueueState, count: int) -> list[int]:
     return sizes
 
 
-def _save(store: Store, index: Index) -> None:
-    """Writes the new index; the one before is kept for a rebuild, if it was worth anything."""
-    index.save(store.disk, INDEX_NEXT)
-    if store.disk.exists(INDEX):
-        store.disk.rename(INDEX, INDEX_BEFORE)
-    store.disk.rename(INDEX_NEXT, INDEX)
-    store.disk.sync_folder("")
+class Fold:
+    """The next index: what changed is taken down at once, the rest is done by `save` in a thread."""
+
+    def __init__(self, store: Store, changed: list[Queue], deleted: set[bytes]) -> None:
+        self.index = store.index
+        self._disk = store.disk
+        self._rows = rows_of(changed)
+        self._deleted = deleted
+        self._owners = list(store.owners)
+        self._lsn = store.next_lsn
+
+    def save(self) -> None:
+        """Writes it; the one before is kept for a rebuild, if it was worth anything."""
+        self.index = self.index.with_rows(self._rows, self._deleted, self._owners, self._lsn)
+        self.index.save(self._disk, INDEX_NEXT)
+        if self._disk.exists(INDEX):
+            self._disk.rename(INDEX, INDEX_BEFORE)
+        self._disk.rename(INDEX_NEXT, INDEX)
+        self._disk.sync_folder("")
 
 
 def _check_committed(store: Store) -> None:

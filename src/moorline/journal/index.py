@@ -105,8 +105,12 @@ class Index:
     def folded(
         self, changed: Iterable[Queue], deleted: Iterable[bytes], owners: Sequence[bytes], lsn: int
     ) -> "Index":
+        return self.with_rows(rows_of(list(changed)), deleted, owners, lsn)
+
+    def with_rows(
+        self, fresh: npt.NDArray[Any], deleted: Iterable[bytes], owners: Sequence[bytes], lsn: int
+    ) -> "Index":
         """A new index with these rows in place of their old ones, and without those deleted."""
-        fresh = rows_of(list(changed))
         keep = np.ones(len(self.rows), bool)
         keep[self._places(fresh)] = False
         keep[[place for place in map(self._place, deleted) if place >= 0]] = False

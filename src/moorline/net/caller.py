@@ -19,7 +19,9 @@ from moorline.wire.protocol import client_decoder
 
 Reply = TypeVar("Reply", bound=Answer)
 
-REFUSALS = frozenset({"AUTH", "BUSY", "VERSION", "MALFORMED", "HELLO_TIMEOUT"})
+REFUSALS = frozenset(
+    {"AUTH", "BUSY", "DISABLED", "FRAME_TOO_LARGE", "HELLO_TIMEOUT", "MALFORMED", "VERSION"}
+)
 """Codes of a goodbye that the caller should be told about, instead of a bare `connection lost`."""
 
 
@@ -118,7 +120,8 @@ class Caller(Connection):
         self.node = welcome
 
     def opened(self) -> None:
-        self.established.set_result(None)
+        if not self.established.done():
+            self.established.set_result(None)
 
     def ended(self, code: str, text: str) -> None:
         error: ConnectionLost | Refused

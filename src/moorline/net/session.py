@@ -98,7 +98,11 @@ class Session(Connection):
             return list(handler(self, calls))
         except Exception as error:
             log.exception("a handler failed", extra={"call": kind.__name__})
-            return [Failed(call.call, "INTERNAL", type(error).__name__) for call in calls]
+            if len(calls) == 1:
+                return [Failed(calls[0].call, "INTERNAL", type(error).__name__)]
+            # Which of them were done is unknown, and some may be answered by a commit yet.
+            self.close("INTERNAL", "a mistake in the node; its log says more")
+            return []
 
 
 def each(handler: Callable[[Session, Calls], Answer]) -> Handler:

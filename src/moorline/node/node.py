@@ -107,7 +107,7 @@ class Node:
         text = await postgres.died()
         self._problems.append(text)
         if not self._failed.done():
-            self._failed.set_result(CatalogUnreachable(f"the embedded Postgres ended: {text}"))
+            self._failed.set_result(CatalogUnreachable(text))
 
     def _open_metrics(self) -> None:
         self.metrics.describe(node=self.config.node, version=SOFTWARE, roles=self.roles)
@@ -122,6 +122,7 @@ class Node:
         broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
         assert self._catalog is not None
         services = OperatorBroker(self._catalog, broker)
+        stack.callback(services.close)
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())
         watch_queues(self.metrics, broker)

@@ -95,7 +95,10 @@ class PayloadBlock(Message, frozen=True, gc=False, tag=58):
 
 
 class AllDelivered(Message, frozen=True, gc=False, tag=59):
-    """ALLS, pushed: every message that waited when the service subscribed has been delivered."""
+    """ALLS, pushed: of every queue in which messages waited the first `window` have been delivered.
+
+    The others follow as those are acknowledged.
+    """
 
     delivered: int
 
