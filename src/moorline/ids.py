@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+from collections.abc import Callable
 
 from moorline.errors import Malformed
 
@@ -11,6 +12,18 @@ ID_BYTES = 24
 
 NODE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 """A node is named like a host."""
+
+
+def drawn(draw: Callable[[int], bytes]) -> bytes:
+    """A fresh id whose text does not begin with `-`, so that no command line takes it for an option."""
+    while True:
+        identifier = draw(ID_BYTES)
+        if identifier[0] >> 2 != _DASH:
+            return identifier
+
+
+_DASH = 62
+"""The place of `-` among the 64 characters of base64url."""
 
 
 def text_of(identifier: bytes) -> str:

@@ -21,7 +21,7 @@ from moorline.catalog.socket_folder import PORT
 from moorline.cli.main import run
 from moorline.client.associations import Associations
 from moorline.client.moor import Connecting, connect
-from moorline.errors import ConnectionLost, ServiceDisabled
+from moorline.errors import Refused, ServiceDisabled
 from moorline.ids import text_of
 
 pytestmark = pytest.mark.process
@@ -525,7 +525,7 @@ def test_a_disabled_service_is_ended_and_refused_until_it_is_enabled(
             assert told["was_changed"]
             assert told["sessions_ended"] == 1
             async with asyncio.timeout(20):
-                with pytest.raises(ConnectionLost, match="DISABLED"):
+                with pytest.raises(Refused, match="DISABLED"):
                     await anext(aiter(service))
         async with client.connect() as connected:
             with pytest.raises(ServiceDisabled):

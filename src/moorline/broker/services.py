@@ -21,7 +21,7 @@ from moorline.core.prefix import Prefix
 from moorline.core.queue import Queue
 from moorline.core.reconcile import Mode, answer_verify
 from moorline.errors import CallFailed, Malformed, MoorlineError, NotAuthorized, ServiceDisabled
-from moorline.ids import ID_BYTES
+from moorline.ids import drawn
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
 from moorline.wire.message import Answer
@@ -115,7 +115,7 @@ class ServiceBroker:
         service = await self.services.open(
             session.identity.fingerprint,
             session.identity.name,
-            secrets.token_bytes(ID_BYTES),
+            drawn(secrets.token_bytes),
             secrets.token_bytes(16),
         )
         if service.is_disabled:

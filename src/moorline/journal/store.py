@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from moorline.core.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.errors import LogDamaged
-from moorline.ids import ID_BYTES, text_of
+from moorline.ids import drawn, text_of
 from moorline.journal.disk import Disk
 from moorline.journal.files import QueueFiles, StoreOptions
 from moorline.journal.folder import path_of
@@ -159,7 +159,7 @@ class Store:
     # --- changes: each goes into the batch and changes memory -------------------------------------
 
     def create(self, owner: bytes) -> Queue:
-        queue_id = self._draw(ID_BYTES)
+        queue_id = drawn(self._draw)
         now_ms = self._wall_ms()
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
         return self._created(queue_id, owner, now_ms, lsn)
