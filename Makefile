@@ -27,7 +27,7 @@ test: setup
 	$(BIN)/python -m pytest
 
 fast: setup
-	$(BIN)/python -m pytest -m "not process and not slow"
+	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/python -m ruff format --check .
