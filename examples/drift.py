@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Drift: an old copy of a service's list comes back, and the two sides agree again.
 
 It has a list of its own. Afterwards the node means the queues of that list.

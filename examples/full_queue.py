@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """A full queue: its senders are refused until its reader has read it to the end."""
 
 import asyncio

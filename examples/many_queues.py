@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Many queues: what is sent together shares one commit, and each message has a result of its own."""
 
 import asyncio

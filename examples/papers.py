@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Certificates to try services with: an authority, a node and the service "billing".
 
 They are written into the current folder. They are for trying only; trustme is a library for tests.

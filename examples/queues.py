@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """A queue: three messages are sent, and read in their order."""
 
 import asyncio

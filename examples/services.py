@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """A service: one subscription for a hundred queues."""
 
 import asyncio

@@ -603,7 +603,7 @@ def test_every_example_of_the_guide_works(
     moorline: Moorline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guide = (Path(__file__).parents[2] / "docs/services.md").read_text(encoding="utf-8")
-    guide = guide.replace("tls://127.0.0.1:7412", moorline.tls)
+    guide = guide.replace("tls://127.0.0.1:7413", moorline.tls)
     monkeypatch.chdir(moorline.folder)
     monkeypatch.setenv("MOOR_ADDRESS", moorline.node.address)
     moorline.papers("billing")
