@@ -158,7 +158,7 @@ async def measure_drift(
     node: BenchNode, papers: Papers, n: int, ds: list[int], report: Report
 ) -> None:
     ids = [os.urandom(24) for _ in range(n)]
-    base, fresh = hash_ids(ids), hash_ids([os.urandom(24) for _ in range(max([*ds, 2]))])
+    base, fresh = hash_ids(ids), hash_ids([os.urandom(24) for _ in range(n)])
     async with connect(node, papers) as moor:
         service = moor.service(":memory:")
         await open_service(service)
@@ -166,10 +166,8 @@ async def measure_drift(
         report.row(f"n={n}", "bulk_associations_per_s", n / took, "1/s")
         traffic = Traffic(moor)
         # The first drift after a start scans for the sketch; that cost has a row of its own.
-        for warm, d, side in [
-            (False, 1, "one"),
-            *((True, d, side) for d in ds for side in ("one", "two")),
-        ]:
+        cases = [(False, 1, "one"), *((True, d, side) for d in ds for side in ("one", "two"))]
+        for warm, d, side in [*cases, (True, n, "two")]:
             own = drifted(base, fresh, d, side)
             await open_service(service)
             traffic.bytes = 0
@@ -265,11 +263,40 @@ async def run(quick: bool, report: Report) -> None:
             with BenchNode(folder, papers.flags()) as node:
                 if n == sizes[0]:
                     await measure_service(node, papers, 5_000 if quick else 20_000, folder, report)
+                    await measure_upkeep(node, 10_000, report)
                     await forget(node)
                 await measure_all_lost(node, papers, n, report)
                 ds = [d for d in (0, 1, 10, 100, 1_000, 10_000) if d <= n // 10] + [n // 2]
                 await measure_drift(node, papers, n, ds, report)
                 await measure_subscribe(node, papers, n, report)
+
+
+async def measure_upkeep(node: BenchNode, count: int, report: Report) -> None:
+    """The same rows with and without the digests, both undone: the difference is the upkeep."""
+    ids = [os.urandom(24) for _ in range(count)]
+    halves = hash_ids(ids).view(np.int64)
+    values = (ids, halves[:, 0].tolist(), halves[:, 1].tolist())
+    bare = (
+        "insert into moorline.association select queue, $1, high, low "
+        "from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as given (queue, high, low)"
+    )
+    kept = "select cardinality(moorline.associate($1, $2, $3, $4))"
+    catalog = await asyncpg.connect(
+        host=str(node.data / "run"), user="postgres", database="postgres"
+    )
+    number = await catalog.fetchval("select number from moorline.service")
+    best: dict[str, float] = {}
+    for name, statement in [("bare", bare), ("kept", kept)] * 3:
+        transaction = catalog.transaction()
+        await transaction.start()
+        started = time.perf_counter()
+        await catalog.execute(statement, number, *values, timeout=600)
+        took = time.perf_counter() - started
+        best[name] = min(took, best.get(name, took))
+        await transaction.rollback()
+    await catalog.close()
+    report.row("upkeep", "us_per_association", (best["kept"] - best["bare"]) / count * 1e6, "us")
+    report.row("upkeep", "us_per_association_in_all", best["kept"] / count * 1e6, "us")
 
 
 async def forget(node: BenchNode) -> None:

@@ -93,6 +93,20 @@ class Report(msgspec.Struct):
     """Queues that the node refused to associate again: deleted, blocked, or never its own."""
 
 
+class ServiceMessage(Message):
+    """A message of one of the service's queues. Its acknowledgement waits for an agreement under way."""
+
+    __slots__ = ("_settled",)
+
+    def __init__(self, caller: Caller, delivery: Delivery, settled: asyncio.Event) -> None:
+        super().__init__(caller, delivery)
+        self._settled = settled
+
+    async def ack(self) -> int:
+        await self._settled.wait()
+        return await super().ack()
+
+
 class Service:
     """A service on one node, and this side's list of its queues."""
 
@@ -114,6 +128,7 @@ class Service:
         self._refused: list[bytes] = []
         # The lock of the specification: no other command of the service until the two sides agree.
         self._agreement = asyncio.Lock()
+        self._settled = asyncio.Event()
 
     async def __aenter__(self) -> "Service":
         try:
@@ -161,30 +176,38 @@ class Service:
     async def agree(self) -> Report:
         """Verifies that both sides mean the same queues; repairs what differs. Others wait meanwhile."""
         async with self._agreement:
-            self.report = Report()
-            opened = await self._call(OpenService, ServiceOpened)
-            self._salt = Salt(opened.salt)
-            self._theirs = Digest(opened.count, opened.hash)
-            own = await asyncio.to_thread(self._associations.id_set)
-            asker = Asker("service", own, self._salt)
-            event: Event = Begin()
-            while True:
-                (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
-                match effect:
-                    case Agreed(digest):
-                        self.report.digest = digest
-                        return self.report
-                    case GiveUp(why):
-                        raise Drifting(why)
-                    case _:
-                        event = await self._perform(effect, own)
-                if self._refused:
-                    # Our own list becomes shorter: what the asker knows of it is old.
-                    refused, self._refused = self._refused, []
-                    self.report.lost += refused
-                    await asyncio.to_thread(self._associations.remove, refused)
-                    own = await asyncio.to_thread(self._associations.id_set)
-                    asker, event = Asker("service", own, self._salt), Begin()
+            self._settled.clear()
+            try:
+                return await self._agree()
+            finally:
+                # Also where it failed: whoever waits is to hear why from the node, not to hang.
+                self._settled.set()
+
+    async def _agree(self) -> Report:
+        self.report = Report()
+        opened = await self._call(OpenService, ServiceOpened)
+        self._salt = Salt(opened.salt)
+        self._theirs = Digest(opened.count, opened.hash)
+        own = await asyncio.to_thread(self._associations.id_set)
+        asker = Asker("service", own, self._salt)
+        event: Event = Begin()
+        while True:
+            (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
+            match effect:
+                case Agreed(digest):
+                    self.report.digest = digest
+                    return self.report
+                case GiveUp(why):
+                    raise Drifting(why)
+                case _:
+                    event = await self._perform(effect, own)
+            if self._refused:
+                # Our own list becomes shorter: what the asker knows of it is old.
+                refused, self._refused = self._refused, []
+                self.report.lost += refused
+                await asyncio.to_thread(self._associations.remove, refused)
+                own = await asyncio.to_thread(self._associations.id_set)
+                asker, event = Asker("service", own, self._salt), Begin()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:
@@ -195,7 +218,7 @@ class Service:
                     raise self._caller.lost.result()
                 self._news.clear()
                 await self._news.wait()
-            yield Message(self._caller, self._deliveries.popleft())
+            yield ServiceMessage(self._caller, self._deliveries.popleft(), self._settled)
 
     # --- what the node pushes ---------------------------------------------------------------------
 
