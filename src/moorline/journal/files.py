@@ -104,9 +104,10 @@ class QueueFiles:
             text_of(queue.id), state, file_messages_max=self._options.file_messages_max
         )
         queue.reader = reader = Reader(folder, journal, found.lines)
+        # Before anything can fail: whoever has a reader is among the readers.
+        self._readers[queue.id] = queue
         if state is not None and not state.size:
             self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
-        self._readers[queue.id] = queue
         if len(self._readers) > self._options.open_queues_max:
             _, idle = self._readers.popitem(last=False)
             self._close_reader(idle)

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from moorline.errors import DiskFull, FolderInUse, FolderUnusable
+from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.limits import DISK_FREE_BYTES_MIN, MIB
 
@@ -54,7 +54,12 @@ def identity(folder: Path) -> bytes:
         fresh = folder / "node.id.new"
         fresh.write_text(text_of(secrets.token_bytes(ID_BYTES)) + "\n", "ascii")
         fresh.replace(file)
-    return id_of(file.read_text("ascii").strip())
+    try:
+        return id_of(file.read_text("ascii").strip())
+    except (UnicodeDecodeError, Malformed) as error:
+        raise FolderUnusable(
+            f"{file} holds no id: put it back from a backup, or remove it"
+        ) from error
 
 
 def no_room(folder: Path) -> DiskFull:
