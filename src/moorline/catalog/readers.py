@@ -1,0 +1,78 @@
+"""Room: catalog. Readers: whoever keeps a place in the streams, a group or a subscription of a session.
+
+A reader is a number and an epoch. The epoch rises whenever somebody else takes the reader over, and a commit
+that knows an older one changes nothing: what the new holder has read of the places stays true.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from moorline.catalog.catalog import Catalog
+from moorline.catalog.statements import statement
+
+PLACES = statement("reader_places")
+COMMIT = statement("reader_commit")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """How far a reader is in a shard. The two texts of bytes are the reader's own."""
+
+    node: str
+    shard: int
+    offset: int
+    """Everything below it is done."""
+    acked: bytes
+    """What is done above it."""
+    failures: bytes
+
+
+class Readers:
+    """The part of the catalog that knows places. Groups and sessions build on it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def places(self, reader: int) -> list[Place]:
+        """By node and shard. After a claim or an opening nobody else can change them."""
+        return [Place(**row) for row in await self._catalog.fetch(PLACES, reader)]
+
+    async def commit(
+        self, reader: int, epoch: int, places: Sequence[Place], *, seek: bool = False
+    ) -> bool:
+        """Stores places, all or none; False if the reader has another epoch or is gone.
+
+        A place whose offset is below the stored one is passed over, unless it is a seek. The holder of a
+        reader commits one after the other: of two at once with the same offset the later one stays.
+        """
+        return not await self._commit([(reader, epoch, places)], seek=seek)
+
+    async def commit_all(self, commits: Sequence[tuple[int, int, Sequence[Place]]]) -> set[int]:
+        """Commits (reader, epoch, places) of many readers at once; the readers that are fenced.
+
+        A reader that is fenced does not spoil the others.
+        """
+        return await self._commit(commits, seek=False) if commits else set()
+
+    async def _commit(
+        self, commits: Sequence[tuple[int, int, Sequence[Place]]], *, seek: bool
+    ) -> set[int]:
+        readers = {reader for reader, _, _ in commits}
+        rows = [(reader, place) for reader, _, places in commits for place in places]
+        assert len(readers) == len(commits), "a reader is named once in a commit"
+        assert len({(reader, place.node, place.shard) for reader, place in rows}) == len(rows), (
+            "a shard is named once in the places of a reader"
+        )
+        held = await self._catalog.fetch(
+            COMMIT,
+            [reader for reader, _, _ in commits],
+            [epoch for _, epoch, _ in commits],
+            [reader for reader, _ in rows],
+            [place.node for _, place in rows],
+            [place.shard for _, place in rows],
+            [place.offset for _, place in rows],
+            [place.acked for _, place in rows],
+            [place.failures for _, place in rows],
+            seek,
+        )
+        return readers - {row["number"] for row in held}

@@ -1,0 +1,1 @@
+select * from moorline.group_state order by name, filter, mode

@@ -1,0 +1,1 @@
+select * from moorline.session_state order by name, filter

@@ -1,0 +1,1 @@
+select * from moorline.open_session($1, $2, $3, $4)

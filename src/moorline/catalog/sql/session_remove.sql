@@ -1,0 +1,1 @@
+select moorline.remove_session($1)

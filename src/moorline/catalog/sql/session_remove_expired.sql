@@ -1,0 +1,1 @@
+select moorline.remove_expired_sessions($1)

@@ -1,0 +1,1 @@
+select moorline.unsubscribe($1, $2, $3)
