@@ -198,3 +198,21 @@ def test_json_holds_no_character_that_steers_a_terminal(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert out.strip().isprintable()
     assert json.loads(out) == value
+
+
+def test_moor_starts_without_the_heavy_libraries() -> None:
+    """`moor --help`, and every completion of a shell, imports all commands."""
+    heavy = "numpy pyarrow polars duckdb asyncpg sqlite3 uvloop"
+    program = (
+        "import sys, moorline.cli.main\n"
+        f"print([name for name in '{heavy}'.split() if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+        check=True,
+    )
+    assert done.stdout == "[]\n"

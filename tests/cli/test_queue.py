@@ -1,5 +1,6 @@
 """`moor queue` against a real node, as a person and as a script."""
 
+import asyncio
 import base64
 import json
 import os
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 from tests.journal.stores import filled
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
+from moorline.client.moor import connect
 from moorline.journal.disk import FileDisk
 
 pytestmark = pytest.mark.process
@@ -35,9 +38,11 @@ class Moor:
     def __init__(self, node: NodeProcess) -> None:
         self.node = node
 
-    def __call__(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def __call__(
+        self, command: str, *arguments: str, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [*MOOR, "queue", *arguments, f"--address={self.node.address}"],
+            [*MOOR, "queue", command, f"--address={self.node.address}", *arguments],
             input=stdin,
             capture_output=True,
             timeout=60,
@@ -172,6 +177,56 @@ def test_off_block_and_delete(moor: Moor, queue: str) -> None:
     moor.lines("delete", queue)
     assert "no queue of that id" in moor.error(12, "info", queue)
     assert "no queue of that id" in moor.error(12, "send", queue, "x")
+
+
+def test_an_empty_queue_is_read_and_one_that_is_not_there_is_not(moor: Moor, queue: str) -> None:
+    for flags in ([], ["--count", "1"], ["--count", "5"], ["--no-ack"], ["--json"]):
+        assert moor.lines("read", queue, *flags) == []
+        assert "no queue of that id" in moor.error(12, "read", "A" * 32, *flags)
+    moor.lines("block", queue)
+    for flags in ([], ["--count", "1"], ["--no-ack"]):
+        assert "blocked" in moor.error(12, "read", queue, *flags)
+
+
+def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
+    """The anonymous client from loopback is an operator here: it may look at all and read none."""
+    authority = trustme.CA()
+    ca, papers = tmp_path / "ca.pem", tmp_path / "papers.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    issued = authority.issue_cert("127.0.0.1", common_name="olga")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    with NodeProcess(
+        tmp_path / "data",
+        "--roles=broker",
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={papers}",
+        f"--tls-key={papers}",
+        f"--tls-client-ca={ca}",
+    ) as node:
+        found = re.search(r"tls://\S+", node.ready_line)
+        assert found is not None
+
+        async def created() -> str:
+            async with connect(found[0], ca=ca, certificate=papers) as olga:
+                return str(await olga.create_queue())
+
+        queue = asyncio.run(created())
+        stranger = Moor(node)
+        assert stranger.lines("info", queue)
+        for flags in ([], ["--count", "1"], ["--no-ack"], ["--follow"]):
+            assert "only the owner" in stranger.error(12, "read", queue, *flags)
+
+
+def test_a_message_may_begin_with_a_dash(moor: Moor, queue: str) -> None:
+    texts = ["-5", "-0.5e3", "- an item", "-5 --lines"]
+    for text in texts:
+        moor.lines("send", queue, text)
+    moor.lines("send", "--", queue, "--lines")
+    assert moor.texts(queue) == [*texts, "--lines"]
+    for slip in ("-h", "--line", "--fil"):
+        assert "No such option" in moor.error(2, "send", queue, slip)
+        assert "unexpected extra argument" in moor.error(2, "send", queue, "-5", slip)
+    assert moor.lines("read", queue) == []
 
 
 def test_mistakes_are_one_line(moor: Moor, queue: str, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from moorline.client.moor import Connecting, connect
 from moorline.config.addresses import Address
@@ -15,13 +19,14 @@ from moorline.errors import CallFailed, ConfigError, ConnectionLost, Refused, To
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session
-from moorline.net.tls import server_context
+from moorline.net.tls import client_context, server_context
 from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import PROTOCOL, Hello, Welcome
 from moorline.wire.message import Answer, Failed
 from moorline.wire.node import Echo, Echoed
 
 HELLO_TIMEOUT_MS = 300
+KEEPALIVE_MS = 200
 
 
 class Server:
@@ -38,7 +43,7 @@ class Server:
                 anonymous=anonymous,
                 connections_max=connections_max,
                 hello_timeout_ms=HELLO_TIMEOUT_MS,
-                keepalive_ms=200,
+                keepalive_ms=KEEPALIVE_MS,
             ),
         )
 
@@ -317,9 +322,139 @@ async def test_failed_handshakes_leave_no_session_behind(papers: Papers) -> None
             assert await moor.echo(b"room for me") == b"room for me"
 
 
-def test_an_unreadable_certificate_names_its_key() -> None:
-    with pytest.raises(ConfigError, match="tls_certificate and tls_key"):
-        server_context("/nowhere.pem", "/nowhere.pem", "")
+class SlowReader:
+    """A program that says hello and then nothing more: it reads a little at a time, until it hangs."""
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
+        self.hangs = threading.Event()
+        self.may_leave = threading.Event()
+        self._address = address
+        self._tls = tls
+
+    def run(self) -> int:
+        """How many bytes it read; 0 if it was cut before it hung."""
+        with socket.socket() as plain:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            plain.settimeout(10)
+            plain.connect((self._address.host, self._address.port))
+            host = self._address.host
+            stream = self._tls.wrap_socket(plain, server_hostname=host) if self._tls else plain
+            with stream:
+                stream.sendall(bytes(frame([Hello(PROTOCOL, 1, 1)])))
+                count = 0
+                try:
+                    while not self.hangs.wait(0.01):  # its pace
+                        data = stream.recv(4_096)
+                        if not data:
+                            return 0
+                        count += len(data)
+                except OSError:
+                    return 0
+                self.may_leave.wait(10)
+                return count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only coarser steps can be seen")
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_slow_reader_is_not_silent_and_one_that_hangs_is(
+    papers: Papers, *, is_tls: bool
+) -> None:
+    """It answers no ping: its pongs would stand behind all that it has to read first."""
+    async with serving(Server(), papers.context() if is_tls else None) as (server, address):
+        slow = SlowReader(address, client_context(papers.ca, None, None) if is_tls else None)
+        running = asyncio.create_task(asyncio.to_thread(slow.run))
+        try:
+            async with asyncio.timeout(20):
+                while not any(session.is_open for session in server.listeners.sessions):
+                    await asyncio.sleep(0.001)
+                (session,) = server.listeners.sessions
+                for _ in range(16):
+                    session.push(Echoed(0, bytes(900_000)), 900_000)
+                await asyncio.wait([session.gone], timeout=10 * KEEPALIVE_MS / 1_000)
+                assert session.is_open
+                assert "slow reader" in session._holds
+                slow.hangs.set()
+                await session.gone
+        finally:
+            slow.hangs.set()
+            slow.may_leave.set()
+        assert await running > 0
+
+
+class BadFile:
+    """A file that is no certificate or key, by the way in which it is none."""
+
+    def __init__(self, papers: Papers, kind: str) -> None:
+        self.path = papers.folder / kind
+        if kind == "folder":
+            self.path.mkdir(exist_ok=True)
+        elif kind == "der":
+            self.path.write_bytes(ssl.PEM_cert_to_DER_cert(papers.ca.read_text()))
+        elif kind == "mangled":
+            self.path.write_text((papers.folder / "server.pem").read_text().replace("M", "x"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("missing", "there is no such file: give the path of a PEM file"),
+        ("folder", "this is a folder: give the path of a PEM file in it"),
+        ("der", "it is not a PEM file: convert it"),
+        ("mangled", "OpenSSL cannot use what is in there"),
+    ],
+)
+def test_a_bad_certificate_file_is_named_and_says_what_to_do(
+    papers: Papers, kind: str, advice: str
+) -> None:
+    bad = BadFile(papers, kind).path
+    good = papers.folder / "server.pem"
+    tries: dict[str, Callable[[], ssl.SSLContext]] = {
+        "tls_certificate": lambda: server_context(str(bad), str(good), ""),
+        "tls_client_ca": lambda: server_context(str(good), str(good), str(bad)),
+        "ca": lambda: client_context(bad, None, None),
+        "certificate": lambda: client_context(None, bad, good),
+    }
+    for setting, make in tries.items():
+        with pytest.raises(ConfigError) as caught:
+            make()
+        assert f"{setting}: '{bad}'" in str(caught.value)
+        assert advice in str(caught.value)
+
+
+def test_a_bad_key_is_named_and_says_what_to_do(papers: Papers) -> None:
+    good, other, ca = papers.folder / "server.pem", papers.folder / "client.pem", papers.ca
+    for key, advice in (
+        (papers.folder / "none", "there is no such file"),
+        (ca, "there is no private key in it"),
+        (other, "they do not belong together"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            server_context(str(good), str(key), "")
+        assert f"tls_key: '{key}': {advice}" in str(caught.value)
+        with pytest.raises(ConfigError) as caught:
+            client_context(None, good, key)
+        assert f"key: '{key}': {advice}" in str(caught.value)
+    with pytest.raises(ConfigError, match="without a certificate"):
+        client_context(None, None, good)
+
+
+def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(papers: Papers) -> None:
+    good, locked = papers.folder / "server.pem", papers.folder / "locked.pem"
+    key = serialization.load_pem_private_key(good.read_bytes(), None)
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(ConfigError, match=r"tls_key: .*needs a passphrase"):
+        server_context(str(good), str(locked), "")
+
+
+async def test_a_client_with_a_bad_authority_fails_before_it_connects(papers: Papers) -> None:
+    with pytest.raises(ConfigError, match=r"ca: .*there is no such file"):
+        await connect("tls://127.0.0.1:1", ca=papers.folder / "none")
 
 
 async def test_an_unknown_code_from_a_newer_node_is_still_an_error() -> None:

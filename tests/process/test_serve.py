@@ -1,6 +1,7 @@
 """`moor serve` as a user meets it: real processes, real signals, real mistakes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -116,6 +118,40 @@ def test_clients_connected_do_not_delay_the_stop(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data") as node:
         assert "STOPPING" in asyncio.run(scenario(node))
         assert node.process.wait(STOP_MS_MAX / 1_000 + 2) == 0
+
+
+def test_open_http_connections_neither_delay_the_stop_nor_trouble_the_log(tmp_path: Path) -> None:
+    """One that says nothing, one in the middle of its head, one that was served: none is our mistake."""
+    with NodeProcess(tmp_path / "data") as node, contextlib.ExitStack() as stack:
+        found = urllib.parse.urlsplit(node.http)
+        assert found.hostname is not None
+        assert found.port is not None
+        for said in (
+            b"",
+            b"GET /metrics HTTP/1.1\r\nHost: n",
+            b"GET / HTTP/1.1\r\nHost: n\r\n\r\n",
+        ):
+            client = stack.enter_context(socket.create_connection((found.hostname, found.port), 10))
+            client.sendall(said)
+        # The last is answered, so the node has taken all three.
+        assert client.recv(1_024).startswith(b"HTTP/1.1 200")
+        assert node.stop() == 0
+        assert "Exception" not in node.errors
+        assert "Traceback" not in node.errors
+        assert "ERROR" not in node.errors.upper()
+
+
+def test_a_bad_certificate_is_one_line_that_names_the_file(tmp_path: Path) -> None:
+    shown = run_moor(
+        "serve",
+        f"--data={tmp_path / 'data'}",
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={tmp_path / 'none.pem'}",
+        f"--tls-key={tmp_path / 'none.key'}",
+    )
+    assert shown.returncode == 3
+    line = one_line(shown.stderr)
+    assert f"tls_certificate: '{tmp_path / 'none.pem'}': there is no such file" in line
 
 
 def test_after_kill_9_the_next_start_recovers_by_itself(tmp_path: Path) -> None:

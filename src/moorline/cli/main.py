@@ -1,7 +1,7 @@
 """Room: cli. The entry of `moor`: its commands, and how a command that fails ends.
 
-A command module keeps heavy imports (asyncpg, the embedded Postgres, pyarrow) inside its functions:
-`moor --help` imports every module, and must be quick.
+A command module keeps heavy imports (asyncpg, the embedded Postgres, numpy, pyarrow) inside its
+functions: `moor --help` imports every module, and must be quick.
 """
 
 import os

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from typer.core import TyperCommand
 
 from moorline.cli import output
 from moorline.cli.reach import Reach, with_node
@@ -61,7 +63,18 @@ def create(
     _run(reach, work)
 
 
-@app.command(epilog="Example: printf 'one\\ntwo\\n' | moor queue send QUEUE - --lines")
+# No option begins so. One with a letter, as -h, or with two dashes is rather a slip than a message.
+_TEXT_WITH_DASH = re.compile(r"-[^-A-Za-z]")
+
+
+class _Send(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes `-5` for the message that it is."""
+        ctx.ignore_unknown_options = any(map(_TEXT_WITH_DASH.match, args))
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_Send, epilog="Example: printf 'one\\ntwo\\n' | moor queue send QUEUE - --lines")
 @with_node
 def send(
     reach: Reach,
@@ -76,7 +89,8 @@ def send(
 ) -> None:
     """Store messages in a queue and print their ids, one a line.
 
-    An id is printed when its message is as safe as the node promises (`queues.sync`).
+    An id is printed when its message is as safe as the node promises (`queues.sync`). A TEXT that looks
+    like an option goes behind two dashes: moor queue send QUEUE -- --text
     """
     queue_id = _id(queue)
     if (text is None) == (file is None):
@@ -140,7 +154,13 @@ def read(
                 if ack:
                     await message.ack()
             return
-        limit = count if follow else min(count or sys.maxsize, (await source.info()).waiting)
+        limit = count
+        if not follow:
+            limit = min(count or sys.maxsize, (await source.info()).waiting)
+        if limit == 0:
+            # An operator may look at any queue and read none: who may not read is told, also of nothing.
+            await source.get()
+            return
         await _read_many(moor, source, limit, ack=ack, follow=follow, as_json=as_json)
 
     _run(reach, work)
@@ -155,8 +175,6 @@ async def _read_many(
     batch_size = 1 if follow else READ_BATCH
     done = 0
     batch: list[Message] = []
-    if limit == 0:
-        return
     messages: AsyncIterator[Message] = source.read(QUEUE_WINDOW_MAX if not ack else READ_BATCH)
     async for message in messages:
         _show(message, as_json=as_json)

@@ -1,4 +1,7 @@
-"""Room: cli. `moor service`: services of a running node, seen, compared, repaired and switched."""
+"""Room: cli. `moor service`: services of a running node, seen, compared, repaired and switched.
+
+What compares and repairs needs numpy and SQLite: it is imported by the commands that use it.
+"""
 
 import asyncio
 import contextlib
@@ -6,15 +9,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moorline.cli import output
 from moorline.cli.progress import progress
 from moorline.cli.reach import Reach, with_node
-from moorline.client.associations import Associations
-from moorline.client.operator import Reconciler, calling, copied, fingerprint_of
 from moorline.core.digest import Digest
 from moorline.errors import DriftFound, Drifting
 from moorline.ids import text_of
@@ -22,6 +23,9 @@ from moorline.net.caller import Caller
 from moorline.wire import operator as wire
 from moorline.wire.message import Message
 from moorline.wire.service import QUEUES_PER_BLOCK
+
+if TYPE_CHECKING:
+    from moorline.client.associations import Associations
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -143,6 +147,7 @@ def verify(
 
     Nothing is changed, neither on the node nor in the file. Ends with 0 if all are equal, else with 17.
     """
+    from moorline.client.operator import Reconciler, copied
 
     async def work(caller: Caller) -> None:
         found = await _describe(caller, service)
@@ -187,6 +192,8 @@ def repair(
     it is what the client does at its start: it takes the subscription over, and queues that the node
     refuses leave the list.
     """
+    from moorline.client.associations import Associations
+    from moorline.client.operator import Reconciler, copied
 
     async def work(caller: Caller) -> None:
         # The node need not know the service for this: it is made anew where it is gone.
@@ -298,6 +305,8 @@ def _switch(reach: Reach, service: str, as_json: bool, *, is_disabled: bool) -> 
 
 
 def _run(reach: Reach, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
+    from moorline.client.operator import calling
+
     async def connected() -> None:
         async with calling(reach.address, reach.ca, reach.certificate, reach.key) as caller:
             await work(caller)
@@ -344,7 +353,7 @@ def _worded(name: str) -> str:
     return name.removeprefix("is_").removesuffix("_s").replace("_", " ")
 
 
-def _compared_with_list(own: Associations, true: Digest) -> list[dict[str, Any]]:
+def _compared_with_list(own: "Associations", true: Digest) -> list[dict[str, Any]]:
     listed = own.recomputed()
     return [
         _compared("client's digest", own.digest(), "client's list", listed),
@@ -390,5 +399,7 @@ def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:
 
 def _is_own(reach: Reach, fingerprint: str) -> bool:
     """Whether the fingerprint of our certificate begins so."""
+    from moorline.client.operator import fingerprint_of
+
     certificate = reach.certificate
     return certificate is not None and fingerprint_of(certificate).startswith(fingerprint.lower())

@@ -4,7 +4,6 @@ h11 parses; nothing here trusts the client with more than a small request head a
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
@@ -43,11 +42,12 @@ class HttpPort:
         self._metrics = metrics
         self._health = health
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def open(self, address: Address) -> Address:
         try:
             self._server = await asyncio.start_server(
-                self._serve, address.host, address.port, limit=HTTP_REQUEST_BYTES_MAX
+                self._accept, address.host, address.port, limit=HTTP_REQUEST_BYTES_MAX
             )
         except OSError as error:
             raise cannot_listen(str(address), error) from error
@@ -55,19 +55,33 @@ class HttpPort:
         return Address("http", host, port)
 
     async def close(self) -> None:
+        """Takes no more requests, and cuts those that are under way."""
         if self._server is not None:
             self._server.close()
+        serving = list(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The tasks are ours: asyncio takes a cancelled one of its own for a mistake, and says so.
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(HTTP_TIMEOUT_MS / 1_000):
                 await self._answer(reader, writer)
+                writer.close()
+                await writer.wait_closed()
         except (TimeoutError, ConnectionError, h11.ProtocolError):
             pass
+        except Exception:
+            log.exception("an HTTP request failed by a mistake of ours")
         finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            # Or a client that reads nothing would hold the socket; a closed one does not mind.
+            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_REQUEST_BYTES_MAX)

@@ -13,18 +13,19 @@ itself would do at its start and at the first use of a queue, and a little more:
     7  a checkpoint
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import msgspec
 
 from moorline.core.queue import QUOTA_MARKER, Queue
-from moorline.errors import Malformed
+from moorline.errors import FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal import checkpoint
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
-from moorline.journal.files import WHY_ASIDE, StoreOptions
-from moorline.journal.folder import Damaged, QueueFolder, path_of
+from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
+from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout
 from moorline.journal.offline import options_of, raise_lsn
@@ -105,6 +106,16 @@ class Mending:
         self._aside: list[tuple[Queue, str, str]] = []
 
     def mend(self) -> Report:
+        try:
+            return self._mend()
+        except PermissionError as error:
+            # What may not be read may be whole: it is no damage, and not to be given up.
+            raise FolderUnusable(
+                f"{error.filename}: this user may not read or change it. Give it the right to, or run "
+                "this as the user of the node, and check again."
+            ) from error
+
+    def _mend(self) -> Report:
         store, report = self._store, self.report
         check_layout(self._disk, self._options.levels)
         self._set_strays_aside()
@@ -135,7 +146,13 @@ class Mending:
             self._found("stray", f"{path} has no place in the tree of queues")
             folder = f"{QUARANTINE}/{KEPT}{self._stamp}"
             self._make_durable(folder)
-            self._disk.rename(path, f"{folder}/{place}-{path.rpartition('/')[2]}")
+            try:
+                self._disk.rename(path, f"{folder}/{place}-{path.rpartition('/')[2]}")
+            except PermissionError:
+                raise
+            except OSError as error:
+                # A copy in memory has no place for links to nothing and for what is no file.
+                damage_of(error)
 
     def _mend_log(self) -> bool:
         """Whether changes in the middle of the log are lost."""
@@ -177,13 +194,14 @@ class Mending:
             text = f"{path} is of no queue that exists; it holds {count} messages"
             self._found("orphan", text, queue_id)
             store.files.handles.forget_folder(path)
-            disk.remove_folder(path)
+            remove_whatever(disk, path)
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
                 continue
             if name.removesuffix(BUILDING) not in known:
                 self._found("orphan", f"{QUARANTINE}/{name} is of no queue that is set aside")
-                disk.remove_folder(f"{QUARANTINE}/{name}")
+                with contextlib.suppress(FileNotFoundError):  # a link to nothing, in a copy
+                    remove_whatever(disk, f"{QUARANTINE}/{name}")
 
     def _is_known(self, queue_id: bytes) -> bool:
         return self._store.glance(queue_id) is not None
@@ -203,6 +221,8 @@ class Mending:
         try:
             self._read(queue)
         except Damaged as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise error.__cause__ from error
             self._store.live[queue.id] = queue
             self._store.files.quarantine(queue, str(error))
             self._set_aside(queue, "record", str(error))

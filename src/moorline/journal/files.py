@@ -5,6 +5,7 @@ with it is found here; a folder that cannot be trusted is moved to the quarantin
 """
 
 import base64
+import contextlib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -16,7 +17,14 @@ from moorline.core.queue import Queue
 from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
-from moorline.journal.folder import STATE_FILE, Damaged, QueueFolder, Removal, path_of
+from moorline.journal.folder import (
+    STATE_FILE,
+    Damaged,
+    QueueFolder,
+    Removal,
+    damage_of,
+    path_of,
+)
 from moorline.journal.handles import Handles
 from moorline.journal.record import encode
 from moorline.limits import CACHE_BYTES_PER_QUEUE, OPEN_FILES_MAX, OPEN_QUEUES_MAX
@@ -25,6 +33,8 @@ log = logging.getLogger("moorline.journal")
 
 PENDING_ASIDE = "pending.log"
 WHY_ASIDE = "why.txt"
+FOUND_INSTEAD = "found-instead"
+"""In a queue's quarantine: what stood where its folder should be."""
 
 
 class StoreOptions(msgspec.Struct, frozen=True):
@@ -107,7 +117,11 @@ class QueueFiles:
         # Before anything can fail: whoever has a reader is among the readers.
         self._readers[queue.id] = queue
         if state is not None and not state.size:
-            self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
+            try:
+                self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
+            except Damaged as error:
+                self.quarantine(queue, str(error))
+                return None
         if len(self._readers) > self._options.open_queues_max:
             _, idle = self._readers.popitem(last=False)
             self._close_reader(idle)
@@ -133,12 +147,15 @@ class QueueFiles:
 
     def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
         """Does to a queue's folder what its journal said; removals wait for the next sync."""
-        if any(isinstance(effect, MakeFolder) for effect in effects):
-            # A state that was retired and not yet removed makes way for the new one.
-            self._remove_now(Removal(reader.folder.path, STATE_FILE))
-        reader.lines = reader.folder.perform(
-            effects, records, self._stamp(), reader.lines, self.removals.append
-        )
+        try:
+            if any(isinstance(effect, MakeFolder) for effect in effects):
+                # A state that was retired and not yet removed makes way for the new one.
+                self._remove_now(Removal(reader.folder.path, STATE_FILE))
+            reader.lines = reader.folder.perform(
+                effects, records, self._stamp(), reader.lines, self.removals.append
+            )
+        except OSError as error:
+            raise damage_of(error) from error
 
     def _remove_now(self, removal: Removal) -> None:
         if removal in self.removals:
@@ -153,15 +170,16 @@ class QueueFiles:
         log.error("queue set aside", extra={"queue": text_of(queue.id), "why": why})
         path = path_of(queue.id, self._options.levels)
         self.handles.forget_folder(path)
+        # Nothing is removed from what a repair will read.
+        self.removals[:] = [removal for removal in self.removals if removal.folder != path]
         aside = f"quarantine/{text_of(queue.id)}"
         self._disk.make_folders("quarantine")
         # Or a power cut could keep the move, but not the folder that it went to.
         self._disk.sync_folder("")
-        if self._disk.exists(path):
-            if self._disk.exists(aside):
-                # An earlier one is kept too: it may hold what was promised.
-                self._disk.rename(aside, f"{aside}.{self._stamp()}")
-            self._disk.rename(path, aside)
+        try:
+            self._move_aside(path, aside)
+        except OSError as error:
+            log.warning("a damaged queue stays in its place", extra={"why": str(damage_of(error))})
         self._disk.make_folders(aside)
         self._keep_pending_aside(queue)
         self._disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
@@ -171,6 +189,36 @@ class QueueFiles:
         queue.cache = None
         self.quarantined += 1
         self._changed(queue)
+
+    def _move_aside(self, path: str, aside: str) -> None:
+        """Moves what stands in a queue's place; what cannot be moved is found there by a repair."""
+        if not self._disk.is_folder(path):
+            self._disk.make_folders(aside)
+            # No `exists` before: it follows a link, and there may be nothing behind it.
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.rename(path, f"{aside}/{FOUND_INSTEAD}-{self._stamp()}")
+            return
+        if self._disk.exists(aside):
+            # An earlier one is kept too: it may hold what was promised.
+            self._disk.rename(aside, f"{aside}.{self._stamp()}")
+        self._disk.rename(path, aside)
+        if not self._disk.is_folder(aside):
+            # A link that leads to its folder from there, and from here to nothing.
+            self._disk.rename(aside, path)
+
+    def discard(self, queue_id: bytes) -> None:
+        """Removes the files of a queue that is deleted, also those that are set aside."""
+        path = path_of(queue_id, self._options.levels)
+        for place in (path, f"quarantine/{text_of(queue_id)}"):
+            if self._disk.exists(place):
+                self.handles.forget_folder(place)
+                try:
+                    remove_whatever(self._disk, place)
+                except OSError as error:
+                    # The queue is gone all the same; a check finds what is left of it.
+                    log.warning(
+                        "files of a deleted queue stay", extra={"why": str(damage_of(error))}
+                    )
 
     def _keep_pending_aside(self, queue: Queue) -> None:
         """Promised to their senders, and soon gone from the log."""
@@ -195,3 +243,16 @@ class QueueFiles:
 
     def _stamp(self) -> str:
         return f"{self._wall_ms():014}"
+
+
+def remove_whatever(disk: Disk, path: str) -> None:
+    """Removes what stands at a path: a folder with all that is in it, a file, or a link."""
+    if disk.is_folder(path):
+        try:
+            disk.remove_folder(path)
+            return
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # Python's own refusal: a link to a folder goes as a file does.
+    disk.remove(path)

@@ -9,6 +9,7 @@
 Removals are not done at once: a file goes only after the state that no longer needs it is durable.
 """
 
+import errno
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -33,9 +34,27 @@ from moorline.limits import KIB, STATE_BACKUP_DAYS, STATE_BACKUPS_KEPT, STATE_LI
 STATE_FILE = "queue.log"
 READ_BYTES = 64 * KIB
 
+_SOMETHING_ELSE = frozenset(
+    {
+        *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # one kind in another's place
+        *(errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.ESPIPE),  # links, sockets, devices, pipes
+        *(errno.EACCES, errno.EPERM),
+    }
+)
+"""What the system says where something stands that we have not put there, or may not touch any more. All
+other errors are the disk's or the machine's, and no queue's own."""
+
 
 class Damaged(Exception):
     """A folder that must be set aside; the text says why."""
+
+
+def damage_of(error: OSError) -> Damaged:
+    """The damage to one queue that an error of the system stands for; any other error is raised."""
+    if error.errno not in _SOMETHING_ELSE:
+        raise error
+    name = str(error.filename or "a file").rpartition("/")[2]
+    return Damaged(f"{name} cannot be used: {error.strerror}")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -76,8 +95,16 @@ class QueueFolder:
         """
         self._stamp = stamp
         try:
+            return self._load(expected, upto_lsn)
+        except OSError as error:
+            raise damage_of(error) from error
+
+    def _load(self, expected: int, upto_lsn: int) -> Found:
+        try:
             names = self._disk.list_folder(self.path)
         except FileNotFoundError:
+            if expected and self._is_named():
+                raise Damaged("the folder is a link that leads nowhere") from None
             return Found(None, 0, 0, [])
         notes: list[str] = []
         state, lines = self._read_state(names, upto_lsn, notes)
@@ -92,6 +119,11 @@ class QueueFolder:
                 self._fit(state.read_file, state.read_bytes, notes)
         self._collect(state, names, notes)
         return Found(state, lost, lines, notes)
+
+    def _is_named(self) -> bool:
+        """Whether the folder above has the name, whatever is behind it."""
+        above, _, name = self.path.rpartition("/")
+        return self._disk.exists(above) and name in self._disk.list_folder(above)
 
     def entries(self, state: QueueState, skip: int) -> Iterator[tuple[Entry, int]]:
         """The waiting messages behind the first `skip`, each with the bytes of its record."""
@@ -110,9 +142,11 @@ class QueueFolder:
         while start < end:
             try:
                 file = self._handles.get(path, create=False)
+                data = file.read_at(start, min(READ_BYTES, end - start))
             except FileNotFoundError as error:
                 raise Damaged(f"{message_file(name)} is gone") from error
-            data = file.read_at(start, min(READ_BYTES, end - start))
+            except OSError as error:
+                raise damage_of(error) from error
             offset = 0
             while True:
                 entry = self._decoded(data, offset, start + offset, name)

@@ -14,7 +14,7 @@ from moorline.core.queue_journal import parse_line
 from moorline.errors import LogDamaged
 from moorline.journal.disk import Disk
 from moorline.journal.files import PENDING_ASIDE
-from moorline.journal.folder import STATE_FILE, message_file
+from moorline.journal.folder import STATE_FILE, damage_of, message_file
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode
@@ -145,7 +145,7 @@ def entries_in(disk: Disk, folder: str) -> dict[int, Entry]:
         if disk.is_folder(path):
             entries.update(entries_in(disk, path))
         elif name == PENDING_ASIDE or (name.startswith("messages.") and name.endswith(".log")):
-            for offset, entry in records_in(read_all(disk, path)):
+            for offset, entry in records_in(_read_if_file(disk, path)):
                 if name == read_file and offset < read_byte:
                     done = max(done, entry.lsn)
                 else:
@@ -162,12 +162,23 @@ def read_all(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+def _read_if_file(disk: Disk, path: str) -> bytes:
+    """What a file holds; nothing, where something else stands in its place."""
+    try:
+        return read_all(disk, path)
+    except PermissionError:
+        raise  # it may be whole, and whoever runs this can be given the right to read it
+    except OSError as error:
+        damage_of(error)
+        return b""
+
+
 def _read_position(disk: Disk, folder: str) -> tuple[str, int]:
     """Up to where the last whole state had read; a state that cannot be says nothing."""
     path = f"{folder}/{STATE_FILE}"
     if not disk.exists(path):
         return "", 0
-    lines = read_all(disk, path).decode("utf-8", "replace").splitlines(keepends=True)
+    lines = _read_if_file(disk, path).decode("utf-8", "replace").splitlines(keepends=True)
     states = [state for line in lines if (state := parse_line(line)) is not None]
     if not states or states[-1].problem():
         return "", 0

@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 from moorline.core.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.errors import LogDamaged
-from moorline.ids import drawn, text_of
+from moorline.ids import drawn
 from moorline.journal.disk import Disk
 from moorline.journal.files import QueueFiles, StoreOptions
-from moorline.journal.folder import path_of
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
 from moorline.limits import (
@@ -264,13 +263,7 @@ class Store:
         certain = [queue_id for lsn, queue_id in self._doomed if lsn <= self.committed_lsn]
         self._doomed = [doomed for doomed in self._doomed if doomed[0] > self.committed_lsn]
         for queue_id in certain:
-            path = path_of(queue_id, self.options.levels)
-            if self.disk.exists(path):
-                self.files.handles.forget_folder(path)
-                self.disk.remove_folder(path)
-            aside = f"quarantine/{text_of(queue_id)}"
-            if self.disk.exists(aside):
-                self.disk.remove_folder(aside)
+            self.files.discard(queue_id)
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -11,3 +11,8 @@ def monotonic_ms() -> int:
 def wall_ms() -> int:
     """Milliseconds since 1970, for what is stored and shown to people; may jump."""
     return time.time_ns() // 1_000_000
+
+
+def wall_us() -> int:
+    """The same in microseconds."""
+    return time.time_ns() // 1_000

@@ -72,7 +72,8 @@ class Session(Connection):
         for kind, run in groupby(messages, type):
             calls = list(run)
             answers = self._handle(kind, calls)
-            self._in_flight += len(calls) - len(answers)
+            if issubclass(kind, Call):
+                self._in_flight += len(calls) - len(answers)
             self.send_all(answers)
         if self._in_flight >= CALLS_IN_FLIGHT_MAX:
             self.hold_reading("calls in flight")
@@ -92,13 +93,15 @@ class Session(Connection):
     def _handle(self, kind: type[Message], calls: list[Any]) -> list[Answer]:
         handler = self._handlers.get(kind)
         if handler is None:
+            if not issubclass(kind, Call):
+                return []
             text = f"this node has no role that answers {kind.__name__}"
             return [Failed(call.call, "UNSUPPORTED", text) for call in calls]
         try:
             return list(handler(self, calls))
         except Exception as error:
             log.exception("a handler failed", extra={"call": kind.__name__})
-            if len(calls) == 1:
+            if len(calls) == 1 and issubclass(kind, Call):
                 return [Failed(calls[0].call, "INTERNAL", type(error).__name__)]
             # Which of them were done is unknown, and some may be answered by a commit yet.
             self.close("INTERNAL", "a mistake in the node; its log says more")

@@ -9,6 +9,11 @@ from typing import Any
 import msgspec
 
 from moorline.errors import ConfigError
+from moorline.limits import PEM_BYTES_MAX
+
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+PRIVATE_KEY = b"PRIVATE KEY-----"
+ENCRYPTED = b"ENCRYPTED"
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -29,9 +34,9 @@ def server_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext
     """A context for a listener; with `client_ca` clients may prove who they are."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load("tls_certificate and tls_key", lambda: context.load_cert_chain(certificate, key))
+    _load_chain(context, Pem("tls_certificate", certificate), Pem("tls_key", key, PRIVATE_KEY))
     if client_ca:
-        _load("tls_client_ca", lambda: context.load_verify_locations(client_ca))
+        _load_authorities(context, Pem("tls_client_ca", client_ca))
         # Optional: whether a stranger may enter is the listener's question, not TLS's.
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
@@ -39,13 +44,17 @@ def server_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext
 
 def client_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     """A context for a client; `ca` in place of the system's authorities."""
+    if key is not None and certificate is None:
+        raise ConfigError("key: proves nothing without a certificate: give that too, or neither")
     context = ssl.create_default_context(cafile=None)
     if ca is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _load("ca", lambda: context.load_verify_locations(ca))
+        _load_authorities(context, Pem("ca", str(ca)))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate is not None:
-        _load("certificate and key", lambda: context.load_cert_chain(certificate, key))
+        own = Pem("certificate", str(certificate))
+        # One file may hold both.
+        _load_chain(context, own, Pem("key", str(key or certificate), PRIVATE_KEY))
     return context
 
 
@@ -61,8 +70,66 @@ def identity_of(ssl_object: Any) -> Identity:
     return Identity(subject.get("commonName", fingerprint.hex()[:16]), fingerprint)
 
 
-def _load(what: str, load: Callable[[], object]) -> None:
+# --- files, and what is wrong with them -----------------------------------------------------------
+
+
+class Pem(msgspec.Struct, frozen=True):
+    """A file by the setting that names it, and by what must be in it."""
+
+    setting: str
+    path: str
+    mark: bytes = CERTIFICATE
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.path!r}"
+
+    def problem(self) -> str:
+        """What is wrong with the file, and what to do; empty if it looks as it should."""
+        try:
+            with Path(self.path).open("rb") as file:
+                text = file.read(PEM_BYTES_MAX)
+        except FileNotFoundError:
+            return "there is no such file: give the path of a PEM file"
+        except IsADirectoryError:
+            return "this is a folder: give the path of a PEM file in it"
+        except PermissionError:
+            return "this user may not read it: change its owner or its mode"
+        except (OSError, ValueError) as error:
+            return f"it cannot be read: {error}"
+        kind = "certificate" if self.mark is CERTIFICATE else "private key"
+        if b"-----BEGIN " not in text:
+            return f"it is not a PEM file: convert it with openssl, or give the {kind}'s PEM file"
+        if self.mark not in text:
+            return f"there is no {kind} in it: give the file that holds the {kind}"
+        if self.mark is PRIVATE_KEY and ENCRYPTED in text:
+            return "the key needs a passphrase: give one without, that only this user may read"
+        return ""
+
+
+def _load_chain(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
+    # A passphrase is never asked for: a node has nobody to ask, and a client would ask in a prompt.
+    _load(
+        lambda: context.load_cert_chain(certificate.path, key.path, password=""), certificate, key
+    )
+
+
+def _load_authorities(context: ssl.SSLContext, ca: Pem) -> None:
+    _load(lambda: context.load_verify_locations(ca.path), ca)
+
+
+def _load(load: Callable[[], object], *files: Pem) -> None:
+    """Loads; the files are looked at only when that fails, since a pipe can be read but once."""
     try:
         load()
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{what}: cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        for file in files:
+            problem = file.problem()
+            if problem:
+                raise ConfigError(f"{file}: {problem}") from error
+        names = " and ".join(map(str, files))
+        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+            what = "they do not belong together: give the key that the certificate was made with"
+        else:
+            reason = getattr(error, "reason", None) or error
+            what = f"OpenSSL cannot use what is in there ({reason}): make it anew"
+        raise ConfigError(f"{names}: {what}") from error
