@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from moorline.client.moor import Moor, connect
     from moorline.client.queue import Message, Queue
     from moorline.client.service import Service
+    from moorline.client.topic import Batch, Subscription, TopicMessage, record
     from moorline.errors import (
+        BadStart,
+        BadTopic,
         CallFailed,
         ConfigError,
         ConnectionLost,
@@ -26,12 +29,16 @@ if TYPE_CHECKING:
         QuotaExceeded,
         Refused,
         ServiceDisabled,
+        SessionTaken,
         SubscriptionEnded,
         TooLarge,
         Unreachable,
     )
 
 __all__ = [
+    "BadStart",
+    "BadTopic",
+    "Batch",
     "CallFailed",
     "ConfigError",
     "ConnectionLost",
@@ -51,10 +58,14 @@ __all__ = [
     "Refused",
     "Service",
     "ServiceDisabled",
+    "SessionTaken",
+    "Subscription",
     "SubscriptionEnded",
     "TooLarge",
+    "TopicMessage",
     "Unreachable",
     "connect",
+    "record",
 ]
 
 
@@ -65,6 +76,10 @@ def __getattr__(name: str) -> Any:
         from moorline.client import moor
 
         return getattr(moor, name)
+    if name in {"Batch", "Subscription", "TopicMessage", "record"}:
+        from moorline.client import topic
+
+        return getattr(topic, name)
     if name == "Service":
         from moorline.client.service import Service
 

@@ -25,6 +25,9 @@
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
     │   ├── NotFound           there is no queue of that id
+    │   ├── BadTopic           a topic, filter or group's name that cannot be one
+    │   ├── BadStart           a place to begin at that is none
+    │   ├── SessionTaken       the session is another connection's
     │   ├── QuotaExceeded      the queue is full
     │   ├── NotAuthorized      this identity may not do that
     │   ├── NoMessage          the message acknowledged is not the head
@@ -194,6 +197,24 @@ class NotFound(CallFailed):
     """There is no queue of that id; perhaps it was deleted."""
 
     code = "NOT_FOUND"
+
+
+class BadTopic(CallFailed):
+    """A topic, a filter or a group's name that cannot be one."""
+
+    code = "BAD_TOPIC"
+
+
+class BadStart(CallFailed):
+    """A place to begin at that is none."""
+
+    code = "BAD_START"
+
+
+class SessionTaken(CallFailed):
+    """Another connection has the session, or this one has another."""
+
+    code = "SESSION_TAKEN"
 
 
 class QuotaExceeded(CallFailed):

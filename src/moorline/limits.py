@@ -39,6 +39,9 @@ LISTEN_BACKLOG = 4_096
 NAME_CHARACTERS_MAX = 128
 """Longest name of a piece of software in a hello."""
 
+PEM_BYTES_MAX = MIB
+"""What is looked at of a certificate or key that cannot be used: bundles of authorities are smaller."""
+
 # --- machines -------------------------------------------------------------------------------------
 
 STORY_EVENTS_MAX = 32
@@ -175,3 +178,137 @@ ROUTE_RETRY_MS = 500
 
 ROUTES_MAX = 65_536
 """Queues whose service a node remembers."""
+
+# --- topics and streams ---------------------------------------------------------------------------
+
+TOPIC_BYTES_MAX = 1_024
+"""Longest topic or filter: MQTT allows 65,535, nobody writes a name that long, and frames carry it."""
+
+TOPIC_LEVELS_MAX = 32
+"""Most levels of a topic: matching is a walk over them."""
+
+GROUP_NAME_BYTES_MAX = 128
+"""Longest name of a group."""
+
+TOPIC_KEY_BYTES_MAX = 1_024
+"""Longest key of a message."""
+
+TOPIC_HEADERS_BYTES_MAX = 16 * KIB
+"""All headers of a message, encoded."""
+
+PRODUCERS_MAX = 10_000
+"""Producers whose last sequence a shard remembers: some 1 MB, and every publisher of a large node."""
+
+STREAM_INDEX_EVERY = 128
+"""Frames between two entries of the sparse index: a seek reads some 15 KB too much."""
+
+STREAM_READ_BYTES_MAX = 512 * KIB
+"""Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""
+
+STREAM_TAIL_BYTES_MAX = 8 * MIB
+"""Newest frames of a shard that stay in memory for readers that keep up."""
+
+TOPIC_WINDOW_MAX = 65_536
+"""Unacknowledged messages of one subscription."""
+
+TOPIC_WINDOW = 1_024
+"""The same, unless the reader says otherwise: a few milliseconds of a fast stream."""
+
+STREAM_WAIT_MS_MAX = 30_000
+"""How long a read of another node's stream waits for news."""
+
+SESSION_NAME_BYTES_MAX = 256
+"""Longest name of a session."""
+
+SESSION_EXPIRY_S_MAX = 10**8
+"""Longest time that a durable session is kept without its client: three years."""
+
+RETAINED_BYTES_MAX = 512 * KIB
+"""Retained messages that another node gives at once; a wider filter than that gets the first of them."""
+
+# --- groups ---------------------------------------------------------------------------------------
+
+LEASES_REMEMBERED_MAX = 4_096
+"""Leases that are over and that a Borrower remembers, to know a late grant: minutes of a busy queue."""
+
+BORROWERS_MAX = 1_024
+"""Members of one group: five times what other systems take."""
+
+BORROWERS_DEPARTED_MAX = 4_096
+"""Borrowers that went and that a Leader remembers, so that a late word of theirs does not bring them back."""
+
+QUEUE_SLICE_MAX = 256
+"""Messages of one lock of a `$queue` group: a frame of the wire of usual ones."""
+
+NODE_SEEN_MS = 1_000
+"""Time between two signs of life of a node in the catalog, and two looks for other nodes."""
+
+NODE_GONE_MS = 5_000
+"""Silence in the catalog after which other nodes do not try to reach a node any more."""
+
+PEER_RETRY_MS = 200
+"""Pause before a link to another node is tried again."""
+
+STREAM_UPKEEP_MS = 1_000
+"""Time between two looks at what is to be rolled, sealed and dropped."""
+
+STREAM_NEWS_MS = 20
+"""Time for which news of a node's streams are gathered before other nodes hear them."""
+
+PROGRESS_MS = 10
+"""Time for which acknowledgements are gathered before a Leader hears them."""
+
+READS_PER_TURN_MAX = 32
+"""Blocks that one session reads before others get a turn: at most some milliseconds."""
+
+PRIVATE_COMMIT_MS = 100
+"""Pause between two commits of the places of a durable session."""
+
+SUBSCRIPTIONS_MAX = 1_024
+"""Subscriptions of one session."""
+
+FAR_FUTURE_US = (1 << 62) - 1
+"""A time after all messages: the offset at it is the end."""
+
+SESSIONS_KEPT_MS = 5_000
+"""Time between two signs of life of the durable sessions of a node."""
+
+PUBLISH_BATCH_BYTES = 256 * KIB
+"""Bytes of messages that the client publishes in one call."""
+
+PUBLISH_BATCH_MAX = 1_000
+"""Messages that the client publishes in one call."""
+
+CLAIM_PAUSE_MS = 50
+"""Pause before a group that nobody seems to lead is claimed again."""
+
+STOP_LEADERS_MS_MAX = 1_500
+"""Time at a stop for Leaders to store what they know; a catalog that is away must not hold the node."""
+
+GROUPS_LED_MAX = 4_096
+"""Groups that one node leads at once."""
+
+STREAM_TAIL_BLOCKS_MAX = 4_096
+"""The same, counted in commits: tiny ones would cost more as objects than as frames."""
+
+STREAM_SNAPSHOT_BYTES = 16 * MIB
+"""Growth of a shard between two snapshots of what it remembers; a start reads at most this and a commit
+of each shard again: half a second for all shards."""
+
+TOPICS_COUNTED_MAX = 65_536
+"""Topics that are counted by name in one generation: some 8 MB; what goes beyond is counted together."""
+
+TOPICS_CACHED_MAX = 65_536
+"""Topics whose bytes and shard a node remembers; a publisher that invents more pays for looking again."""
+
+STREAM_PLACES_MAX = 1_024
+"""Places in one segment that reads have ended at: as many readers go on without a seek."""
+
+RETAINED_LOG_BYTES_MIN = 8 * MIB
+"""The log of retained messages is not compacted below this, and above it when half of it is outdated."""
+
+RETAINED_TOMBSTONE_S = 30 * 86_400
+"""Time for which a node remembers that a retained message was removed, for nodes that still have one."""
+
+DROPPED_LOG_READ_BYTES_MAX = 64 * KIB
+"""End of `dropped.log` that a start reads: some 500 generations, the last ones are what matters."""

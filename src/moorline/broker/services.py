@@ -12,7 +12,6 @@ from moorline.broker.queues import QueueBroker
 from moorline.broker.routing import Routes
 from moorline.broker.sketches import Sketches
 from moorline.broker.subscription import Subscriber
-from moorline.broker.turns import Turns
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
@@ -24,6 +23,7 @@ from moorline.errors import CallFailed, Malformed, MoorlineError, NotAuthorized,
 from moorline.ids import drawn
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
+from moorline.net.turns import Turns
 from moorline.wire.message import Answer
 from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed, Unsubscribe
 from moorline.wire.service import (

@@ -30,6 +30,7 @@ MIGRATION_VERSION = statement("migration_version")
 NODE_REGISTER = statement("node_register")
 NODE_SEEN = statement("node_seen")
 NODES = statement("nodes")
+NODES_LIVE = statement("nodes_live")
 
 
 class NodeRow(msgspec.Struct, frozen=True):
@@ -95,6 +96,12 @@ class Catalog:
         with self._answering():
             return [NodeRow(**row) for row in await self._pool.fetch(NODES)]
 
+    async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:
+        """The brokers that gave a sign of life within that time, with their addresses."""
+        with self._answering():
+            rows = await self._pool.fetch(NODES_LIVE, silent_ms)
+        return {row["name"]: list(row["addresses"]) for row in rows}
+
     # --- for the other modules of this room -------------------------------------------------------
 
     async def fetch(self, statement_text: str, *values: object) -> list[Any]:
@@ -138,7 +145,12 @@ async def _connect(dsn: str) -> asyncpg.Pool:
                 max_size=CATALOG_CONNECTIONS_MAX,
                 timeout=CATALOG_CONNECT_MS_MAX / 1000,
                 command_timeout=CATALOG_COMMAND_MS_MAX / 1000,
-                server_settings={"search_path": "moorline", "application_name": "moorline"},
+                server_settings={
+                    "search_path": "moorline",
+                    "application_name": "moorline",
+                    # What locks which row is thought out for this level, whatever the server's is.
+                    "default_transaction_isolation": "read committed",
+                },
             )
     except OPEN_ERRORS as error:
         # No cause: asyncpg's texts on a malformed address quote it, password and all.

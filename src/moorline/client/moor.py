@@ -6,18 +6,36 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 
 import asyncio
 from collections.abc import Generator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
+from moorline.client.topic import (
+    Headers,
+    Subscribing,
+    Subscription,
+    Subscriptions,
+    record,
+    start_text,
+)
 from moorline.config.addresses import Address, listen_address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
-from moorline.limits import GOODBYE_MS_MAX, HELLO_TIMEOUT_MS, KEEPALIVE_MS
+from moorline.limits import (
+    GOODBYE_MS_MAX,
+    HELLO_TIMEOUT_MS,
+    KEEPALIVE_MS,
+    PUBLISH_BATCH_BYTES,
+    PUBLISH_BATCH_MAX,
+    TOPIC_WINDOW,
+)
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
+from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
 from moorline.wire.node import Describe, Described, Echo, Echoed
@@ -31,6 +49,15 @@ from moorline.wire.queue import (
     QueuesListed,
     Send,
     Sent,
+)
+from moorline.wire.topic import (
+    DescribeStreams,
+    ListTopics,
+    Publish,
+    Published,
+    Record,
+    StreamsDescribed,
+    TopicsListed,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +76,7 @@ class Moor:
         self._caller = caller
         self._inboxes = Inboxes()
         self._service: Service | None = None
+        self._subscriptions = Subscriptions(caller)
         caller.pushed = self._pushed
         caller.lost.add_done_callback(lambda _: self._lost())
 
@@ -120,6 +148,81 @@ class Moor:
         """A page of all queues on the node, for its operator."""
         return await self._caller.call(lambda call: ListQueues(call, after, count), QueuesListed)
 
+    # --- topics -----------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        ttl_s: int = 0,
+        retain: bool = False,
+        qos: int = 1,
+        producer: str = "",
+        sequence: int = 0,
+    ) -> Published:
+        """Stores a message; returns its place when it is as durable as the node promises.
+
+        Messages of one key, or else of one topic, stay in order. With a `producer` and a `sequence` that
+        rises, a publish that is tried again is stored once.
+        """
+        one = record(topic, body, key=key, headers=headers, ttl_s=ttl_s, retain=retain, qos=qos)
+        return await self._caller.call(
+            lambda call: Publish(call, [one], producer, sequence), Published
+        )
+
+    async def publish_all(
+        self, records: Sequence[Record], *, producer: str = "", sequence: int = 0
+    ) -> list[Published]:
+        """Many messages (`moorline.record`) at once, in batches; for each batch how many were stored."""
+        makes = [
+            partial(_publish, batch, producer, sequence + start if producer else 0)
+            for start, batch in _batches(records)
+        ]
+        answers = await self._caller.call_all(makes)
+        return [_expected(answer, Published) for answer in answers]
+
+    def subscribe(
+        self,
+        filter_text: str,
+        *,
+        window: int = TOPIC_WINDOW,
+        start: str | int | datetime = "now",
+        qos: int = 1,
+    ) -> Subscribing:
+        """Messages of a filter, or a part of a group's: `$shared/G/F`, or `$queue/G/F`.
+
+        `start` is "now", "beginning", a time or an offset; a group that is there goes on where it is. At
+        most `window` messages are on their way unacknowledged.
+        """
+        return Subscribing(self._subscriptions, filter_text, window, start_text(start), qos)
+
+    async def session(self, name: str, *, expiry_s: int = 86_400) -> list[Subscription]:
+        """Makes this connection the durable session of that name; the subscriptions that it has."""
+        return await self._subscriptions.open_session(name, expiry_s)
+
+    def group(self, name: str) -> Group:
+        """A group by its name, `$shared/GROUP/FILTER`; the node is not asked whether it is there."""
+        return Group(self._caller, name)
+
+    async def groups(self) -> list[GroupFacts]:
+        return await list_groups(self._caller)
+
+    async def topics(
+        self, filter_text: str = "#", after: str = "", count: int = 1_000
+    ) -> list[tuple[str, int]]:
+        """Topics of the node behind `after`, with the number of their messages."""
+        listed = await self._caller.call(
+            lambda call: ListTopics(call, after, filter_text, count), TopicsListed
+        )
+        return listed.topics
+
+    async def streams(self) -> StreamsDescribed:
+        """All streams of the node."""
+        return await self._caller.call(DescribeStreams, StreamsDescribed)
+
     # --- services ---------------------------------------------------------------------------------
 
     def service(self, associations: Path | str, *, window: int = 1) -> "Service":
@@ -135,22 +238,45 @@ class Moor:
 
     def _pushed(self, messages: list[Pushed]) -> None:
         for message in messages:
-            if not self._inboxes.sort(message) and self._service is not None:
+            if self._subscriptions.sort(message) or self._inboxes.sort(message):
+                continue
+            if self._service is not None:
                 self._service.hear(message)
 
     def _lost(self) -> None:
         self._inboxes.lost()
+        self._subscriptions.lost()
         if self._service is not None:
             self._service.connection_lost()
 
     async def close(self) -> None:
         """Says goodbye, and waits a moment for it to be out."""
+        self._subscriptions.leave()
         self._caller.close("DONE", "the client is done")
         await asyncio.wait([self._caller.gone], timeout=GOODBYE_MS_MAX / 1_000)
 
 
 def _send(queue: bytes, body: bytes, call: int) -> Send:
     return Send(call, queue, body)
+
+
+def _publish(batch: Sequence[Record], producer: str, sequence: int, call: int) -> Publish:
+    return Publish(call, list(batch), producer, sequence)
+
+
+def _batches(records: Sequence[Record]) -> list[tuple[int, Sequence[Record]]]:
+    """Runs that fit a frame, each with the number of its first."""
+    batches: list[tuple[int, Sequence[Record]]] = []
+    start = size = 0
+    for place, one in enumerate(records):
+        grown = size + len(one.body) + len(one.topic) + 64
+        if place > start and (grown > PUBLISH_BATCH_BYTES or place - start >= PUBLISH_BATCH_MAX):
+            batches.append((start, records[start:place]))
+            start, grown = place, len(one.body) + len(one.topic) + 64
+        size = grown
+    if start < len(records):
+        batches.append((start, records[start:]))
+    return batches
 
 
 def _get(queue: bytes, call: int) -> Get:

@@ -106,6 +106,109 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
 
 
+class Streams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The section `[streams]`."""
+
+    sync: Annotated[
+        Literal["power", "process"],
+        Meta(description="What a published message survives: a power cut, or a crash of the node."),
+    ] = "power"
+    shards: Annotated[
+        int, Meta(ge=1, le=1_024, description="Shards that this node writes to at once.")
+    ] = 8
+    message_bytes_max: Annotated[
+        int, Meta(ge=1, le=512 * limits.KIB, description="Largest body of a message.")
+    ] = 256 * limits.KIB
+    generation_s: Annotated[
+        int, Meta(ge=1, le=10**9, description="Age at which a generation is sealed.")
+    ] = 3_600
+    generation_bytes_max: Annotated[
+        int,
+        Meta(ge=4_096, le=1 << 40, description="Size at which a generation is sealed."),
+    ] = 256 * limits.MIB
+    retention_s: Annotated[
+        int,
+        Meta(ge=0, le=10**10, description="Age at which a generation is dropped; 0 is never."),
+    ] = 7 * 86_400
+    retention_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 60,
+            description="Size of all streams above which the oldest generations are dropped; 0 is none.",
+        ),
+    ] = 0
+
+
+class Groups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The section `[groups]`."""
+
+    lease_ms: Annotated[
+        int,
+        Meta(ge=200, le=600_000, description="Time after which a Leader that is gone is replaced."),
+    ] = 5_000
+    ping_ms: Annotated[
+        int, Meta(ge=20, le=60_000, description="Time between two signs of life of a member.")
+    ] = 1_000
+    member_timeout_ms: Annotated[
+        int,
+        Meta(ge=50, le=600_000, description="Silence after which a member's streams are others'."),
+    ] = 5_000
+    revoke_ms: Annotated[
+        int,
+        Meta(
+            ge=50,
+            le=3_600_000,
+            description="Time a member has to finish what it holds of a stream that moves.",
+        ),
+    ] = 30_000
+    rebalance_ms: Annotated[
+        int, Meta(ge=0, le=60_000, description="Wait for more joins and leaves before a new plan.")
+    ] = 50
+    commit_ms: Annotated[
+        int, Meta(ge=0, le=60_000, description="Pause between two commits of a group's progress.")
+    ] = 20
+    idle_ms: Annotated[
+        int, Meta(ge=100, le=10**9, description="Time after which a Leader without members ends.")
+    ] = 30_000
+    lock_ms: Annotated[
+        int,
+        Meta(
+            ge=50,
+            le=10**9,
+            description="Time a member of a $queue group has for a message before others get it.",
+        ),
+    ] = 30_000
+    window: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.TOPIC_WINDOW_MAX,
+            description="Unacknowledged messages of a subscription that a session comes back with.",
+        ),
+    ] = limits.TOPIC_WINDOW
+    deliveries_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Failed deliveries before a message goes to $dead; 0 is never. For new groups.",
+        ),
+    ] = 5
+    operators: Annotated[
+        list[str],
+        Meta(description="Names of the identities that may create, seek and delete groups."),
+    ] = msgspec.field(default_factory=list)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.member_timeout_ms <= 2 * self.ping_ms:
+            yield Problem(
+                ("member_timeout_ms", "ping_ms"),
+                f"it must be above twice groups.ping_ms ({self.ping_ms}), so that one lost sign of "
+                "life costs nobody its streams",
+            )
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: Annotated[
         str, Meta(min_length=1, description="Folder of the node's journals and embedded catalog.")
@@ -154,6 +257,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, Meta(ge=1, le=1_000_000, description="Connections that the node accepts at once.")
     ] = limits.CONNECTIONS_MAX
     queues: Queues = Queues()
+    streams: Streams = Streams()
+    groups: Groups = Groups()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)

@@ -44,6 +44,8 @@ class Session(Connection):
         super().__init__(link, node_decoder, software="")
         self.name = name
         self.on_end: list[Callable[[], None]] = []
+        self.end_code = ""
+        """Why the session ended: DONE if its client said so."""
         self._handlers = handlers
         self._welcome = welcome
         self._joined = joined
@@ -80,6 +82,7 @@ class Session(Connection):
 
     def ended(self, code: str, text: str) -> None:
         log.debug("session ended", extra={"session": self.name, "code": code, "text": text})
+        self.end_code = code
         for hook in self.on_end:
             hook()
         self.on_end.clear()

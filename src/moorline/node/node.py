@@ -32,6 +32,8 @@ from moorline.net.tls import server_context
 from moorline.node.folder import held, identity
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
+from moorline.node.topics import Topics, open_topics
+from moorline.node.topics import watch as watch_topics
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
 from moorline.wire.node import Describe, Described, Echo, Echoed
@@ -71,10 +73,15 @@ class Node:
         folder = stack.enter_context(held(Path(self.config.data)))
         await self._open_catalog(stack, folder)
         self._open_metrics()
+        topics: Topics | None = None
         if "broker" in self.roles:
             await self._open_queues(stack, folder)
+            topics = await self._open_topics(stack, folder)
         await self._open_listeners(stack)
         await self._register(identity(folder))
+        if topics is not None:
+            cluster = asyncio.create_task(topics.cluster.keep_forever())
+            stack.callback(cluster.cancel)
         self._leave_note(stack, folder)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
 
@@ -127,9 +134,24 @@ class Node:
         self._handlers.update(broker.handlers() | services.handlers())
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
-        broker.commits.failed.add_done_callback(self._queues_failed)
+        broker.commits.failed.add_done_callback(self._disk_failed)
 
-    def _queues_failed(self, failed: asyncio.Future[MoorlineError]) -> None:
+    async def _open_topics(self, stack: contextlib.AsyncExitStack, folder: Path) -> Topics:
+        assert self._catalog is not None
+        topics = await stack.enter_async_context(
+            open_topics(self.config, folder, self._catalog, self._is_group_operator)
+        )
+        self._handlers.update(topics.handlers())
+        watch_topics(self.metrics, topics)
+        topics.streams.failed.add_done_callback(self._disk_failed)
+        return topics
+
+    def _is_group_operator(self, session: Session) -> bool:
+        if session.identity.is_anonymous:
+            return Address("tcp", session.peer_address, 0).is_loopback
+        return session.identity.name in self.config.groups.operators
+
+    def _disk_failed(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
             return
         self._problems.append(str(failed.result()))

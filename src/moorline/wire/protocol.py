@@ -6,7 +6,7 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import operator, queue, service
+from moorline.wire import group, operator, queue, service, topic
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
@@ -21,6 +21,8 @@ HeardByNode = (
     | queue.COMMANDS
     | service.COMMANDS
     | operator.COMMANDS
+    | topic.COMMANDS
+    | group.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -33,6 +35,8 @@ HeardByClient = (
     | queue.EVENTS
     | service.EVENTS
     | operator.EVENTS
+    | topic.EVENTS
+    | group.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

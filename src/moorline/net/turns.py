@@ -1,4 +1,4 @@
-"""Room: broker. Handlers whose answers need the catalog: they run as tasks, those of one session in turn."""
+"""Room: net. Handlers whose answers need more than the loop: tasks, those of one session in turn."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from moorline.errors import MoorlineError
 from moorline.net.session import Handler, Session
 from moorline.wire.message import Answer, Call, Failed
 
-log = logging.getLogger("moorline.broker")
+log = logging.getLogger("moorline.net")
 
 HandleOne = Callable[[Session, Any], Awaitable[Answer | None]]
 HandleRun = Callable[[Session, Any], Awaitable[list[Answer]]]
@@ -50,6 +50,16 @@ class Turns:
                 await _answered(session, [call], _alone(handle))
 
         return self._begun(one_by_one)
+
+    def spawned(self, handle: HandleOne) -> Handler:
+        """The same, with all calls side by side: for those that wait and change nothing."""
+
+        def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            for call in calls:
+                self.spawn(_answered(session, [call], _alone(handle)))
+            return ()
+
+        return begin
 
     def together(self, handle: HandleRun) -> Handler:
         """The same for calls that are cheaper together."""

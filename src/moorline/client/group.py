@@ -1,0 +1,60 @@
+"""Room: client. Groups as their operator sees them: declared, looked at, moved, ended.
+
+group = moor.group("$shared/billing/orders/#")
+await group.create(start="beginning")
+print(await group.info())
+"""
+
+from datetime import datetime
+
+from moorline.client.topic import start_text
+from moorline.net.caller import Caller
+from moorline.wire.group import (
+    CreateGroup,
+    DeleteGroup,
+    DescribeGroup,
+    GroupCreated,
+    GroupDescribed,
+    GroupFacts,
+    GroupsListed,
+    KickMember,
+    ListGroups,
+    SeekGroup,
+)
+from moorline.wire.queue import Done
+
+
+class Group:
+    """One group, by its name."""
+
+    def __init__(self, caller: Caller, name: str) -> None:
+        self.name = name
+        self._caller = caller
+
+    async def create(self, *, start: str | int | datetime = "now", deliveries_max: int = 5) -> bool:
+        """Declares it: from now on nothing that it should read is missed. False if it was there."""
+        made = await self._caller.call(
+            lambda call: CreateGroup(call, self.name, start_text(start), deliveries_max),
+            GroupCreated,
+        )
+        return made.created
+
+    async def info(self) -> GroupDescribed:
+        """Its members, and its place and lag in every stream."""
+        return await self._caller.call(lambda call: DescribeGroup(call, self.name), GroupDescribed)
+
+    async def seek(self, start: str | int | datetime) -> None:
+        """Moves it, running or not; its members begin anew from there."""
+        await self._caller.call(lambda call: SeekGroup(call, self.name, start_text(start)), Done)
+
+    async def kick(self, member: str) -> None:
+        """Ends the part of a member; what it held goes to the others."""
+        await self._caller.call(lambda call: KickMember(call, self.name, member), Done)
+
+    async def delete(self) -> None:
+        """Ends it for good; its members are told."""
+        await self._caller.call(lambda call: DeleteGroup(call, self.name), Done)
+
+
+async def list_groups(caller: Caller) -> list[GroupFacts]:
+    return (await caller.call(ListGroups, GroupsListed)).groups

@@ -1,0 +1,491 @@
+"""Room: core. The Leader: the one place that knows a group's progress and who reads which stream.
+
+It leads while its lease in the catalog lasts; whatever happens after that, it says and stores nothing more.
+Storing is fenced by its epoch, so that even a Leader that does not know it yet changes nothing.
+Design: docs/design/groups.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import ClassVar
+
+from moorline.core.assign import assignment
+from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
+from moorline.core.group_message import (
+    Disconnect,
+    Invalidate,
+    LeaderConnectResponse,
+    LeaderWanted,
+    Ping,
+    PingResponse,
+    RevokeFinished,
+    UpdateProgress,
+)
+from moorline.core.leader_event import (
+    Commit,
+    CommitFailed,
+    Committed,
+    End,
+    Fenced,
+    GapFound,
+    Kick,
+    LeaderOptions,
+    LeaseHeld,
+    Led,
+    LinesSeen,
+    Seek,
+    Stopped,
+)
+from moorline.core.lease import Lease, Status, agrees, reported
+from moorline.core.line import BorrowerView, Lag, Line
+from moorline.core.machine import Machine
+from moorline.core.progress import Place, Progress
+from moorline.core.ranges import Range
+from moorline.core.stream import Extent, Shard, Stream
+from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
+
+__all__ = [
+    "BorrowerView",
+    "Commit",
+    "CommitFailed",
+    "Committed",
+    "End",
+    "Fenced",
+    "GapFound",
+    "Kick",
+    "Lag",
+    "Leader",
+    "LeaderOptions",
+    "LeaderState",
+    "LeaseHeld",
+    "Led",
+    "Line",
+    "LinesSeen",
+    "Seek",
+    "Stopped",
+]
+
+
+class LeaderState(Enum):
+    LEADING = "leading"
+    ENDING = "ending"
+    STOPPED = "stopped"
+
+
+class Leader(Machine[LeaderState]):
+    moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
+        LeaderState.LEADING: frozenset({LeaderState.ENDING, LeaderState.STOPPED}),
+        LeaderState.ENDING: frozenset({LeaderState.STOPPED}),
+        LeaderState.STOPPED: frozenset(),
+    }
+
+    def __init__(
+        self,
+        group: str,
+        node: str,
+        epoch: int,
+        places: Iterable[tuple[Shard, Place]],
+        lease_until_ms: int,
+        options: LeaderOptions,
+    ) -> None:
+        super().__init__(f"leader of {group}, epoch {epoch}", LeaderState.LEADING)
+        self.node = node
+        self.epoch = epoch
+        self.options = options
+        self.lines: dict[Shard, Line] = {shard: Line(shard, place) for shard, place in places}
+        self.borrowers: dict[str, BorrowerView] = {}
+        self.leases: dict[int, Lease] = {}
+        self._lease_until_ms = lease_until_ms
+        self._next_lease = 1
+        # Why those went that are gone: a late word of theirs is answered with it.
+        self._departed: dict[str, str] = {}
+        self._dirty: set[Shard] = set()
+        self._seek_due = False
+        self._commits = 0
+        self._committing: frozenset[Shard] | None = None
+        self._committing_seek = False
+        self._commit_timer = False
+        self._replan_timer = False
+        self._idle_since_ms: int | None = None
+        self._end_reason = ""
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        if self.state is LeaderState.STOPPED:
+            return []
+        if isinstance(event, LeaseHeld):
+            self._lease_until_ms = max(self._lease_until_ms, event.until_ms)
+        if isinstance(event, Fenced):
+            return self._stop("FENCED")
+        if now_ms >= self._lease_until_ms:
+            # Stopped, partitioned, or too slow: another may lead already.
+            return self._stop("LEASE")
+        return self._heard(event, now_ms) + self._commit()
+
+    def _heard(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case Led():
+                self._idle_since_ms = now_ms
+                return [SetTimer("tick", self.options.tick_ms)]
+            case LeaseHeld():
+                return []
+            case Committed() | CommitFailed():
+                return self._commit_answered(event)
+            case TimerFired("commit"):
+                self._commit_timer = False
+                return []
+            case _ if self.state is LeaderState.ENDING:
+                return []
+            case Received(_, message):
+                return self._from_borrower(message, now_ms)
+            case LinesSeen(lines):
+                return self._lines_seen(lines, now_ms)
+            case TimerFired("tick"):
+                return [*self._tick(now_ms), SetTimer("tick", self.options.tick_ms)]
+            case TimerFired("replan"):
+                self._replan_timer = False
+                return self._replan(now_ms)
+            case Seek(offsets):
+                return self._seek(offsets)
+            case Kick(member):
+                return self._kick(member)
+            case End(reason):
+                return self._end(reason)
+            case _:
+                raise AssertionError(f"a Leader knows no {event}")
+
+    # --- Borrowers speak --------------------------------------------------------------------------
+
+    def _from_borrower(self, message: object, now_ms: int) -> list[Effect]:
+        if isinstance(message, LeaderWanted):
+            return self._wanted(message, now_ms)
+        assert isinstance(message, Ping | UpdateProgress | RevokeFinished | Disconnect), message
+        view = self.borrowers.get(message.borrower)
+        if view is None or (message.epoch != self.epoch and not isinstance(message, Disconnect)):
+            if isinstance(message, Ping | UpdateProgress):
+                reason = self._departed.get(message.borrower, "UNKNOWN")
+                return [self._invalidation(message.borrower, reason)]
+            if isinstance(message, Disconnect):
+                self._depart(message.borrower, "LEFT")
+            return []
+        view.heard_ms = now_ms
+        match message:
+            case Ping():
+                return self._ping(view, message)
+            case UpdateProgress():
+                view.number = max(view.number, message.number)
+                return self._update(view, message, now_ms)
+            case RevokeFinished(lease=number):
+                view.number = max(view.number, message.number)
+                lease = view.leases.get(number)
+                if lease is None or lease.status is not Status.REVOKED:
+                    return []
+                self._drop(lease)
+                return self._replan(now_ms)
+            case Disconnect(epoch=epoch, places=places):
+                for number, place in places:
+                    found = view.leases.get(number)
+                    # Under another Leader the number was that of another lease.
+                    if found is not None and epoch == self.epoch:
+                        self._merge(found, place)
+                return self._remove(view, "LEFT")
+
+    def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
+        if wanted.borrower in self._departed:
+            # It may still be there and have missed that it was removed: it must not ask for ever.
+            return [self._invalidation(wanted.borrower, self._departed[wanted.borrower])]
+        effects: list[Effect] = []
+        view = self.borrowers.get(wanted.borrower)
+        if view is None:
+            if len(self.borrowers) >= BORROWERS_MAX:
+                return []
+            view = self.borrowers[wanted.borrower] = BorrowerView(wanted, now_ms)
+            self._idle_since_ms = None
+            effects = self._replan_soon()
+        view.heard_ms = now_ms
+        return [Send(view.id, LeaderConnectResponse(view.id, self.epoch, self.node)), *effects]
+
+    def _ping(self, view: BorrowerView, ping: Ping) -> list[Effect]:
+        is_newest = ping.number > view.number
+        view.number = max(view.number, ping.number)
+        if is_newest and not agrees(ping.digest, view.leases.values()):
+            return self._expel(view, "DISAGREED")  # it begins anew, with nothing
+        heard = reported(view.leases.values())
+        return [Send(view.id, PingResponse(view.id, self.epoch, ping.number, heard))]
+
+    def _update(self, view: BorrowerView, update: UpdateProgress, now_ms: int) -> list[Effect]:
+        lease = view.leases.get(update.lease)
+        if lease is None:
+            if update.lease < self._next_lease:
+                # A lease that is over here, from a report that came late or twice; if the Borrower
+                # really holds it, its next ping shows that.
+                return []
+            return self._expel(view, "DISAGREED")
+        if update.place is not None:
+            lease.delivered = max(lease.delivered, update.delivered)
+            lease.reported = max(lease.reported, update.number)
+            if self._merge(lease, update.place) | self._returned(lease, update.returned):
+                lease.progress_ms = now_ms
+        if update.final and lease.status is not Status.REVOKED:
+            # Also of one that is still being granted: a Borrower that has forgotten it never begins it.
+            lease.move(Status.REVOKING, now_ms)
+            lease.move(Status.REVOKED, now_ms)
+            return [self._say(lease, now_ms)]
+        if lease.status is Status.GRANTING:
+            lease.move(Status.GRANTED, now_ms)
+        return self._finish_if_done(lease, now_ms)
+
+    def _merge(self, lease: Lease, place: Place) -> bool:
+        """Whether there was anything new in it."""
+        line = self.lines[lease.stream.line]
+        is_new = line.progress.merge(place)
+        if is_new:
+            self._dirty.add(line.shard)
+        return is_new
+
+    def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:  # noqa: ARG002
+        """A member gave messages back; only where members share the messages of a stream."""
+        return False
+
+    def _finish_if_done(self, lease: Lease, now_ms: int) -> list[Effect]:
+        """A stream that is sealed and read to its end goes back by itself."""
+        if lease.status is Status.REVOKED or not self._is_done(lease):
+            return []
+        lease.move(Status.REVOKING, now_ms)
+        lease.move(Status.REVOKED, now_ms)
+        return [self._say(lease, now_ms)]
+
+    def _is_done(self, lease: Lease) -> bool:
+        line = self.lines[lease.stream.line]
+        extent = line.extent_of(lease.stream)
+        return extent is None or (extent.sealed and line.progress.low >= extent.end)
+
+    # --- streams come and go ----------------------------------------------------------------------
+
+    def _lines_seen(
+        self, lines: Iterable[tuple[Shard, tuple[Extent, ...], int]], now_ms: int
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        for shard, extents, start in lines:
+            line = self.lines.get(shard)
+            if line is None:
+                line = self.lines[shard] = Line(shard, Place(start))
+                self._dirty.add(shard)
+            line.extents = extents
+            effects += self._gap(line)
+            for lease in list(line.leases.values()):
+                effects += self._finish_if_done(lease, now_ms)
+        return effects + self._replan_lines(now_ms)
+
+    def _replan_lines(self, now_ms: int) -> list[Effect]:
+        """Streams have grown, which changes no plan, or there is one that nobody has."""
+        is_new = any(not line.leases and line.current() for line in self.lines.values())
+        return self._replan(now_ms) if is_new else []
+
+    def _gap(self, line: Line) -> list[Effect]:
+        """What retention took before the group had read it is said once, and passed over."""
+        if not line.extents or line.extents[0].first <= line.progress.low:
+            return []
+        low, first = line.progress.low, line.extents[0].first
+        count = sum(upto - start for start, upto in line.progress.open_ranges(low, first))
+        line.progress.ack(low, first)
+        self._dirty.add(line.shard)
+        return [GapFound(line.shard, low, first, count)] if count else []
+
+    # --- who reads what ---------------------------------------------------------------------------
+
+    def _replan_soon(self) -> list[Effect]:
+        """Joins and leaves come in crowds: a short wait makes one plan of them."""
+        if self._replan_timer:
+            return []
+        self._replan_timer = True
+        return [SetTimer("replan", self.options.replan_ms)]
+
+    def _replan(self, now_ms: int) -> list[Effect]:
+        if not self.borrowers:
+            return []
+        held: dict[str, list[Shard]] = {borrower: [] for borrower in self.borrowers}
+        free: list[Shard] = []
+        moving = 0
+        for shard, line in sorted(self.lines.items()):
+            lease = next(iter(line.leases.values()), None)
+            if lease is not None and lease.is_leaving:
+                moving += 1
+            elif lease is not None:
+                held[lease.borrower].append(shard)
+            elif line.current() is not None:
+                free.append(shard)
+        before = {shard: self.lines[shard].owner for shard in free}
+        plan = assignment(held, free, moving, before)
+        effects: list[Effect] = []
+        for shard, _ in plan.revokes:
+            (lease,) = self.lines[shard].leases.values()
+            effects.append(self._take_back(lease, now_ms))
+        for shard, borrower in plan.grants:
+            extent = self.lines[shard].current()
+            assert extent is not None
+            effects.append(self._grant(extent.stream, borrower, now_ms))
+        return effects
+
+    def _grant(
+        self, stream: Stream, borrower: str, now_ms: int, ranges: tuple[Range, ...] | None = None
+    ) -> Effect:
+        lease = Lease(self._next_lease, stream, borrower, now_ms, ranges)
+        self._next_lease += 1
+        line = self.lines[stream.line]
+        line.owner = borrower
+        self.leases[lease.number] = lease
+        line.leases[lease.number] = lease
+        self.borrowers[borrower].leases[lease.number] = lease
+        return self._say(lease, now_ms)
+
+    def _take_back(self, lease: Lease, now_ms: int) -> Effect:
+        lease.move(Status.REVOKING, now_ms)
+        return self._say(lease, now_ms)
+
+    def _say(self, lease: Lease, now_ms: int) -> Effect:
+        lease.sent_ms = now_ms
+        message = lease.message(self.epoch, self._place_for(lease), self.options.deliveries_max)
+        assert message is not None
+        return Send(lease.borrower, message)
+
+    def _place_for(self, lease: Lease) -> Place:
+        """What the Borrower must know of the progress: all of it."""
+        return self.lines[lease.stream.line].progress.place()
+
+    def _drop(self, lease: Lease) -> None:
+        del self.leases[lease.number]
+        del self.lines[lease.stream.line].leases[lease.number]
+        del self.borrowers[lease.borrower].leases[lease.number]
+
+    # --- Borrowers go -----------------------------------------------------------------------------
+
+    def _remove(self, view: BorrowerView, reason: str) -> list[Effect]:
+        for lease in list(view.leases.values()):
+            self._drop(lease)
+        del self.borrowers[view.id]
+        self._depart(view.id, reason)
+        return self._replan_soon()
+
+    def _expel(self, view: BorrowerView, reason: str) -> list[Effect]:
+        return [self._invalidation(view.id, reason), *self._remove(view, reason)]
+
+    def _blame(self, view: BorrowerView) -> None:
+        """A member is gone without a word: what it was at, stream by stream, counts as failed."""
+        for lease in view.leases.values():
+            line = self.lines[lease.stream.line]
+            open_ranges = line.progress.open_ranges(line.progress.low, lease.delivered)
+            if open_ranges:
+                line.progress.fail(open_ranges[0][0])
+                self._dirty.add(line.shard)
+
+    def _depart(self, borrower: str, reason: str) -> None:
+        self._departed.setdefault(borrower, reason)
+        if len(self._departed) > BORROWERS_DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
+
+    def _invalidation(self, borrower: str, reason: str) -> Effect:
+        return Send(borrower, Invalidate(borrower, self.epoch, reason))
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for view in list(self.borrowers.values()):
+            late = [
+                lease
+                for lease in view.leases.values()
+                if lease.status is Status.REVOKING
+                and now_ms - lease.since_ms >= self.options.revoke_ms
+            ]
+            if late or now_ms - view.heard_ms >= self.options.borrower_ms:
+                self._blame(view)
+                effects += self._expel(view, "REVOKE_DEADLINE" if late else "SILENT")
+        for lease in list(self.leases.values()):
+            if lease.status is not Status.GRANTED and (
+                now_ms - lease.sent_ms >= self.options.resend_ms
+            ):
+                effects.append(self._say(lease, now_ms))
+        if not self.borrowers:
+            if self._idle_since_ms is None:
+                self._idle_since_ms = now_ms
+            elif now_ms - self._idle_since_ms >= self.options.idle_ms:
+                return effects + self._end("IDLE")
+        return effects + self._replan(now_ms)
+
+    # --- what operators ask for -------------------------------------------------------------------
+
+    def _seek(self, offsets: Iterable[tuple[Shard, int]]) -> list[Effect]:
+        effects: list[Effect] = []
+        for view in list(self.borrowers.values()):
+            effects += self._expel(view, "SOUGHT")
+        for shard, offset in offsets:
+            line = self.lines.get(shard)
+            if line is None:
+                line = self.lines[shard] = Line(shard, Place(offset))
+            else:
+                line.progress = Progress(Place(offset))
+                effects += self._gap(line)
+            self._dirty.add(shard)
+        self._seek_due = True
+        return effects
+
+    def _kick(self, member: str) -> list[Effect]:
+        effects: list[Effect] = []
+        for view in list(self.borrowers.values()):
+            if member in (view.member, view.id):
+                self._blame(view)
+                effects += self._expel(view, "KICKED")
+        return effects
+
+    def _end(self, reason: str) -> list[Effect]:
+        effects: list[Effect] = []
+        for view in list(self.borrowers.values()):
+            effects += self._expel(view, reason)
+        self._end_reason = reason
+        self.move(LeaderState.ENDING)
+        return effects
+
+    # --- storing ----------------------------------------------------------------------------------
+
+    def _commit(self) -> list[Effect]:
+        """At once when nothing is on its way, then with a pause: acknowledgements come in crowds."""
+        if self._committing is not None or self._commit_timer:
+            return []
+        if self._dirty and self._end_reason != "DELETED":
+            self._commits += 1
+            self._committing = frozenset(self._dirty)
+            self._dirty.clear()
+            places = tuple(
+                (shard, self.lines[shard].progress.place()) for shard in sorted(self._committing)
+            )
+            self._committing_seek, self._seek_due = self._seek_due, False
+            return [Commit(self._commits, places, self._committing_seek)]
+        if self.state is LeaderState.ENDING:
+            return self._stop(self._end_reason)
+        return []
+
+    def _commit_answered(self, answer: Committed | CommitFailed) -> list[Effect]:
+        if answer.number != self._commits or self._committing is None:
+            return []
+        wait_ms = self.options.commit_ms
+        if isinstance(answer, CommitFailed):
+            self._dirty |= self._committing
+            self._seek_due |= self._committing_seek
+            wait_ms = self.options.commit_retry_ms
+        self._committing = None
+        self._commit_timer = True
+        return [SetTimer("commit", wait_ms)]
+
+    def _stop(self, reason: str) -> list[Effect]:
+        self.move(LeaderState.STOPPED)
+        return [Stopped(reason)]
+
+    # --- for those who look -----------------------------------------------------------------------
+
+    def lags(self) -> list[Lag]:
+        """Stream by stream: where the group is, how far behind, and who reads it."""
+        found = []
+        for shard, line in sorted(self.lines.items()):
+            lease = next(iter(line.leases.values()), None)
+            owner = self.borrowers[lease.borrower].member if lease is not None else ""
+            status = lease.status.value if lease is not None else "free"
+            found.append(Lag(shard, line.progress.low, line.end, line.lag, owner, status))
+        return found

@@ -1,0 +1,82 @@
+"""Room: core. How far a reader is in a shard: what is done, and what failed how often.
+
+    offset     everything below is done
+    acked      ranges above it that are done too
+    failures   (offset, count) of those not done that a member rejected or died over
+
+It only grows: merging an old report changes nothing. Going back is a seek, which starts another one.
+"""
+
+import msgspec
+
+from moorline.core.ranges import Range, Ranges
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Progress as a value, as it travels and is stored."""
+
+    offset: int
+    acked: tuple[Range, ...] = ()
+    failures: tuple[Range, ...] = ()
+
+
+class Progress:
+    """Progress that moves."""
+
+    __slots__ = ("_done", "failures", "low")
+
+    def __init__(self, place: Place) -> None:
+        self.low = place.offset
+        self._done = Ranges(place.acked)
+        self.failures: dict[int, int] = dict(place.failures)
+
+    def place(self) -> Place:
+        failures = tuple(sorted(self.failures.items())) if self.failures else ()
+        return Place(self.low, tuple(self._done), failures)
+
+    def is_done(self, offset: int) -> bool:
+        return offset < self.low or offset in self._done
+
+    def open_ranges(self, first: int, upto: int) -> list[Range]:
+        """What is not done in that range."""
+        return self._done.missing(max(first, self.low), upto)
+
+    def done_above(self) -> int:
+        """How many are done above the low mark."""
+        return len(self._done)
+
+    def ack(self, first: int, upto: int) -> None:
+        if first <= self.low:
+            if upto <= self.low:
+                return
+            self.low = upto
+        else:
+            self._done.add(first, upto)
+        self.low = self._done.take_from(self.low)
+        if self.failures:
+            for offset in [offset for offset in self.failures if offset < upto]:
+                if self.is_done(offset):
+                    del self.failures[offset]
+
+    def fail(self, offset: int) -> int:
+        """One more failure of a message; returns how many there were."""
+        if self.is_done(offset):
+            return 0
+        count = self.failures.get(offset, 0) + 1
+        self.failures[offset] = count
+        return count
+
+    def merge(self, place: Place) -> bool:
+        """Takes over what another knows; whether that was anything new."""
+        before = (self.low, len(self._done), dict(self.failures))
+        self.ack(self.low, place.offset)
+        if place.acked:
+            # A report has all ranges since the low mark, and nearly all of them are known.
+            known = set(self._done)
+            for done in place.acked:
+                if done not in known:
+                    self.ack(*done)
+        for offset, count in place.failures:
+            if not self.is_done(offset):
+                self.failures[offset] = max(count, self.failures.get(offset, 0))
+        return before != (self.low, len(self._done), self.failures)

@@ -1,0 +1,261 @@
+"""Room: core. The Leader of a `$queue` group: members share the messages of a stream, not the streams.
+
+A lease is some ranges of a stream: a lock on those messages. A member has as many locked messages as
+its window says; what it rejects or does not finish in time goes to another. Between members there is no
+order.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from moorline.core.effects import Effect
+from moorline.core.group_message import LeaderWanted
+from moorline.core.leader import BorrowerView, Leader, LeaderOptions
+from moorline.core.lease import Lease, Status
+from moorline.core.pool import Pool
+from moorline.core.progress import Place
+from moorline.core.ranges import Range, Ranges
+from moorline.core.stream import Shard
+from moorline.limits import QUEUE_SLICE_MAX
+
+
+class QueueLeader(Leader):
+    """Shares messages: the same protocol, with many leases of a stream at once."""
+
+    def __init__(
+        self,
+        group: str,
+        node: str,
+        epoch: int,
+        places: Iterable[tuple[Shard, Place]],
+        lease_until_ms: int,
+        options: LeaderOptions,
+    ) -> None:
+        super().__init__(group, node, epoch, places, lease_until_ms, options)
+        self._pools: dict[Shard, Pool] = {}
+        # Shards that have something to hand out, the one whose turn it is first.
+        self._waiting: dict[Shard, None] = {}
+        # Members that can take something. Under load it is those that have just finished something.
+        self._roomy: dict[str, None] = {}
+
+    def _pool(self, shard: Shard) -> Pool:
+        pool = self._pools.get(shard)
+        if pool is None:
+            pool = self._pools[shard] = Pool(self.lines[shard])
+        return pool
+
+    # --- handing out ------------------------------------------------------------------------------
+
+    def _replan(self, now_ms: int) -> list[Effect]:
+        if not self._waiting or not self._roomy:
+            return []
+        rooms = _Rooms(self.borrowers[borrower] for borrower in self._roomy)
+        effects: list[Effect] = []
+        for shard in list(self._waiting):
+            effects += self._hand_back(self._pool(shard), rooms, now_ms)
+        # A slice of each shard in turn: one that is far behind does not hold up the others.
+        turns = deque((shard, self._share(shard, len(rooms))) for shard in self._waiting)
+        while rooms and turns:
+            shard, share = turns.popleft()
+            granted = self._hand_slice(self._pool(shard), share, rooms, now_ms)
+            del self._waiting[shard]
+            self._wait_if_any(shard)
+            if granted is not None:
+                effects.append(granted)
+                if shard in self._waiting:
+                    turns.append((shard, share))
+        return effects
+
+    def _share(self, shard: Shard, members: int) -> int:
+        """Shared out evenly, so that the first member does not get all of a small crowd."""
+        pool = self._pool(shard)
+        return min(QUEUE_SLICE_MAX, max(1, -(-(pool.line.end - pool.next) // max(1, members))))
+
+    def _hand_back(self, pool: Pool, rooms: "_Rooms", now_ms: int) -> list[Effect]:
+        if not pool.back:
+            return []
+        pool.forget_done()
+        effects: list[Effect] = []
+        for first, upto, refused_by in pool.pieces():
+            while first < upto:
+                refuser = refused_by if len(self.borrowers) > 1 else ""
+                view = rooms.most(refuser)
+                if view is None:
+                    break
+                stop = min(upto, first + view.window - view.locked)
+                pool.take_back(first, stop)
+                effects.append(self._lock(pool, view, first, stop, now_ms))
+                rooms.again(view)
+                first = stop
+        return effects
+
+    def _hand_slice(self, pool: Pool, share: int, rooms: "_Rooms", now_ms: int) -> Effect | None:
+        found, view = pool.fresh(), rooms.most()
+        if view is None:
+            return None
+        granted = None
+        if found is not None:
+            first, upto = found
+            upto = min(upto, first + share, first + view.window - view.locked)
+            pool.next = upto
+            granted = self._lock(pool, view, first, upto, now_ms)
+        rooms.again(view)
+        return granted
+
+    def _lock(self, pool: Pool, view: BorrowerView, first: int, upto: int, now_ms: int) -> Effect:
+        extent = pool.line.extent_at(first)
+        assert extent is not None
+        assert upto <= extent.end
+        self._count(view, upto - first)
+        return self._grant(extent.stream, view.id, now_ms, ((first, upto),))
+
+    def _count(self, view: BorrowerView, change: int) -> None:
+        view.locked += change
+        assert view.locked >= 0, f"{view.id} has {view.locked} messages"
+        if view.locked < view.window:
+            self._roomy[view.id] = None
+        else:
+            self._roomy.pop(view.id, None)
+
+    def _wait_if_any(self, shard: Shard) -> None:
+        if self._pool(shard).is_empty():
+            self._waiting.pop(shard, None)
+        else:
+            self._waiting[shard] = None
+
+    def _place_for(self, lease: Lease) -> Place:
+        """Only what failed before: a lease of ranges says nothing of what is around them."""
+        failures = self.lines[lease.stream.line].progress.failures
+        mine = tuple(sorted(item for item in failures.items() if item[0] in lease.open))
+        return Place(0, (), mine)
+
+    # --- members come and go ----------------------------------------------------------------------
+
+    def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
+        effects = super()._wanted(wanted, now_ms)
+        view = self.borrowers.get(wanted.borrower)
+        if view is not None:
+            self._count(view, 0)
+        return effects
+
+    def _remove(self, view: BorrowerView, reason: str) -> list[Effect]:
+        effects = super()._remove(view, reason)
+        self._roomy.pop(view.id, None)
+        return effects
+
+    # --- streams grow -----------------------------------------------------------------------------
+
+    def _replan_lines(self, now_ms: int) -> list[Effect]:
+        for shard in self.lines:
+            if shard not in self._waiting:
+                self._wait_if_any(shard)
+        return self._replan(now_ms)
+
+    # --- taking back ------------------------------------------------------------------------------
+
+    def _merge(self, lease: Lease, place: Place) -> bool:
+        is_new = super()._merge(lease, place)
+        if lease.open:
+            before = len(lease.open)
+            lease.open.remove(0, place.offset)
+            for first, upto in place.acked:
+                lease.open.remove(first, upto)
+            self._count(self.borrowers[lease.borrower], len(lease.open) - before)
+        return is_new
+
+    def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:
+        if not lease.open or not returned:
+            return False
+        before = len(lease.open)
+        pool = self._pool(lease.stream.line)
+        failures = pool.line.progress.failures
+        for first, upto in returned:
+            for start, stop in lease.open.clip(first, upto):
+                pool.put_back(start, stop)
+                for offset in [offset for offset in failures if start <= offset < stop]:
+                    pool.put_back(offset, offset + 1, offset, lease.borrower)
+            lease.open.remove(first, upto)
+        self._wait_if_any(lease.stream.line)
+        self._count(self.borrowers[lease.borrower], len(lease.open) - before)
+        return len(lease.open) != before
+
+    def _is_done(self, lease: Lease) -> bool:
+        line = self.lines[lease.stream.line]
+        return not lease.open or line.extent_of(lease.stream) is None
+
+    def _finish_if_done(self, lease: Lease, now_ms: int) -> list[Effect]:
+        return super()._finish_if_done(lease, now_ms) + self._replan(now_ms)
+
+    def _drop(self, lease: Lease) -> None:
+        self._unlock(lease)
+        super()._drop(lease)
+
+    def _unlock(self, lease: Lease, refused: int | None = None) -> None:
+        """What of a lease is not done is for others."""
+        pool = self._pool(lease.stream.line)
+        for first, upto in lease.open:
+            is_here = refused is not None and first <= refused < upto
+            pool.put_back(first, upto, refused if is_here else None, lease.borrower)
+        self._count(self.borrowers[lease.borrower], -len(lease.open))
+        lease.open = Ranges()
+        self._wait_if_any(lease.stream.line)
+
+    def _blame(self, view: BorrowerView) -> None:
+        for lease in view.leases.values():
+            self._blame_for(lease)
+
+    def _blame_for(self, lease: Lease) -> int | None:
+        """The oldest that the member has of a lease counts as failed; what is behind it only waited."""
+        if not lease.open or lease.open.first >= lease.delivered:
+            return None
+        line = self.lines[lease.stream.line]
+        line.progress.fail(lease.open.first)
+        self._dirty.add(line.shard)
+        return lease.open.first
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for lease in list(self.leases.values()):
+            if (
+                lease.status is Status.GRANTED
+                and now_ms - lease.progress_ms >= self.options.lock_ms
+            ):
+                # The lock is over: its messages are for others, and its member may go on with the rest.
+                self._unlock(lease, self._blame_for(lease))
+                effects += self._finish_if_done(lease, now_ms)
+        return effects + super()._tick(now_ms)
+
+    def _seek(self, offsets: Iterable[tuple[Shard, int]]) -> list[Effect]:
+        effects = super()._seek(offsets)
+        self._pools.clear()
+        for shard in self.lines:
+            self._wait_if_any(shard)
+        return effects
+
+
+class _Rooms:
+    """Members that can take something, the one with most room first: whoever is slow gets less."""
+
+    def __init__(self, views: Iterable[BorrowerView]) -> None:
+        self._heap = [(view.locked - view.window, place, view) for place, view in enumerate(views)]
+        self._next = len(self._heap)
+        heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def most(self, except_for: str = "") -> BorrowerView | None:
+        """Takes out the one with most room that is not that one; `again` puts it back."""
+        passed = None
+        if self._heap and self._heap[0][2].id == except_for:
+            passed = heappop(self._heap)
+        view = heappop(self._heap)[2] if self._heap else None
+        if passed is not None:
+            heappush(self._heap, passed)
+        return view
+
+    def again(self, view: BorrowerView) -> None:
+        if view.locked < view.window:
+            self._next += 1
+            heappush(self._heap, (view.locked - view.window, self._next, view))

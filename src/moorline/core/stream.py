@@ -1,0 +1,45 @@
+"""Room: core. What a stream is called, how far it goes, and what it may lack."""
+
+from typing import NamedTuple
+
+
+class Shard(NamedTuple):
+    """A line of streams, one generation after the other; offsets count on through all of them."""
+
+    node: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.number}"
+
+
+class Stream(NamedTuple):
+    """One generation of a shard: what is granted, read in order, and finished."""
+
+    node: str
+    shard: int
+    generation: int
+
+    @property
+    def line(self) -> Shard:
+        return Shard(self.node, self.shard)
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.shard}/{self.generation}"
+
+
+class Extent(NamedTuple):
+    """A stream as its node knows it: offsets from `first` to before `end`; a sealed one grows no more."""
+
+    stream: Stream
+    first: int
+    end: int
+    sealed: bool
+
+
+class Gap(NamedTuple):
+    """Messages `first` to before `upto` cannot be read any more: RETENTION or DAMAGE."""
+
+    first: int
+    upto: int
+    reason: str

@@ -1,0 +1,122 @@
+"""Room: core. Names and filters of topics, as MQTT 5 (4.7, 4.8.2) has them, and shared subscriptions' names.
+
+check_topic("orders/eu")                  a name: no wildcards
+check_filter("orders/+/#")                + is one level, # is all that follow
+matches("orders/#", "orders/eu")          True; "#" does not match "$dead/…"
+shared_name("$shared/billing/orders/#")   a group and the filter it reads
+"""
+
+from enum import Enum
+
+import msgspec
+
+from moorline.errors import BadTopic
+from moorline.limits import GROUP_NAME_BYTES_MAX, TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
+
+DEAD_PREFIX = "$dead/"
+
+
+class Mode(Enum):
+    """How the members of a group share: whole streams, or single messages."""
+
+    SHARED = "shared"
+    QUEUE = "queue"
+
+
+_PREFIXES = {"$shared": Mode.SHARED, "$share": Mode.SHARED, "$queue": Mode.QUEUE}
+
+
+class SharedName(msgspec.Struct, frozen=True, order=True):
+    """What identifies a group: `$share` and `$shared` are the same."""
+
+    mode: Mode
+    group: str
+    filter: str
+
+    def __str__(self) -> str:
+        return f"${self.mode.value}/{self.group}/{self.filter}"
+
+
+def check_topic(topic: str) -> None:
+    """Refuses what cannot be published to."""
+    _check_text(topic, "topic")
+    if "+" in topic or "#" in topic:
+        raise BadTopic(f"{topic!r} has a wildcard: + and # belong in filters, not in topics")
+    if topic.split("/", 1)[0] in _PREFIXES:
+        raise BadTopic(f"{topic!r} is the name of a group, which can be read and not published to")
+
+
+def check_filter(text: str) -> None:
+    """Refuses what matches nothing by its form."""
+    _check_text(text, "filter")
+    levels = text.split("/")
+    for place, level in enumerate(levels):
+        if "#" in level and (level != "#" or place != len(levels) - 1):
+            raise BadTopic(f"{text!r}: # stands alone, at the end")
+        if "+" in level and level != "+":
+            raise BadTopic(f"{text!r}: + stands alone between two /")
+
+
+def shared_name(text: str) -> SharedName | None:
+    """The group that a subscription names, or None if it is a plain filter."""
+    prefix, _, rest = text.partition("/")
+    mode = _PREFIXES.get(prefix)
+    if mode is None:
+        return None
+    group, _, filter_text = rest.partition("/")
+    if not group or "+" in group or "#" in group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
+        raise BadTopic(
+            f"{text!r}: a group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes without + # and /"
+        )
+    check_filter(filter_text)
+    if filter_text.split("/", 1)[0] in _PREFIXES:
+        raise BadTopic(f"{text!r}: a group reads topics, not another group")
+    return SharedName(mode, group, filter_text)
+
+
+def matches(text: str, topic: str) -> bool:
+    """Whether a checked filter takes a checked topic."""
+    if topic.startswith("$") and text[0] in "+#":
+        return False  # MQTT 5, 4.7.2
+    wanted, given = text.split("/"), topic.split("/")
+    for place, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if place == len(given) or level not in ("+", given[place]):
+            return False
+    return len(wanted) == len(given)
+
+
+class Matcher:
+    """A filter that remembers what it has seen: a topic comes again and again."""
+
+    __slots__ = ("_known", "filter", "takes_all")
+
+    def __init__(self, text: str) -> None:
+        self.filter = text
+        self.takes_all = text == "#"
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, topic: str) -> bool:
+        found = self._known.get(topic)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[topic] = matches(self.filter, topic)
+        return found
+
+
+_KNOWN_MAX = 65_536
+
+
+def _check_text(text: str, what: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadTopic(f"this {what} is not text") from None
+    if not 1 <= size <= TOPIC_BYTES_MAX:
+        raise BadTopic(f"a {what} has 1 to {TOPIC_BYTES_MAX} bytes, this one has {size}")
+    if "\0" in text:
+        raise BadTopic(f"a {what} has no zero character")
+    if text.count("/") >= TOPIC_LEVELS_MAX:
+        raise BadTopic(f"a {what} has at most {TOPIC_LEVELS_MAX} levels")

@@ -1,0 +1,60 @@
+"""Room: groups. How a group comes to be: declared once, with an exact place in every stream there is."""
+
+import asyncio
+from collections.abc import Iterable
+
+from moorline.catalog.groups import GroupRow
+from moorline.core.progress import Place
+from moorline.core.stream import Shard
+from moorline.core.topic import SharedName
+from moorline.errors import MoorlineError
+from moorline.groups.cluster import Cluster, Lines
+from moorline.groups.leaders import Leaders
+from moorline.groups.start import Start
+from moorline.limits import FAR_FUTURE_US
+from moorline.net.clock import wall_us
+
+
+async def found(
+    leaders: Leaders, name: SharedName, start: Start, deliveries_max: int
+) -> tuple[GroupRow, bool]:
+    """The group of that name, and whether it was made now."""
+    known = await leaders.groups.find(name)
+    if known is not None:
+        return known, False
+    # Looked up before the group is declared: what is published from then on is surely behind.
+    places = await places_at(leaders.cluster, start)
+    start_us = wall_us() if start.is_now else start.time_us
+    group, created = await leaders.groups.declare(
+        name, deliveries_max=deliveries_max, start_us=start_us
+    )
+    if created:
+        claim = await leaders.groups.claim(group.reader, leaders.cluster.node, 1_000)
+        if claim is not None:
+            await leaders.places.commit(group.reader, claim.epoch, places)
+            await leaders.groups.resign(group.reader, claim.epoch)
+    return group, created
+
+
+async def places_at(cluster: Cluster, start: Start) -> list[tuple[Shard, Place]]:
+    """The place of a start in every shard of the nodes that answer."""
+    lines = cluster.lines()
+    if start.offset is not None or not (start.is_now or start.time_us):
+        return [(shard, Place(offset)) for shard, offset in _by_offset(lines, start.offset or 0)]
+    time_us = FAR_FUTURE_US if start.is_now else start.time_us
+    answers = await asyncio.gather(
+        *(cluster.offsets_at(node, time_us) for node in cluster.nodes()), return_exceptions=True
+    )
+    places: list[tuple[Shard, Place]] = []
+    for answer in answers:
+        if isinstance(answer, dict):
+            places += [(shard, Place(offset)) for shard, offset in answer.items()]
+        elif not isinstance(answer, MoorlineError):
+            raise answer
+    return places
+
+
+def _by_offset(lines: Lines, offset: int) -> Iterable[tuple[Shard, int]]:
+    for shard, extents in lines.items():
+        if extents:
+            yield shard, max(extents[0].first, min(offset, extents[-1].end))

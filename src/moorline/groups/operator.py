@@ -1,0 +1,217 @@
+"""Room: groups. What operators ask of groups: see them, declare, seek, delete, remove a member.
+
+A command goes to the node that leads the group, whichever node it was given to.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from moorline.catalog.groups import GroupRow
+from moorline.config.settings import Groups as Settings
+from moorline.core.leader import End, Kick, Seek
+from moorline.core.progress import Progress
+from moorline.core.topic import SharedName, shared_name
+from moorline.errors import BadTopic, CallFailed, MoorlineError, NotAuthorized, NotFound
+from moorline.groups.founding import found, places_at
+from moorline.groups.leaders import Leaders, Leading
+from moorline.groups.start import start_of
+from moorline.net.clock import monotonic_ms
+from moorline.net.session import Handlers, Session
+from moorline.net.turns import Turns
+from moorline.wire.group import (
+    CreateGroup,
+    DeleteGroup,
+    DescribeGroup,
+    GroupCreated,
+    GroupDescribed,
+    GroupFacts,
+    GroupsListed,
+    KickMember,
+    ListGroups,
+    MemberFacts,
+    PlaceFacts,
+    SeekGroup,
+)
+from moorline.wire.message import Answer
+from moorline.wire.queue import Done
+
+
+class GroupBroker:
+    def __init__(
+        self, leaders: Leaders, settings: Settings, is_trusted: Callable[[Session], bool]
+    ) -> None:
+        self._leaders = leaders
+        self._settings = settings
+        self._is_trusted = is_trusted
+        self._turns = Turns()
+
+    def handlers(self) -> Handlers:
+        return {
+            ListGroups: self._turns.later(self._list),
+            DescribeGroup: self._turns.later(self._describe),
+            CreateGroup: self._operators(self._create),
+            DeleteGroup: self._operators(self._delete),
+            SeekGroup: self._operators(self._seek),
+            KickMember: self._operators(self._kick),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    def _operators(self, handle: Callable[[Session, Any], Awaitable[Answer]]) -> Any:
+        async def checked(session: Session, call: Any) -> Answer:
+            if not self._is_trusted(session):
+                raise NotAuthorized("only an operator may do this: see groups.operators")
+            return await handle(session, call)
+
+        return self._turns.later(checked)
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    async def _list(self, session: Session, call: ListGroups) -> Answer:  # noqa: ARG002
+        rows = await self._leaders.groups.list()
+        return GroupsListed(call.call, [_facts(row) for row in rows])
+
+    async def _describe(self, session: Session, call: DescribeGroup) -> Answer:  # noqa: ARG002
+        row = await self._row(call.group)
+        leading = self._leaders.led.get(row.reader)
+        if leading is not None:
+            return self._described(call, row, leading)
+        held = await self._leaders.groups.leader(row.reader)
+        if held is not None and held[0] != self._leaders.cluster.node:
+            answer = await self._forward(
+                held[0], lambda number: DescribeGroup(number, call.group), GroupDescribed
+            )
+            return GroupDescribed(call.call, answer.group, answer.members, answer.places)
+        return await self._from_catalog(call, row)
+
+    def _described(self, call: DescribeGroup, row: GroupRow, leading: Leading) -> Answer:
+        leading.see(self._leaders.cluster.lines())
+        leader, now_ms = leading.leader, monotonic_ms()
+        members = [
+            MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
+            for view in leader.borrowers.values()
+        ]
+        places = []
+        for lag in leader.lags():
+            line = leader.lines[lag.shard]
+            delivered = max((lease.delivered for lease in line.leases.values()), default=0)
+            low = line.progress.low
+            pending = sum(upto - first for first, upto in line.progress.open_ranges(low, delivered))
+            places.append(
+                PlaceFacts(
+                    *lag.shard,
+                    lag.offset,
+                    lag.end,
+                    lag.lag,
+                    lag.borrower,
+                    lag.status,
+                    pending,
+                    len(line.progress.failures),
+                )
+            )
+        facts = _facts(row, leader=leader.node, epoch=leader.epoch)
+        return GroupDescribed(call.call, facts, members, places)
+
+    async def _from_catalog(self, call: DescribeGroup, row: GroupRow) -> Answer:
+        """Nobody leads it: its places as they are stored."""
+        places = []
+        lines = self._leaders.cluster.lines()
+        for shard, place in await self._leaders.places.load(row.reader):
+            progress = Progress(place)
+            extents = lines.get(shard, ())
+            end = extents[-1].end if extents else progress.low
+            lag = max(0, end - progress.low - progress.done_above())
+            failing = len(progress.failures)
+            places.append(PlaceFacts(*shard, progress.low, end, lag, "", "free", 0, failing))
+        return GroupDescribed(call.call, _facts(row), [], places)
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    async def _create(self, session: Session, call: CreateGroup) -> Answer:  # noqa: ARG002
+        name, start = _name(call.group), start_of(call.start)
+        _, created = await found(self._leaders, name, start, call.deliveries_max)
+        return GroupCreated(call.call, created)
+
+    async def _delete(self, session: Session, call: DeleteGroup) -> Answer:  # noqa: ARG002
+        row = await self._row(call.group)
+        leading = await self._leading(row)
+        if isinstance(leading, str):
+            await self._forward(leading, lambda number: DeleteGroup(number, call.group), Done)
+            return Done(call.call)
+        leading.post(End("DELETED"))
+        await leading.stopped
+        await self._leaders.groups.remove(row.reader)
+        return Done(call.call)
+
+    async def _seek(self, session: Session, call: SeekGroup) -> Answer:  # noqa: ARG002
+        start = start_of(call.start)
+        row = await self._row(call.group)
+        leading = await self._leading(row)
+        if isinstance(leading, str):
+            await self._forward(
+                leading, lambda number: SeekGroup(number, call.group, call.start), Done
+            )
+            return Done(call.call)
+        places = await places_at(self._leaders.cluster, start)
+        await leading.seek(Seek(tuple((shard, place.offset) for shard, place in places)))
+        return Done(call.call)
+
+    async def _kick(self, session: Session, call: KickMember) -> Answer:  # noqa: ARG002
+        row = await self._row(call.group)
+        leading = await self._leading(row)
+        if isinstance(leading, str):
+            await self._forward(
+                leading, lambda number: KickMember(number, call.group, call.member), Done
+            )
+            return Done(call.call)
+        views = leading.leader.borrowers.values()
+        if not any(call.member in (view.id, view.member) for view in views):
+            raise NotFound(f"{call.member!r} is no member of {row.name} now")
+        leading.post(Kick(call.member))
+        return Done(call.call)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _row(self, text: str) -> GroupRow:
+        name = _name(text)
+        row = await self._leaders.groups.find(name)
+        if row is None:
+            raise NotFound(f"there is no group {name}: `moor group list` shows those there are")
+        return row
+
+    async def _leading(self, row: GroupRow) -> Leading | str:
+        leading = await self._leaders.lead(row.reader)
+        if leading is None:
+            raise CallFailed(f"nobody can lead {row.name} now: try again in a moment")
+        return leading
+
+    async def _forward(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
+        link = self._leaders.cluster.link(node)
+        if link is None:
+            raise CallFailed(f"the group is led by {node}, which cannot be reached now")
+        try:
+            return await link.call(make, reply)
+        except CallFailed:
+            raise
+        except MoorlineError as error:
+            raise CallFailed(f"the group is led by {node}: {error}") from error
+
+
+def _name(text: str) -> SharedName:
+    name = shared_name(text)
+    if name is None:
+        raise BadTopic(
+            f"{text!r} names no group: write $shared/GROUP/FILTER or $queue/GROUP/FILTER"
+        )
+    return name
+
+
+def _facts(row: GroupRow, leader: str | None = None, epoch: int | None = None) -> GroupFacts:
+    return GroupFacts(
+        str(row.name),
+        row.leader if leader is None else leader,
+        row.epoch if epoch is None else epoch,
+        row.deliveries_max,
+        row.created_us,
+    )

@@ -1,0 +1,313 @@
+"""Room: groups. The scheduler of a session: reads its feeds, selects what matches, and pushes it.
+
+A feed is *ready* when there may be something for it. Ready feeds take turns; one without room in its
+subscription's window waits for acknowledgements, one without messages waits for its shard, and all wait
+for a slow client.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from moorline.core.block import Block
+from moorline.core.feed import Feed
+from moorline.core.ranges import Range
+from moorline.core.stream import Gap
+from moorline.core.topic import Matcher
+from moorline.errors import MoorlineError
+from moorline.groups.cluster import Cluster
+from moorline.groups.selection import Selection, select
+from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
+from moorline.net.clock import wall_us
+from moorline.net.session import Session
+from moorline.wire.segment import FRAME, HEAD
+from moorline.wire.topic import Messages, MessagesLost
+
+log = logging.getLogger("moorline.groups")
+
+FAR = 1 << 62
+"""Beyond every offset: for streams whose end another node knows."""
+
+
+class Window:
+    """A subscription as its feeds see it."""
+
+    __slots__ = ("matcher", "number", "out", "qos", "size", "starved")
+
+    def __init__(self, number: int, filter_text: str, size: int, qos: int) -> None:
+        self.number = number
+        self.matcher = Matcher(filter_text)
+        self.size = size
+        self.qos = qos
+        self.out = 0
+        """Messages that are delivered and not acknowledged."""
+        self.starved: dict[int, Running] = {}
+        """Feeds that wait for room."""
+
+
+class Running:
+    """A feed at work."""
+
+    __slots__ = ("feed", "is_open", "is_ready", "reading", "wake", "window")
+
+    def __init__(self, feed: Feed, window: Window, wake: Callable[["Running"], None]) -> None:
+        self.feed = feed
+        self.window = window
+        self.is_open = True
+        self.is_ready = False
+        self.reading = False
+        self.wake = partial(wake, self)
+
+
+class Reading:
+    """All feeds of one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        changed: Callable[[Feed], None],
+        bury: Callable[[Running, int], None],
+    ) -> None:
+        self.running: dict[int, Running] = {}
+        self.delivered = 0
+        self._session = session
+        self._cluster = cluster
+        self._changed = changed
+        self._bury = bury
+        self._ready: deque[Running] = deque()
+        self._turn_due = False
+        self._waits_for_client = False
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- feeds come and go ------------------------------------------------------------------------
+
+    def begin(self, feed: Feed, window: Window) -> None:
+        running = self.running[feed.number] = Running(feed, window, self.ready)
+        self.ready(running)
+
+    def end(self, feed: Feed) -> None:
+        running = self.running.pop(feed.number, None)
+        if running is None:
+            return
+        running.is_open = False
+        window = running.window
+        window.out -= len(feed.out)
+        window.starved.pop(feed.number, None)
+        if feed.stream.node == self._cluster.node:
+            self._cluster.local.forget(feed.stream.shard, running.wake)
+        self._feed_starved(window)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for running in list(self.running.values()):
+            self.end(running.feed)
+
+    # --- what the client says ---------------------------------------------------------------------
+
+    def ack(self, number: int, ranges: list[Range]) -> None:
+        running = self.running.get(number)
+        if running is None:
+            return  # too late
+        freed = 0
+        for first, upto in ranges:
+            freed += running.feed.ack(first, upto)
+        self._freed(running, freed)
+
+    def give_back(self, number: int, ranges: list[Range]) -> None:
+        running = self.running.get(number)
+        if running is None:
+            return
+        freed = 0
+        for first, upto in ranges:
+            freed += running.feed.give_back(first, upto)
+        self._freed(running, freed)
+        self.ready(running)
+
+    def reject(self, number: int, offset: int) -> None:
+        running = self.running.get(number)
+        if running is None:
+            return
+        is_hopeless = running.feed.reject(offset)
+        if is_hopeless:
+            self._bury(running, offset)
+        elif is_hopeless is False:
+            self._freed(running, 1)
+            self.ready(running)
+
+    def buried(self, running: Running, offset: int) -> None:
+        """A message is in its grave: for its stream it is done."""
+        if running.is_open:
+            self._freed(running, running.feed.ack(offset, offset + 1))
+
+    def _freed(self, running: Running, count: int) -> None:
+        if count:
+            running.window.out -= count
+            self._feed_starved(running.window)
+        self._changed(running.feed)
+
+    def _feed_starved(self, window: Window) -> None:
+        if window.starved and window.out < window.size:
+            starved, window.starved = window.starved, {}
+            for running in starved.values():
+                self.ready(running)
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def ready(self, running: Running) -> None:
+        if running.is_open and not running.is_ready and not running.reading:
+            running.is_ready = True
+            self._ready.append(running)
+            self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due and not self._waits_for_client:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        for _ in range(READS_PER_TURN_MAX):
+            if not self._ready or not self._session.is_open:
+                return
+            if not self._session.writable:
+                self._waits_for_client = True
+                self._spawn(self._wait_for_client())
+                return
+            running = self._ready.popleft()
+            running.is_ready = False
+            self._read(running)
+        if self._ready:
+            self._turn_soon()
+
+    async def _wait_for_client(self) -> None:
+        await self._session.room_to_write()
+        self._waits_for_client = False
+        self._turn_soon()
+
+    def _read(self, running: Running) -> None:
+        feed, window = running.feed, running.window
+        if window.out >= window.size:
+            window.starved[feed.number] = running
+            return
+        if feed.stream.node != self._cluster.node:
+            wanted = feed.wanted(FAR)
+            if wanted is not None:
+                self._read_later(running, wanted)
+            return
+        local, stream = self._cluster.local, feed.stream
+        extent = local.store.extent(stream.shard, stream.generation)
+        wanted = feed.wanted(extent.end if extent is not None else FAR)
+        if wanted is None:
+            local.when_moved(stream.shard, running.wake)
+            return
+        if not local.store.read_is_cached(stream.shard, stream.generation, wanted[0]):
+            self._read_later(running, wanted)
+            return
+        found = local.store.read(stream.shard, stream.generation, wanted[0], STREAM_READ_BYTES_MAX)
+        self._found(running, wanted, found)
+
+    def _read_later(self, running: Running, wanted: Range) -> None:
+        running.reading = True
+        self._spawn(self._read_away(running, wanted))
+
+    async def _read_away(self, running: Running, wanted: Range) -> None:
+        """From the disk, or from another node, which waits until there is something."""
+        stream, cluster = running.feed.stream, self._cluster
+        found: Block | Gap | None = None
+        try:
+            if stream.node == cluster.node:
+                found = await cluster.local.read(
+                    stream.shard, stream.generation, wanted[0], STREAM_READ_BYTES_MAX
+                )
+            else:
+                found = await cluster.read(stream, wanted[0])
+        except MoorlineError as error:
+            log.debug(
+                "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}
+            )
+            await asyncio.sleep(PEER_RETRY_MS / 1_000)
+        finally:
+            running.reading = False
+        if not running.is_open or running.feed.stopped:
+            return
+        again = running.feed.wanted(FAR)
+        if found is None or again is None or again[0] != wanted[0]:
+            self.ready(running)
+        elif running.window.out >= running.window.size:
+            running.window.starved[running.feed.number] = running
+        else:
+            self._found(running, (wanted[0], min(wanted[1], again[1])), found)
+
+    def _found(self, running: Running, wanted: Range, found: Block | Gap | None) -> None:
+        feed, window = running.feed, running.window
+        if found is None:
+            if feed.stream.node == self._cluster.node:
+                self._cluster.local.when_moved(feed.stream.shard, running.wake)
+            return
+        if isinstance(found, Gap):
+            self._lost(running, found, wanted[1])
+        else:
+            room = window.size - window.out
+            selection = select(found, wanted[1], room, window.matcher, wall_us())
+            self._deliver(running, found.first, selection)
+        self._changed(feed)
+        self.ready(running)
+
+    def _lost(self, running: Running, gap: Gap, upto: int) -> None:
+        feed, stream = running.feed, running.feed.stream
+        first, upto = max(gap.first, feed.progress.low), min(gap.upto, upto)
+        feed.looked_at(first, upto, [])
+        self._session.send(
+            MessagesLost(running.window.number, stream.node, stream.shard, first, upto, gap.reason)
+        )
+
+    def _deliver(self, running: Running, first: int, selection: Selection) -> None:
+        feed, window = running.feed, running.window
+        feed.looked_at(first, selection.upto, selection.runs)
+        if not selection.taken:
+            return
+        frames = selection.frames
+        tries = [
+            (offset, failures + 1)
+            for offset, failures in feed.progress.failures.items()
+            if any(start <= offset < stop for start, stop in selection.runs)
+        ]
+        hopeless = [offset for offset, _ in tries if feed.is_beyond(offset)]
+        if hopeless:
+            frames = _without(frames, set(hopeless))
+        window.out += selection.taken
+        self.delivered += selection.taken - len(hopeless)
+        if frames:
+            self._session.push(Messages(feed.number, frames, tries), len(frames))
+        if window.qos == 0:
+            for start, stop in selection.runs:
+                window.out -= feed.ack(start, stop)
+        for offset in hopeless:
+            self._bury(running, offset)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a feed failed", exc_info=task.exception())
+
+
+def _without(frames: bytes, offsets: set[int]) -> bytes:
+    """The frames but those of some offsets; rare, and so frame by frame."""
+    kept, place = [], 0
+    while place < len(frames):
+        length, _, offset, *_ = FRAME.unpack_from(frames, place)
+        if offset not in offsets:
+            kept.append(frames[place : place + HEAD.size + length])
+        place += HEAD.size + length
+    return b"".join(kept)

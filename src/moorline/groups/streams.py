@@ -1,0 +1,248 @@
+"""Room: groups. The streams of this node: group commit of what is published, readers woken, upkeep.
+
+A commit begins as soon as the one before it is done; what arrives meanwhile is the next one. Readers see a
+message when its publisher is answered, not before.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from moorline.core.block import Block
+from moorline.core.stream import Extent, Gap, Shard
+from moorline.errors import MoorlineError, StartError
+from moorline.journal.streams import StreamBatch, StreamStore
+from moorline.limits import (
+    COMMIT_BYTES_MAX,
+    DISK_FREE_BYTES_MIN,
+    DISK_LOOK_MS,
+    STREAM_UPKEEP_MS,
+)
+from moorline.net.clock import wall_us
+from moorline.net.session import Session
+from moorline.wire.message import Answer
+
+log = logging.getLogger("moorline.groups")
+
+HOLD = "stream commit"
+"""Why sessions are held: messages wait for the disk."""
+
+
+class LocalStreams:
+    """The store's disk work, fitted into the event loop."""
+
+    def __init__(self, store: StreamStore, node: str) -> None:
+        self.store = store
+        self.node = node
+        self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+        self.is_disk_full = False
+        self.commits = 0
+        self.dropped_messages = 0
+        self.commit_seconds: Callable[[float], None] = lambda _: None
+        self.moved: list[Callable[[list[int]], None]] = []
+        """Called with the shards that have new messages."""
+        self.reshaped: list[Callable[[list[int]], None]] = []
+        """Called with the shards whose generations have changed."""
+        self._waiting: dict[int, list[Callable[[], None]]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-streams")
+        self._due = False
+        self._writing = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._held: set[Session] = set()
+        self._generations = self._newest()
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something is in the batch: commit it as soon as can be."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._commit)
+
+    def hold_if_behind(self, session: Session) -> None:
+        """Stops reading from a publisher while the disk does not keep up."""
+        if self.store.batch_bytes > COMMIT_BYTES_MAX:
+            self._held.add(session)
+            session.hold_reading(HOLD)
+
+    def answer(self, session: Session, answer: Answer) -> None:
+        """Answers a call when what is in the batch now is stored."""
+        self.store.answers.append((session, answer))
+
+    def when_stored(self, stored: Callable[[], None]) -> None:
+        """Calls back when what is in the batch now is stored."""
+        self.store.answers.append((None, stored))
+        self.changed()
+
+    def _commit(self) -> None:
+        self._due = False
+        if self._writing or self.failed.done():
+            return
+        batch = self.store.take_batch()
+        if batch is None:
+            return
+        self._writing = True
+        self._quiet.clear()
+        started = self._loop.time()
+        written = self._loop.run_in_executor(self._thread, self.store.write, batch)
+        written.add_done_callback(lambda done: self._written(batch, done, started))
+
+    def _written(self, batch: StreamBatch, done: "asyncio.Future[None]", started_s: float) -> None:
+        self._writing = False
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._fail(error)
+            self._quiet.set()
+            return
+        self.commit_seconds(self._loop.time() - started_s)
+        self.commits += 1
+        touched = self.store.committed(batch)
+        for session in self._held:
+            session.release_reading(HOLD)
+        self._held.clear()
+        # The next write begins before anybody is answered: the disk works while the loop talks.
+        self._commit()
+        answers: dict[Session, list[Answer]] = {}
+        for session, answer in batch.answers:
+            if callable(answer):
+                answer()
+            else:
+                answers.setdefault(session, []).append(answer)
+        for session, ready in answers.items():
+            session.answer(ready)
+        self._wake(touched)
+        if not self._writing:
+            self._quiet.set()
+
+    def _wake(self, shards: list[int]) -> None:
+        for shard in shards:
+            for wake in self._waiting.pop(shard, ()):
+                wake()
+        for moved in self.moved:
+            moved(shards)
+        self.look_for_new_generations()
+
+    def look_for_new_generations(self) -> None:
+        newest = self._newest()
+        if newest != self._generations:
+            shards = [shard for shard in newest if newest[shard] != self._generations.get(shard)]
+            self._generations = newest
+            self._tell_reshaped(shards)
+
+    def _newest(self) -> dict[int, int]:
+        return self.store.newest_generations()
+
+    def _tell_reshaped(self, shards: list[int]) -> None:
+        for reshaped in self.reshaped:
+            reshaped(shards)
+        for shard in shards:  # a reader at the end of a sealed generation must look again
+            for wake in self._waiting.pop(shard, ()):
+                wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """After a failed write nothing may be promised any more: the node must end."""
+        if self.failed.done():
+            return
+        if not isinstance(error, MoorlineError):
+            error = StartError(f"the disk of the streams failed: {error}")
+        self.failed.set_result(error)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read_now(
+        self, shard: int, generation: int, offset: int, bytes_max: int
+    ) -> Block | Gap | None:
+        return self.store.read(shard, generation, offset, bytes_max)
+
+    async def read(
+        self, shard: int, generation: int, offset: int, bytes_max: int
+    ) -> Block | Gap | None:
+        """The same; from the disk in a thread."""
+        if self.store.read_is_cached(shard, generation, offset):
+            return self.store.read(shard, generation, offset, bytes_max)
+        return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
+
+    def when_moved(self, shard: int, wake: Callable[[], None]) -> None:
+        """Calls back once, when the shard has something new."""
+        self._waiting.setdefault(shard, []).append(wake)
+
+    def forget(self, shard: int, wake: Callable[[], None]) -> None:
+        waiting = self._waiting.get(shard)
+        if waiting is not None and wake in waiting:
+            waiting.remove(wake)
+
+    def lines(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
+        """All streams of these shards, oldest first."""
+        wanted = None if shards is None else set(shards)
+        found: dict[Shard, list[Extent]] = {}
+        for extent in self.store.extents():
+            if wanted is None or extent.stream.shard in wanted:
+                found.setdefault(extent.stream.line, []).append(extent)
+        return {shard: tuple(extents) for shard, extents in found.items()}
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    async def keep_up_forever(self) -> None:
+        """Rolls what is too old, seals what was rolled, drops what retention says."""
+        while True:
+            try:
+                await self._roll()
+                await self._seal()
+                self._drop()
+            except (OSError, MoorlineError):
+                log.exception("the upkeep of streams was interrupted")
+            await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
+
+    async def _roll(self) -> None:
+        if not self.store.due(wall_us()):
+            return
+        await self._quiet.wait()
+        if self.store.roll(wall_us()):
+            self.look_for_new_generations()
+
+    async def _seal(self) -> None:
+        for shard, generation in self.store.unsealed():
+            seal = await asyncio.to_thread(self.store.seal(shard, generation))
+            self.store.sealed(shard, generation, seal)
+            log.info("sealed", extra={"shard": shard, "generation": generation})
+
+    def _drop(self) -> None:
+        dropped = self.store.drop_expired(wall_us())
+        for one in dropped:
+            self.dropped_messages += one.count
+            log.warning(
+                "retention dropped messages",
+                extra={
+                    "stream": f"{self.node}/{one.shard}/{one.generation}",
+                    "messages": one.count,
+                    "first": one.first,
+                    "upto": one.upto,
+                    "reason": one.reason,
+                },
+            )
+        if dropped:
+            self._tell_reshaped(sorted({one.shard for one in dropped}))
+
+    async def watch_disk_forever(self) -> None:
+        """Refuses messages while the disk is nearly full; says so once each way."""
+        while True:
+            try:
+                is_full = self.store.disk.free_bytes("") < DISK_FREE_BYTES_MIN
+            except OSError:
+                log.exception("the disk cannot be looked at")
+            else:
+                if is_full != self.is_disk_full:
+                    self.is_disk_full = is_full
+                    what = "messages are refused" if is_full else "messages are taken again"
+                    log.warning(f"disk of the streams: {what}")
+            await asyncio.sleep(DISK_LOOK_MS / 1_000)
+
+    async def close(self) -> None:
+        """Commits what is left."""
+        while not self.failed.done() and (self._writing or self.store.batch_bytes):
+            self._commit()
+            await self._quiet.wait()
+        self._thread.shutdown()

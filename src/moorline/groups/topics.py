@@ -1,0 +1,298 @@
+"""Room: groups. Publishing, and what one node tells another of its streams."""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import xxhash
+
+from moorline.config.settings import Streams as Settings
+from moorline.core.block import Block
+from moorline.core.group_message import LeaderMessage
+from moorline.core.stream import Gap
+from moorline.core.topic import Matcher, check_filter
+from moorline.errors import BadTopic, CallFailed, NodeDiskFull, TooLarge
+from moorline.groups.streams import LocalStreams
+from moorline.journal.retained import is_tombstone
+from moorline.limits import (
+    RETAINED_BYTES_MAX,
+    STREAM_NEWS_MS,
+    STREAM_READ_BYTES_MAX,
+    TOPIC_HEADERS_BYTES_MAX,
+)
+from moorline.net.session import Handlers, Session, each
+from moorline.net.turns import Turns
+from moorline.wire.group import (
+    FindOffsets,
+    FindRetained,
+    ForBorrower,
+    OffsetsFound,
+    ReadStream,
+    RetainedFound,
+    StreamRead,
+    StreamsChanged,
+    StreamsSeen,
+    WatchStreams,
+)
+from moorline.wire.message import Answer, Failed
+from moorline.wire.segment import QOS0, RETAIN, encode_headers
+from moorline.wire.topic import (
+    DescribeStreams,
+    ListTopics,
+    Publish,
+    Published,
+    Record,
+    StreamFacts,
+    StreamsDescribed,
+    TopicsListed,
+)
+
+PUBLISHERS_FLAGS = RETAIN | QOS0
+"""The flags of a frame that a publisher sets; the others say how it is stored."""
+
+
+class Counts(msgspec.Struct):
+    published: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+class Link:
+    """The home of Borrowers on another node: the session that its link is at this end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def from_leader(self, message: LeaderMessage) -> None:
+        if self._session.is_open:
+            self._session.send(ForBorrower(message))
+
+
+class TopicBroker:
+    """Takes what is published."""
+
+    def __init__(self, streams: LocalStreams, settings: Settings) -> None:
+        self.streams = streams
+        self.counts = Counts()
+        self._settings = settings
+        self._turns = Turns()
+        self._watching: set[Session] = set()
+        self._news: set[int] = set()
+        self._news_due = False
+        streams.moved.append(self._moved)
+        streams.reshaped.append(self._reshaped)
+
+    def handlers(self) -> Handlers:
+        return {
+            Publish: self._publish,
+            ListTopics: each(self._list_topics),
+            DescribeStreams: each(self._describe),
+            WatchStreams: each(self._watch),
+            ReadStream: self._turns.spawned(self._read),
+            FindOffsets: self._turns.spawned(self._find_offsets),
+            FindRetained: each(self._find_retained),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    def _publish(self, session: Session, calls: list[Publish]) -> Iterable[Answer]:
+        refused: list[Answer] = []
+        for call in calls:
+            try:
+                self._store(session, call)
+            except CallFailed as error:
+                self.counts.refused += len(call.records)
+                refused.append(Failed(call.call, error.code, str(error)))
+        self.streams.changed()
+        self.streams.hold_if_behind(session)
+        return refused
+
+    def _store(self, session: Session, call: Publish) -> None:
+        """All of a call's messages, or none: what can be refused is refused before the first."""
+        if self.streams.is_disk_full:
+            raise NodeDiskFull("the node's disk is nearly full: no messages are taken")
+        headers = self._checked(call.records)
+        append = self.streams.store.append
+        producer = xxhash.xxh3_64_intdigest(call.producer.encode()) if call.producer else 0
+        sequence = call.sequence
+        shard, offset, duplicates = 0, -1, 0
+        if not producer and headers is None:
+            for record in call.records:
+                shard, offset = append(
+                    record.topic, record.body, record.key, b"", record.ttl_s, record.flags
+                )
+        else:
+            for place, record in enumerate(call.records):
+                extra = headers[place] if headers is not None else b""
+                stored = append(
+                    record.topic,
+                    record.body,
+                    record.key,
+                    extra,
+                    record.ttl_s,
+                    record.flags,
+                    producer,
+                    sequence + place,
+                )
+                if stored[1] < 0:
+                    duplicates += 1
+                else:
+                    shard, offset = stored
+        stored_count = len(call.records) - duplicates
+        self.counts.published += stored_count
+        self.counts.duplicates += duplicates
+        self.streams.answer(session, Published(call.call, stored_count, duplicates, shard, offset))
+
+    def _checked(self, records: list[Record]) -> list[bytes] | None:
+        """The encoded headers of all, or None if there are none."""
+        bytes_max, knows = self._settings.message_bytes_max, self.streams.store.check_topic
+        headers: list[bytes] | None = None
+        for place, record in enumerate(records):
+            if len(record.body) > bytes_max:
+                raise TooLarge(
+                    f"a message of {len(record.body)} bytes; this node takes {bytes_max} "
+                    "(streams.message_bytes_max)"
+                )
+            if record.flags & ~PUBLISHERS_FLAGS:
+                raise BadTopic(f"flags {record.flags} are not a publisher's to set")
+            knows(record.topic)
+            if record.headers:
+                encoded = encode_headers(record.headers)
+                if len(encoded) > TOPIC_HEADERS_BYTES_MAX:
+                    raise TooLarge(
+                        f"headers of {len(encoded)} bytes; at most {TOPIC_HEADERS_BYTES_MAX}"
+                    )
+                if headers is None:
+                    headers = [b""] * len(records)
+                headers[place] = encoded
+        return headers
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def _list_topics(self, session: Session, call: ListTopics) -> TopicsListed:  # noqa: ARG002
+        check_filter(call.filter)
+        matcher = Matcher(call.filter)
+        counts: dict[str, int] = {}
+        store = self.streams.store
+        for extent in store.extents():
+            for topic, count in store.topics(extent.stream.shard, extent.stream.generation).items():
+                if topic > call.after and topic and matcher(topic):
+                    counts[topic] = counts.get(topic, 0) + count
+        return TopicsListed(call.call, sorted(counts.items())[: call.count])
+
+    def _describe(self, session: Session, call: DescribeStreams) -> StreamsDescribed:  # noqa: ARG002
+        store = self.streams.store
+        facts = []
+        for extent in store.extents():
+            stream = extent.stream
+            size, first_us, last_us, digest = store.measures(stream.shard, stream.generation)
+            facts.append(
+                StreamFacts(
+                    stream.node,
+                    stream.shard,
+                    stream.generation,
+                    extent.first,
+                    extent.end,
+                    extent.sealed,
+                    size,
+                    first_us,
+                    last_us,
+                    bytes(digest) if digest is not None else b"",
+                )
+            )
+        return StreamsDescribed(
+            call.call, facts, self.streams.dropped_messages, store.lost_messages
+        )
+
+    def retained(self, filter_text: str) -> list[bytes]:
+        """Frames of the retained messages that match, those that say "none any more" included."""
+        return [frame for _, frame in self.streams.store.retained(Matcher(filter_text))]
+
+    # --- for other nodes --------------------------------------------------------------------------
+
+    def _watch(self, session: Session, call: WatchStreams) -> StreamsSeen:
+        if session not in self._watching:
+            self._watching.add(session)
+            session.on_end.append(lambda: self._watching.discard(session))
+        return StreamsSeen(call.call, self.streams.store.extents())
+
+    def _moved(self, shards: list[int]) -> None:
+        """Ends move all the time: other nodes hear of them together, and a moment later."""
+        if not self._watching:
+            return
+        self._news.update(shards)
+        if not self._news_due:
+            self._news_due = True
+            asyncio.get_running_loop().call_later(STREAM_NEWS_MS / 1_000, self._tell)
+
+    def _reshaped(self, shards: list[int]) -> None:
+        """A new generation is told at once: a group need not wait for it."""
+        self._news.update(shards)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news_due = False
+        news, self._news = self._news, set()
+        if not news or not self._watching:
+            return
+        lines = self.streams.lines(news)
+        extents = [extent for line in lines.values() for extent in line]
+        for session in self._watching:
+            session.send(StreamsChanged(extents))
+
+    async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
+        bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
+        found = await self._read_or_wait(call, bytes_max)
+        if found is None:
+            return StreamRead(call.call, call.offset, call.offset, b"")
+        if isinstance(found, Gap):
+            return StreamRead(call.call, found.first, found.upto, b"", found.reason)
+        return StreamRead(call.call, found.first, found.upto, found.data)
+
+    async def _read_or_wait(self, call: ReadStream, bytes_max: int) -> Block | Gap | None:
+        streams = self.streams
+        found = await streams.read(call.shard, call.generation, call.offset, bytes_max)
+        if found is not None or not call.wait_ms:
+            return found
+        moved = asyncio.Event()
+        streams.when_moved(call.shard, moved.set)
+        try:
+            async with asyncio.timeout(call.wait_ms / 1_000):
+                await moved.wait()
+        except TimeoutError:
+            return None
+        finally:
+            streams.forget(call.shard, moved.set)
+        return await streams.read(call.shard, call.generation, call.offset, bytes_max)
+
+    async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
+        store = self.streams.store
+        shards = sorted({extent.stream.shard for extent in store.extents()})
+        found = [
+            (shard, await asyncio.to_thread(store.offset_at, shard, call.time_us))
+            for shard in shards
+        ]
+        return OffsetsFound(call.call, found)
+
+    def _find_retained(self, session: Session, call: FindRetained) -> RetainedFound:  # noqa: ARG002
+        check_filter(call.filter)
+        frames: list[bytes] = []
+        size = 0
+        for frame in self.retained(call.filter):
+            size += len(frame)
+            if size > RETAINED_BYTES_MAX:
+                break
+            frames.append(frame)
+        return RetainedFound(call.call, b"".join(frames))
+
+
+def newest_retained(frames: Iterable[tuple[str, int, bytes]]) -> list[bytes]:
+    """Of (topic, time, frame) from several nodes, the newest of each topic that is not taken back."""
+    newest: dict[str, tuple[int, bytes]] = {}
+    for topic, time_us, frame in frames:
+        if topic not in newest or newest[topic][0] < time_us:
+            newest[topic] = (time_us, frame)
+    return [frame for _, frame in newest.values() if not is_tombstone(frame)]

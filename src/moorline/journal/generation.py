@@ -1,0 +1,256 @@
+"""Room: journal. One generation of a shard: a segment with its index, and reading it past damage.
+
+Reading may happen in a thread: it opens the file for itself, and looks at nothing that is not committed.
+What it finds damaged is noted once, for everybody.
+"""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+from moorline.core.block import Block
+from moorline.core.stream import Gap
+from moorline.journal.disk import Disk, DiskFile, parent
+from moorline.journal.seal import Summary
+from moorline.journal.segment import (
+    SEGMENT_HEAD,
+    Hole,
+    Piece,
+    SegmentHead,
+    block_of,
+    next_whole,
+    read_frames,
+    times_of,
+    walk,
+)
+from moorline.journal.segment_index import (
+    IndexBuild,
+    Place,
+    SparseIndex,
+    dense_place,
+    read_all,
+)
+from moorline.limits import KIB, STREAM_PLACES_MAX
+
+RETENTION = "RETENTION"
+DAMAGE = "DAMAGE"
+
+SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"
+
+_SEEK_BYTES = 32 * KIB
+
+
+class Generation:
+    """Messages `first` to before `end`, which are committed; the first `bytes` of its file."""
+
+    __slots__ = (
+        "_disk",
+        "_lock",
+        "_places",
+        "bytes",
+        "end",
+        "file",
+        "first",
+        "first_time_us",
+        "has_ended",
+        "head",
+        "holes",
+        "index",
+        "index_file",
+        "is_readable",
+        "last_time_us",
+        "number",
+        "path",
+        "summary",
+        "topics",
+    )
+
+    def __init__(
+        self, disk: Disk, path: str, head: SegmentHead, *, is_readable: bool = True
+    ) -> None:
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._places: dict[int, int] = {}
+        self.path = path
+        self.head = head
+        self.number = head.generation
+        self.first = self.end = head.first
+        self.bytes = SEGMENT_HEAD.size
+        self.first_time_us = self.last_time_us = head.created_us
+        self.has_ended = False
+        self.is_readable = is_readable
+        self.summary: Summary | None = None
+        self.index: SparseIndex | None = None
+        self.holes: dict[int, Hole] = {}
+        self.topics: dict[str, int] = {}
+        # Both belong to the thread that writes.
+        self.file: DiskFile | None = None
+        self.index_file: DiskFile | None = None
+
+    @property
+    def lost(self) -> int:
+        """Messages that are known to be damaged."""
+        noted = sum(hole.upto - hole.first for hole in list(self.holes.values()))
+        sealed = self.end - self.first - self.summary.count if self.summary else 0
+        return max(noted, sealed)
+
+    # --- writing, in a thread ---------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Begins the file. Durable in any case: it happens rarely, and offsets count from its head."""
+        self.file = self._disk.open(self.path + SEGMENT, create=True)
+        # A crash may have left it with a part of a head, and what described an earlier one.
+        self.file.truncate(0)
+        for ending in (INDEX, DENSE, SEAL, SNAPSHOT):
+            if self._disk.exists(self.path + ending):
+                self._disk.remove(self.path + ending)
+        self.file.append(bytes(self.head))
+        self.file.sync()
+        self._disk.sync_folder(parent(self.path))
+        self.index_file = self._disk.open(self.path + INDEX, create=True)
+
+    def close(self) -> None:
+        for file in (self.file, self.index_file):
+            if file is not None:
+                file.close()
+        self.file = self.index_file = None
+
+    def remove(self) -> None:
+        self.close()
+        for ending in (SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT):
+            if self._disk.exists(self.path + ending):
+                self._disk.remove(self.path + ending)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int) -> Block | Gap:
+        """What follows, from the disk: at least one message."""
+        assert self.first <= offset < self.end, f"{offset} is not in {self.path}"
+        try:
+            file = self._disk.open(self.path + SEGMENT, create=False)
+        except FileNotFoundError:
+            # Retention was faster than this reader, or somebody took the file.
+            return Gap(offset, self.end, RETENTION)
+        try:
+            return self._read(file, offset, bytes_max)
+        finally:
+            file.close()
+
+    def _read(self, file: DiskFile, offset: int, bytes_max: int) -> Block | Gap:
+        if not self.is_readable:
+            return Gap(offset, self.end, DAMAGE)
+        for hole in list(self.holes.values()):
+            if hole.first <= offset < hole.upto:
+                return Gap(offset, hole.upto, DAMAGE)
+        limit, seed = self.bytes, self.head.seed
+        at, position, is_sure = self._place_of(file, offset)
+        while True:
+            piece = read_frames(file, position, limit, at, seed, bytes_max)
+            if piece.upto > offset:
+                self._remember(piece.upto, position + len(piece.data))
+                return _block_from(piece, offset)
+            if piece.positions:
+                at, position, is_sure = piece.upto, position + len(piece.data), True
+            elif not is_sure:
+                # The index points at something else, or at damage: look at everything once.
+                self._build_index(file)
+                at, position, is_sure = self._place_of(file, offset)
+            else:
+                hole = self.note(next_whole(file, position, limit, at, seed))
+                if offset < hole.upto:
+                    return Gap(offset, hole.upto, DAMAGE)
+                at, position = hole.upto, hole.position
+
+    def _place_of(self, file: DiskFile, offset: int) -> Place:
+        """The nearest known place that is not behind that message."""
+        known = self._places.get(offset)
+        if known is not None:
+            return Place(offset, known, True)
+        if self.index is None:
+            number, count = offset - self.first, self.end - self.first
+            position = dense_place(self._disk, self.path + DENSE, number, count, self.bytes)
+            if position is not None:
+                return Place(offset, position, False)
+            self._build_index(file)
+        assert self.index is not None
+        best = Place(self.first, SEGMENT_HEAD.size, True)
+        for hole in list(self.holes.values()):
+            if hole.upto <= offset and (hole.upto, hole.position) >= best[:2]:
+                best = Place(hole.upto, hole.position, True)
+        indexed = self.index.place_of(offset)
+        return indexed if indexed is not None and indexed[:2] > best[:2] else best
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Where a reader goes on: most ask for what follows next."""
+        if len(self._places) >= STREAM_PLACES_MAX:
+            self._places = {}
+        self._places[offset] = position
+
+    def note(self, hole: Hole) -> Hole:
+        """Damage, with its end: found many times, counted once."""
+        if hole.upto < 0:
+            hole = Hole(hole.first, self.end, self.bytes)
+        return self.holes.setdefault(hole.first, hole)
+
+    def walk(self, file: DiskFile) -> Iterator[Piece | Hole]:
+        """All that is committed; every hole has its end, and is noted."""
+        upto = self.first
+        for found in walk(file, SEGMENT_HEAD.size, self.bytes, self.first, self.head.seed):
+            piece = self.note(found) if isinstance(found, Hole) else found
+            upto = piece.upto
+            yield piece
+        if upto < self.end:
+            yield self.note(Hole(upto, -1, self.bytes))
+
+    def _build_index(self, file: DiskFile) -> None:
+        """Makes the indexes anew from the frames."""
+        with self._lock:
+            if self.index is not None and self.index.is_sure:
+                return
+            build = IndexBuild(self.first)
+            for found in self.walk(file):
+                if isinstance(found, Piece):
+                    build.add(found)
+                else:
+                    build.skip(found, self.end)
+            if self.summary is not None:
+                self._disk.write_whole(self.path + DENSE, build.dense(self.end))
+                self._disk.write_whole(self.path + INDEX, build.sparse.entries())
+            self.index = build.sparse
+
+    # --- by time ----------------------------------------------------------------------------------
+
+    def offset_at(self, time_us: int) -> int:
+        """The first message that is not older; the end if all are."""
+        index = self.index or self._loaded_index()
+        place = index.before_time(time_us) if index is not None else None
+        offset = place.offset if place is not None else self.first
+        while offset < self.end:
+            found = self.read(offset, _SEEK_BYTES)
+            if isinstance(found, Gap):
+                offset = found.upto
+                continue
+            times = times_of(found.data, found.positions)
+            if place is not None and not place.is_sure and times[0] >= time_us:
+                # The entry said that this one is older: start where nothing can be wrong.
+                place, offset = None, self.first
+                continue
+            number = int(np.searchsorted(times, time_us))
+            if number < len(times):
+                return found.first + number
+            place, offset = None, found.upto
+        return self.end
+
+    def _loaded_index(self) -> SparseIndex | None:
+        data = read_all(self._disk, self.path + INDEX)
+        return SparseIndex.loaded(data, self.first, self.end, self.bytes)
+
+
+def _block_from(piece: Piece, offset: int) -> Block:
+    skip = offset - piece.first
+    if not skip:
+        return block_of(offset, piece.data, piece.positions)
+    begin = piece.positions[skip]
+    positions = [position - begin for position in piece.positions[skip:]]
+    return block_of(offset, piece.data[begin:], positions)

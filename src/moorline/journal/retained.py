@@ -1,0 +1,191 @@
+"""Room: journal. The last retained message of each topic, in memory and in one log.
+
+    retained.log   a head as of a segment, with the shard 0xFFFFFFFF; then frames, checked with its seed
+
+A frame is the message as its shard has it, offset included. The newest by time counts; an empty body is a
+tombstone: it says since when there is none. The log is compacted at a start, and when half of it is
+outdated. It is written after the shards, so it never knows of a message that they have lost; what it has
+missed in a crash the shards' tails bring back.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, next_whole, read_head, whole_frames
+from moorline.journal.segment_index import read_all
+from moorline.limits import MIB, RETAINED_LOG_BYTES_MIN, RETAINED_TOMBSTONE_S
+from moorline.wire.segment import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
+
+PATH = "retained.log"
+_SHARD = 0xFFFF_FFFF
+_READ_BYTES = 1 * MIB
+
+
+class Entry(NamedTuple):
+    """A retained message of a topic; of two the newer one counts, whatever order they are found in."""
+
+    time_us: int
+    offset: int
+    topic: str
+    frame: bytes
+
+    def is_newer_than(self, other: "Entry") -> bool:
+        """By time; keys may bring one topic to two shards at the same time and offset, then by content."""
+        if self[:2] != other[:2]:
+            return self[:2] > other[:2]
+        return self.frame[HEAD.size :] > other.frame[HEAD.size :]
+
+
+class RetainedPart(NamedTuple):
+    """What one commit brings: frames to append, or the whole log anew."""
+
+    entries: list[Entry]
+    whole: bytes | None
+
+
+class Retained:
+    """The loop owns it; `write` runs in a thread."""
+
+    def __init__(self, disk: Disk, draw: Callable[[int], bytes]) -> None:
+        self._disk = disk
+        self._draw = draw
+        self._seed = 0
+        self._entries: dict[str, Entry] = {}
+        self._live_bytes = 0
+        self._log_bytes = 0
+        self._file: DiskFile | None = None
+
+    def open(self, missed: list[bytes], now_us: int) -> None:
+        """Reads the log, adds what the shards have and it has not, and writes it anew if it has to change."""
+        is_as_it_is = self._load()
+        for content in missed:
+            entry = self._entry_of(content)
+            is_as_it_is = not self._put(entry) and is_as_it_is
+        before_us = now_us - RETAINED_TOMBSTONE_S * 1_000_000
+        for entry in list(self._entries.values()):
+            if entry.time_us < before_us and is_tombstone(entry.frame):
+                del self._entries[entry.topic]
+                self._live_bytes -= len(entry.frame)
+                is_as_it_is = False
+        if not is_as_it_is:
+            self._write_whole(self._whole([], now_us))
+        self._file = self._disk.open(PATH, create=False)
+        # What was read may have been only in the system's memory; from now on we rely on it.
+        self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def matching(self, matcher: Callable[[str], bool]) -> list[tuple[str, bytes]]:
+        return [
+            (entry.topic, entry.frame) for entry in self._entries.values() if matcher(entry.topic)
+        ]
+
+    # --- a commit ---------------------------------------------------------------------------------
+
+    def take(self, contents: list[bytes], now_us: int) -> RetainedPart:
+        entries = [self._entry_of(content) for content in contents]
+        size = sum(len(entry.frame) for entry in entries)
+        if self._log_bytes + size > max(RETAINED_LOG_BYTES_MIN, 2 * self._live_bytes):
+            return RetainedPart(entries, self._whole(entries, now_us))
+        return RetainedPart(entries, None)
+
+    def write(self, part: RetainedPart, *, is_synced: bool) -> None:
+        assert self._file is not None
+        if part.whole is not None:
+            self._file.close()
+            self._write_whole(part.whole)
+            self._file = self._disk.open(PATH, create=False)
+            return
+        self._file.append_many([entry.frame for entry in part.entries])
+        self._log_bytes += sum(len(entry.frame) for entry in part.entries)
+        if is_synced:
+            self._file.sync()
+
+    def committed(self, part: RetainedPart) -> None:
+        for entry in part.entries:
+            self._put(entry)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _put(self, entry: Entry) -> bool:
+        """Whether it is newer than what was there."""
+        known = self._entries.get(entry.topic)
+        if known is not None:
+            if not entry.is_newer_than(known):
+                return False
+            self._live_bytes -= len(known.frame)
+        self._entries[entry.topic] = entry
+        self._live_bytes += len(entry.frame)
+        return True
+
+    def _entry_of(self, content: bytes) -> Entry:
+        offset, time_us, _, topic, _, _, _ = CONTENT.unpack_from(content)
+        name = content[CONTENT.size : CONTENT.size + topic].decode()
+        frame = HEAD.pack(len(content), check_of(content, self._seed)) + content
+        return Entry(time_us, offset, name, frame)
+
+    def _whole(self, entries: list[Entry], now_us: int) -> bytes:
+        kept = dict(self._entries)
+        for entry in entries:
+            known = kept.get(entry.topic)
+            if known is None or entry.is_newer_than(known):
+                kept[entry.topic] = entry
+        head = SegmentHead(_SHARD, 0, 0, now_us, self._seed)
+        return b"".join([bytes(head), *(entry.frame for entry in kept.values())])
+
+    def _write_whole(self, data: bytes) -> None:
+        self._disk.write_whole(PATH, data)
+        self._log_bytes = len(data)
+
+    def _load(self) -> bool:
+        """Whether the log is there, whole, and without anything outdated."""
+        if not self._disk.exists(PATH):
+            self._seed = int.from_bytes(self._draw(8), "little")
+            return False
+        file = self._disk.open(PATH, create=False)
+        try:
+            head, size = read_head(file), file.size()
+            if head is None or head.shard != _SHARD:
+                self._seed = int.from_bytes(self._draw(8), "little")
+                return False
+            self._seed = head.seed
+            is_whole = self._load_frames(file, size)
+        finally:
+            file.close()
+        self._log_bytes = size
+        return is_whole and self._live_bytes + SEGMENT_HEAD.size == size
+
+    def _load_frames(self, file: DiskFile, size: int) -> bool:
+        position, is_whole = SEGMENT_HEAD.size, True
+        data = read_all(self._disk, PATH)
+        while position < size:
+            frame = _frame_at(data, position, self._seed)
+            if frame is None:
+                is_whole = False
+                hole = next_whole(file, position, size, 0, self._seed)
+                if hole.upto < 0:
+                    break
+                position = hole.position
+                continue
+            self._put(self._entry_of(frame[HEAD.size :]))
+            position += len(frame)
+        return is_whole
+
+
+def is_tombstone(frame: bytes) -> bool:
+    """Whether a frame has no body."""
+    length, _, _, _, _, topic, key, headers, flags = FRAME.unpack_from(frame)
+    fixed = CONTENT.size + (PRODUCER_PART.size if flags & PRODUCER else 0)
+    return bool(length == fixed + topic + key + headers)
+
+
+def _frame_at(data: bytes, position: int, seed: int) -> bytes | None:
+    if position + FRAME.size > len(data):
+        return None
+    length, _, offset, *_ = FRAME.unpack_from(data, position)
+    frame = data[position : position + HEAD.size + length]
+    return frame if whole_frames(frame, offset, seed)[0] else None

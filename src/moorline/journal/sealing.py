@@ -1,0 +1,75 @@
+"""Room: journal. Sealing a generation that grows no more: one walk gives its dense index and its seal."""
+
+import numpy as np
+
+from moorline.journal.disk import Disk
+from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
+from moorline.journal.seal import (
+    DigestBuild,
+    Memory,
+    Seal,
+    Summary,
+    count_topics,
+    encoded,
+    read_seal,
+    remember,
+)
+from moorline.journal.segment import Hole, block_of, producers_of, time_at
+from moorline.journal.segment_index import IndexBuild
+
+
+def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Seal:
+    """In a thread. `before` are the producers that the generation before it remembers."""
+    memory = Memory()
+    # Sequences only grow: a snapshot from the middle and the frames from the beginning agree.
+    snapshot = read_seal(disk, generation.path + SNAPSHOT)
+    is_its_own = snapshot is not None and snapshot[0].seed == generation.head.seed
+    remember(memory.producers, before.items())
+    if snapshot is not None and is_its_own:
+        remember(memory.producers, snapshot[1].producers.items())
+    digest, index = DigestBuild(), IndexBuild(generation.first)
+    times: list[int] = []
+    file = disk.open(generation.path + SEGMENT, create=False)
+    try:
+        for piece in generation.walk(file) if generation.is_readable else ():
+            if isinstance(piece, Hole):
+                index.skip(piece, generation.end)
+                continue
+            digest.add(piece)
+            index.add(piece)
+            remember(memory.producers, producers_of(piece))
+            block = block_of(piece.first, piece.data, piece.positions)
+            counts = np.bincount(block.topics, minlength=len(block.names))
+            count_topics(memory.topics, block.names, counts.tolist())
+            times += [time_at(piece.data, piece.positions[place]) for place in (0, -1)]
+    finally:
+        file.close()
+    summary = Summary(
+        generation.head.seed,
+        generation.first,
+        generation.end,
+        digest.count,
+        digest.digest(),
+        times[0] if times else generation.head.created_us,
+        times[-1] if times else generation.last_time_us,
+        generation.bytes,
+    )
+    disk.write_whole(generation.path + DENSE, index.dense(generation.end))
+    disk.write_whole(generation.path + INDEX, index.sparse.entries())
+    disk.write_whole(generation.path + SEAL, encoded(summary, memory))
+    if disk.exists(generation.path + SNAPSHOT):
+        disk.remove(generation.path + SNAPSHOT)
+    return Seal.of(summary, memory)
+
+
+def summary_of(generation: Generation, seal: Seal) -> Summary:
+    return Summary(
+        generation.head.seed,
+        seal.first,
+        seal.end,
+        seal.count,
+        seal.digest,
+        seal.first_time_us,
+        seal.last_time_us,
+        seal.bytes,
+    )

@@ -1,0 +1,271 @@
+"""Room: journal. One segment file: its head, and finding the whole frames in it, past damage if need be.
+
+    head   magic       8 bytes "MOORSEG1"
+           shard       u32
+           generation  u32
+           first       u64   offset of its first message
+           created_us  u64
+           seed        u64   drawn for this segment
+           reserved    24 bytes of zero
+    then   frame after frame, as in wire/segment.py
+
+Numbers are little-endian. A frame is whole if its check is right; the check is seeded, so no sender can
+write a message that looks like a frame.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from moorline.core.block import Block, Numbers
+from moorline.journal.disk import DiskFile
+from moorline.limits import MIB, TOPIC_BYTES_MAX
+from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART
+
+SEGMENT_HEAD = struct.Struct("<8sIIQQQ24x")
+MAGIC = b"MOORSEG1"
+
+_BEGINNING = struct.Struct("<IIQ")
+_TIME_AT = 16
+_TOPIC_AT = 28
+_KEY_AT = 30
+_HEADERS_AT = 32
+_FLAGS_AT = 34
+_FLAGS_ALL = 15
+_WALK_BYTES = 1 * MIB
+
+_check = xxhash.xxh3_64_intdigest
+
+
+class SegmentHead(NamedTuple):
+    """What a segment says of itself."""
+
+    shard: int
+    generation: int
+    first: int
+    created_us: int
+    seed: int
+
+    def __bytes__(self) -> bytes:
+        return SEGMENT_HEAD.pack(MAGIC, *self)
+
+
+class Piece(NamedTuple):
+    """Whole frames as they follow each other: message `first` is at `position` of the file."""
+
+    first: int
+    position: int
+    data: bytes
+    positions: list[int]
+
+    @property
+    def upto(self) -> int:
+        return self.first + len(self.positions)
+
+
+class Hole(NamedTuple):
+    """Messages `first` to before `upto` are not whole; message `upto` is at `position`.
+
+    `upto` is -1 if nothing whole follows: then `position` is where the whole part ends.
+    """
+
+    first: int
+    upto: int
+    position: int
+
+
+def read_head(file: DiskFile) -> SegmentHead | None:
+    data = file.read_at(0, SEGMENT_HEAD.size)
+    if len(data) < SEGMENT_HEAD.size or data[:8] != MAGIC:
+        return None
+    return SegmentHead(*SEGMENT_HEAD.unpack(data)[1:])
+
+
+def whole_frames(data: bytes, first: int, seed: int) -> tuple[list[int], int]:
+    """Where the frames from message `first` on begin, as many as are whole; and where they end."""
+    positions: list[int] = []
+    found, check, unpack = positions.append, _check, _BEGINNING.unpack_from
+    start, size = 0, len(data)
+    last = size - FRAME.size
+    while start <= last:
+        length, expected, offset = unpack(data, start)
+        end = start + 8 + length
+        if (
+            end > size
+            or offset != first
+            or length < CONTENT.size
+            or check(data[start + 8 : end], seed) & CHECK_MASK != expected
+        ):
+            break
+        found(start)
+        start = end
+        first += 1
+    return positions, start
+
+
+def read_frames(
+    file: DiskFile, position: int, limit: int, first: int, seed: int, bytes_max: int
+) -> Piece:
+    """The whole frames from there on, within `bytes_max` or else one; none if the first is bad."""
+    data = file.read_at(position, min(bytes_max, limit - position))
+    positions, end = whole_frames(data, first, seed)
+    if not positions and limit - position >= FRAME.size:
+        # Larger than what may be read at once, or bad: its length tells.
+        length = HEAD.unpack(file.read_at(position, HEAD.size))[0] + HEAD.size
+        if len(data) < length <= limit - position:
+            data = file.read_at(position, length)
+            positions, end = whole_frames(data, first, seed)
+    return Piece(first, position, data if end == len(data) else data[:end], positions)
+
+
+def walk(
+    file: DiskFile, position: int, limit: int, first: int, seed: int
+) -> Iterator[Piece | Hole]:
+    """Everything whole from there to `limit`, and the holes between; a last hole without an end is
+    what is not whole at the end."""
+    while position < limit:
+        piece = read_frames(file, position, limit, first, seed, _WALK_BYTES)
+        if piece.positions:
+            yield piece
+            position += len(piece.data)
+            first = piece.upto
+            continue
+        hole = next_whole(file, position, limit, first, seed)
+        yield hole
+        if hole.upto < 0:
+            return
+        first, position = hole.upto, hole.position
+
+
+def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int) -> Hole:
+    """Behind a bad frame, which should be message `first`: where is the next whole one?
+
+    Every byte may be its beginning. Few pass a look at the numbers that a frame begins with, and one
+    that passes the check as well is a frame.
+    """
+    start = position + 1
+    while start <= limit - FRAME.size:
+        data = file.read_at(start, min(_WALK_BYTES + FRAME.size - 1, limit - start))
+        for place in _candidates(data, limit - start):
+            frame_at = start + place
+            length = HEAD.unpack_from(data, place)[0]
+            frame = file.read_at(frame_at, HEAD.size + length)
+            offset = FRAME.unpack_from(frame)[2]
+            if offset >= first and whole_frames(frame, offset, seed)[0]:
+                return Hole(first, offset, frame_at)
+        start += _WALK_BYTES
+    return Hole(first, -1, position)
+
+
+def _candidates(data: bytes, room: int) -> list[int]:
+    """Places where a frame could begin that fits into `room` bytes from the start of `data`."""
+    count = len(data) - FRAME.size + 1
+    if count <= 0:
+        return []
+    octets = np.frombuffer(data, np.uint8)
+
+    def number(at: int, width: int) -> npt.NDArray[np.int64]:
+        total = np.zeros(count, np.int64)
+        for octet in range(width):
+            total |= octets[at + octet : at + octet + count].astype(np.int64) << (8 * octet)
+        return total
+
+    flags = number(_FLAGS_AT, 2)
+    places = np.flatnonzero(flags <= _FLAGS_ALL)
+    length = number(0, 4)[places]
+    topic = number(_TOPIC_AT, 2)[places]
+    names = topic + number(_KEY_AT, 2)[places] + number(_HEADERS_AT, 2)[places]
+    fits = (
+        (topic > 0)
+        & (topic <= TOPIC_BYTES_MAX)
+        & (length >= CONTENT.size + names)
+        & (length + HEAD.size + places <= room)
+    )
+    found: list[int] = places[fits].tolist()
+    return found
+
+
+# --- what frames say --------------------------------------------------------------------------------
+
+
+def block_of(first: int, data: bytes, positions: list[int]) -> Block:
+    """A block of whole frames; `data` holds these and nothing else."""
+    numbers = np.array(positions, np.uint32)
+    starts = numbers.astype(np.int64) + FRAME.size
+    ends = starts + field(data, numbers, _TOPIC_AT, "<u2")
+    known: dict[bytes, int] = {}
+    number = known.setdefault
+    topics = [
+        number(data[start:end], len(known))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    names = [name.decode() for name in known]
+    return Block(first, first + len(positions), data, numbers, names, np.array(topics, np.uint32))
+
+
+def part_of(block: Block, offset: int, bytes_max: int) -> Block:
+    """The block from that message on, within `bytes_max` or else one message; itself if it fits."""
+    start = offset - block.first
+    begin = int(block.positions[start])
+    if len(block.data) - begin <= bytes_max:
+        stop, end = len(block.positions), len(block.data)
+        if start == 0:
+            return block
+    else:
+        # The last frame that begins within the bytes ends outside, or exactly at their end.
+        stop = int(np.searchsorted(block.positions, begin + bytes_max, "right")) - 1
+        stop = max(stop, start + 1)
+        end = int(block.positions[stop]) if stop < len(block.positions) else len(block.data)
+    return Block(
+        offset,
+        block.first + stop,
+        block.data[begin:end],
+        block.positions[start:stop] - np.uint32(begin),
+        block.names,
+        block.topics[start:stop],
+    )
+
+
+def field(data: bytes, positions: Numbers | list[int], at: int, kind: str) -> npt.NDArray[np.int64]:
+    """A number of each frame's fixed part."""
+    width = np.dtype(kind).itemsize
+    places = np.asarray(positions, np.int64)[:, None] + np.arange(at, at + width)
+    octets: npt.NDArray[Any] = np.frombuffer(data, np.uint8)[places]
+    return octets.view(kind).reshape(-1).astype(np.int64)
+
+
+def times_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
+    return field(data, positions, _TIME_AT, "<u8")
+
+
+def flags_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
+    return field(data, positions, _FLAGS_AT, "<u2")
+
+
+def time_at(data: bytes, position: int) -> int:
+    time_us: int = FRAME.unpack_from(data, position)[3]
+    return time_us
+
+
+def producers_of(piece: Piece) -> list[tuple[int, int]]:
+    """(producer, sequence) of the frames that have one, in order."""
+    flags = flags_of(piece.data, piece.positions)
+    found = []
+    for place in np.flatnonzero(flags & PRODUCER).tolist():
+        start = piece.positions[place]
+        _, _, _, _, _, topic, key, headers, _ = FRAME.unpack_from(piece.data, start)
+        behind = start + FRAME.size + topic + key + headers
+        producer, sequence = PRODUCER_PART.unpack_from(piece.data, behind)
+        found.append((producer, sequence))
+    return found
+
+
+def contents_of(piece: Piece) -> list[bytes]:
+    """What is checked and digested of each frame."""
+    ends = [*piece.positions[1:], len(piece.data)]
+    data = piece.data
+    return [data[start + 8 : end] for start, end in zip(piece.positions, ends, strict=True)]

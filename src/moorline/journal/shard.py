@@ -1,0 +1,314 @@
+"""Room: journal. One shard: the batch under way, the generations that are kept, and the newest blocks.
+
+The loop owns it. `write` and `sync` run in a thread, on a part that the loop has put together and does
+not touch any more; readers see the part when it is committed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+
+from moorline.core.block import Block
+from moorline.core.digest import Digest
+from moorline.core.stream import Extent, Gap, Stream
+from moorline.journal.disk import Disk
+from moorline.journal.dropped import Dropped, log_dropped
+from moorline.journal.generation import RETENTION, SNAPSHOT, Generation
+from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
+from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, part_of
+from moorline.journal.segment_index import SparseIndex, Words, entries_of
+from moorline.journal.tail import Tail
+from moorline.limits import STREAM_SNAPSHOT_BYTES
+from moorline.wire.segment import CHECK_MASK, CONTENT, HEAD
+
+_check = xxhash.xxh3_64_intdigest
+_head = HEAD.pack
+
+
+class Part(NamedTuple):
+    """What one commit brings to a shard; `ended` is the generation that this one follows, if it is new."""
+
+    shard: "ShardLog"
+    generation: Generation
+    ended: Generation | None
+    block: Block
+    entries: Words
+    first_time_us: int
+    last_time_us: int
+    snapshot: tuple[Summary, Memory] | None
+
+
+class ShardLog:
+    """`contents` and `names` are the batch under way; `next_offset` counts it, `end` does not."""
+
+    __slots__ = (
+        "_bytes",
+        "_disk",
+        "_node",
+        "_snapshot_bytes",
+        "contents",
+        "dropped",
+        "folder",
+        "fresh",
+        "generations",
+        "lost_before",
+        "names",
+        "next_offset",
+        "number",
+        "producers",
+        "tail",
+        "time_us",
+        "wants_roll",
+    )
+
+    def __init__(self, disk: Disk, node: str, number: int) -> None:
+        self._disk = disk
+        self._node = node
+        self.number = number
+        self.folder = folder_of(number)
+        self.contents: list[bytes] = []
+        self.names: list[str] = []
+        self.fresh: dict[int, int] = {}
+        """Sequences of the batch under way: apart, because a snapshot says what was before it."""
+        self.producers: dict[int, int] = {}
+        self.next_offset = 0
+        self.time_us = 0
+        self.generations: list[Generation] = []
+        self.dropped: dict[int, Dropped] = {}
+        self.lost_before = 0
+        self.tail = Tail()
+        self.wants_roll = False
+        self._bytes = SEGMENT_HEAD.size
+        self._snapshot_bytes = SEGMENT_HEAD.size
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> Generation | None:
+        return self.generations[-1] if self.generations else None
+
+    @property
+    def first(self) -> int:
+        return self.generations[0].first if self.generations else self.next_offset
+
+    @property
+    def end(self) -> int:
+        return self.generations[-1].end if self.generations else self.next_offset
+
+    @property
+    def lost(self) -> int:
+        return self.lost_before + sum(generation.lost for generation in self.generations)
+
+    def find(self, number: int) -> Generation | None:
+        if not self.generations:
+            return None
+        place = number - self.generations[0].number
+        # Numbers have no holes, unless somebody removed a file.
+        if 0 <= place < len(self.generations) and self.generations[place].number == number:
+            return self.generations[place]
+        return next((one for one in self.generations if one.number == number), None)
+
+    def generation_of(self, offset: int) -> int:
+        if not self.generations:
+            return max(self.dropped, default=0)
+        firsts = [generation.first for generation in self.generations]
+        return self.generations[max(bisect_right(firsts, offset) - 1, 0)].number
+
+    def extents(self) -> list[Extent]:
+        return [self.extent_of(generation) for generation in self.generations]
+
+    def extent_of(self, generation: Generation) -> Extent:
+        stream = Stream(self._node, self.number, generation.number)
+        return Extent(stream, generation.first, generation.end, generation.has_ended)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, number: int, offset: int, bytes_max: int) -> Block | Gap | None:
+        generation = self.find(number)
+        if generation is None:
+            return self._gap_of_dropped(number, offset)
+        if offset >= generation.end:
+            return None
+        if offset < generation.first:
+            assert generation is self.generations[0], f"{offset} is in an earlier generation"
+            return Gap(offset, generation.first, RETENTION)
+        block = self.tail.find(offset)
+        if block is not None:
+            return part_of(block, offset, bytes_max)
+        return generation.read(offset, bytes_max)
+
+    def _gap_of_dropped(self, number: int, offset: int) -> Gap | None:
+        gone = self.dropped.get(number)
+        upto = min(gone.upto, self.first) if gone is not None else self.first
+        return Gap(offset, upto, RETENTION) if offset < upto else None
+
+    def offset_at(self, time_us: int) -> int:
+        for generation in list(self.generations):
+            if generation.end > generation.first and generation.last_time_us >= time_us:
+                offset = generation.offset_at(time_us)
+                if offset < generation.end:
+                    return offset
+        return self.end
+
+    # --- a commit ---------------------------------------------------------------------------------
+
+    def take(
+        self, now_us: int, generation_bytes_max: int, draw: Callable[[int], bytes]
+    ) -> Part | None:
+        """The batch under way, ready to be written, in a new generation if it is time for one."""
+        count = len(self.contents)
+        first = self.next_offset - count
+        generation, ended, snapshot = self.generations[-1], None, None
+        if (self.wants_roll or self._bytes > generation_bytes_max) and first > generation.first:
+            ended = generation
+            generation = self.next_generation(now_us, draw)
+            snapshot = self.snapshot_of(generation, generation.end, generation.bytes)
+        self.wants_roll = False
+        if not count and ended is None:
+            return None
+        remember(self.producers, self.fresh.items())
+        block, times = self._taken_block(first, generation.head.seed)
+        counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
+        count_topics(generation.topics, block.names, counts)
+        position = self._bytes
+        self._bytes += len(block.data)
+        if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:
+            snapshot = self.snapshot_of(generation, block.upto, self._bytes)
+        entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
+        self.contents, self.names, self.fresh = [], [], {}
+        return Part(self, generation, ended, block, entries, *times, snapshot)
+
+    def next_generation(self, now_us: int, draw: Callable[[int], bytes]) -> Generation:
+        """The one that begins where the newest ends; what is not committed goes into it."""
+        newest = self.newest
+        number = newest.number if newest is not None else max(self.dropped, default=0)
+        seed = int.from_bytes(draw(8), "little")
+        head = SegmentHead(self.number, number + 1, self.end, now_us, seed)
+        generation = Generation(self._disk, path_of(self.folder, number + 1), head)
+        generation.index = SparseIndex()
+        self._bytes = self._snapshot_bytes = SEGMENT_HEAD.size
+        return generation
+
+    def snapshot_of(
+        self, generation: Generation, end: int, size_bytes: int
+    ) -> tuple[Summary, Memory]:
+        """What is remembered up to that message, which is the next one to be appended."""
+        self._snapshot_bytes = size_bytes
+        summary = Summary(
+            generation.head.seed,
+            generation.first,
+            end,
+            0,
+            Digest.empty(),
+            generation.first_time_us,
+            self.time_us,
+            size_bytes,
+        )
+        return summary, Memory(dict(self.producers), dict(generation.topics))
+
+    def _taken_block(self, first: int, seed: int) -> tuple[Block, tuple[int, int]]:
+        contents, count = self.contents, len(self.contents)
+        parts = [b""] * (2 * count)
+        parts[::2] = [
+            _head(len(content), _check(content, seed) & CHECK_MASK) for content in contents
+        ]
+        parts[1::2] = contents
+        lengths = np.fromiter(map(len, contents), np.int64, count) + HEAD.size
+        positions = np.cumsum(lengths) - lengths
+        known: dict[str, int] = {}
+        number = known.setdefault
+        topics = np.array([number(name, len(known)) for name in self.names], np.uint32)
+        block = Block(
+            first, first + count, b"".join(parts), positions.astype(np.uint32), list(known), topics
+        )
+        if not count:
+            return block, (self.time_us, self.time_us)
+        times = (CONTENT.unpack_from(contents[place])[1] for place in (0, -1))
+        first_time_us, last_time_us = times
+        return block, (first_time_us, last_time_us)
+
+    def write(self, part: Part, *, is_synced: bool) -> None:
+        """In a thread: the part goes to the file. Durable after `sync`."""
+        generation = part.generation
+        if part.ended is not None:
+            if not is_synced and part.ended.file is not None:
+                # Once a generation, so that a power cut takes from the end only.
+                part.ended.file.sync()
+            part.ended.close()
+            generation.create()
+        assert generation.file is not None
+        assert generation.index_file is not None
+        if part.block.data:
+            generation.file.append(part.block.data)
+        if len(part.entries):
+            generation.index_file.append(part.entries.tobytes())
+
+    def write_snapshot(self, generation: Generation, snapshot: tuple[Summary, Memory]) -> None:
+        """In a thread, when all that it speaks of is as durable as it will be."""
+        self._disk.write_whole(generation.path + SNAPSHOT, encoded(*snapshot))
+
+    def committed(self, part: Part) -> None:
+        generation = part.generation
+        if part.ended is not None:
+            self.generations.append(generation)
+            part.ended.has_ended = True
+        if not part.block.data:
+            return
+        if generation.end == generation.first:
+            generation.first_time_us = part.first_time_us
+        generation.last_time_us = part.last_time_us
+        assert generation.index is not None
+        generation.index.add(part.entries)
+        self.tail.add(part.block)
+        # The end last: a reader that sees it finds the bytes.
+        generation.bytes += len(part.block.data)
+        generation.end = part.block.upto
+
+    # --- recovery and retention -------------------------------------------------------------------
+
+    def opened(self, generations: list[Generation], producers: dict[int, int]) -> None:
+        """What was found on the disk."""
+        self.generations = generations
+        self.producers = producers
+        newest = self.newest
+        if newest is None:
+            self.next_offset = max((gone.upto for gone in self.dropped.values()), default=0)
+            return
+        self.next_offset = newest.end
+        self.time_us = max(generation.last_time_us for generation in generations)
+        self._bytes = self._snapshot_bytes = newest.bytes
+
+    def drop(self, generation: Generation, reason: str) -> Dropped:
+        """Gives the oldest generation up. First the note, then the files: a start finishes what it finds."""
+        assert generation is self.generations[0]
+        assert generation.summary is not None
+        gone = Dropped(
+            self.number,
+            generation.number,
+            generation.first,
+            generation.end,
+            generation.summary.count,
+            generation.bytes,
+            reason,
+        )
+        log_dropped(self._disk, self.folder, gone)
+        self.lost_before += generation.lost
+        self.dropped[generation.number] = gone
+        del self.generations[0]
+        generation.remove()
+        return gone
+
+    def close(self) -> None:
+        for generation in self.generations:
+            generation.close()
+
+
+def folder_of(number: int) -> str:
+    return f"{number:03}"
+
+
+def path_of(folder: str, number: int) -> str:
+    return f"{folder}/{number:08}"

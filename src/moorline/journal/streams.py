@@ -1,0 +1,453 @@
+"""Room: journal. The streams of a node: every shard with its generations, and the retained messages.
+
+    store = StreamStore(FileDisk(data / "streams"), "n1", StreamOptions(), now_us)
+    store.open()
+    shard, offset = store.append("orders/eu", body, None, b"", 0, 0)
+    batch = store.take_batch()         # on the loop
+    store.write(batch)                 # in a thread: now it is durable
+    store.committed(batch)             # on the loop: now readers see it
+    store.read(shard, store.generation_of(shard, offset), offset, 65_536)
+
+One batch is on its way at a time. Design and files: docs/design/streams.md.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import xxhash
+
+from moorline.core.block import Block
+from moorline.core.digest import Digest
+from moorline.core.stream import Extent, Gap
+from moorline.core.topic import check_topic
+from moorline.errors import StartError
+from moorline.journal.disk import Disk
+from moorline.journal.dropped import AGE, BYTES, Dropped, read_dropped
+from moorline.journal.generation import SEAL, Generation
+from moorline.journal.retained import Retained, RetainedPart
+from moorline.journal.seal import Seal, read_seal
+from moorline.journal.sealing import make_seal, summary_of
+from moorline.journal.segment_index import read_all
+from moorline.journal.shard import Part, ShardLog
+from moorline.journal.shard_recovery import Found, end_newest, producers_before, recover
+from moorline.limits import MIB, TOPICS_CACHED_MAX
+from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
+
+VERSION = 1
+_LAYOUT = "layout"
+
+_content = CONTENT.pack
+_producer_part = PRODUCER_PART.pack
+_hash = xxhash.xxh3_64_intdigest
+_HEAD_BYTES = HEAD.size
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """`sync` is that a commit is durable; 0 for a retention is that it has no bound."""
+
+    sync: bool = True
+    shards: int = 8
+    generation_bytes_max: int = 256 * MIB
+    generation_s: int = 3_600
+    retention_s: int = 7 * 86_400
+    retention_bytes: int = 0
+
+
+class Record(NamedTuple):
+    """What `append` takes, for whoever holds a message before it is stored."""
+
+    topic: str
+    body: bytes
+    key: bytes | None = None
+    headers: bytes = b""
+    ttl_s: int = 0
+    flags: int = 0
+
+
+class StreamBatch:
+    """What one commit stores. `answers` belongs to the caller."""
+
+    __slots__ = ("answers", "count", "parts", "retained")
+
+    def __init__(
+        self, parts: list[Part], retained: RetainedPart | None, answers: list[Any]
+    ) -> None:
+        self.parts = parts
+        self.retained = retained
+        self.answers = answers
+        self.count = sum(len(part.block.positions) for part in parts)
+
+
+class StreamStore:
+    """The loop owns it. In threads: `write`, what `seal` returns, and reads that are not cached."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        node: str,
+        options: StreamOptions,
+        now_us: Callable[[], int],
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        assert options.shards > 0
+        self._disk = disk
+        self._node = node
+        self._options = options
+        self._now_us = now_us
+        self._draw = draw
+        self._shards: dict[int, ShardLog] = {}
+        self._in_use: list[ShardLog] = []
+        self._topics: dict[str, tuple[bytes, int, ShardLog]] = {}
+        self._retained = Retained(disk, draw)
+        self._retain: list[bytes] = []
+        self._on_its_way: StreamBatch | None = None
+        self.batch_bytes = 0
+        """Bytes that wait in the batch under way."""
+        self.answers: list[Any] = []
+        """Of the batch under way; they go with it."""
+
+    # --- start and stop ---------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Recovery: afterwards every shard in use has a generation that grows, all others have seals."""
+        self._read_layout()
+        numbers = {int(name) for name in self._disk.list_folder("") if name.isdecimal()}
+        numbers |= set(range(self._options.shards))
+        found = {number: self._recover_shard(number) for number in sorted(numbers)}
+        self._in_use = [self._shards[number] for number in range(self._options.shards)]
+        missed = [content for one in found.values() for content in one.retained]
+        self._retained.open(missed, self._now_us())
+        # Only now: the next start would not look at what a seal or a snapshot speaks of.
+        for number, shard in self._shards.items():
+            if number < self._options.shards:
+                self._begin(shard, has_snapshot=found[number].has_snapshot)
+            elif shard.generations:
+                end_newest(self._disk, shard.generations)
+        self._write_layout()
+
+    def _recover_shard(self, number: int) -> Found:
+        shard = self._shards[number] = ShardLog(self._disk, self._node, number)
+        self._disk.make_folders(shard.folder)
+        self._disk.sync_folder("")
+        shard.dropped = read_dropped(self._disk, shard.folder, number)
+        found = recover(self._disk, shard.folder, number, shard.dropped)
+        shard.opened(found.generations, found.producers)
+        return found
+
+    def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
+        newest = shard.newest
+        if newest is None or newest.has_ended:
+            newest = shard.next_generation(self._now_us(), self._draw)
+            newest.create()
+            shard.generations.append(newest)
+            has_snapshot = False
+        if not has_snapshot:
+            snapshot = shard.snapshot_of(newest, newest.end, newest.bytes)
+            shard.write_snapshot(newest, snapshot)
+
+    def close(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+        self._retained.close()
+
+    def _read_layout(self) -> None:
+        text = read_all(self._disk, _LAYOUT).decode(errors="replace")
+        fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        version = fields.get("version", str(VERSION))
+        if version.isdecimal() and int(version) > VERSION:
+            raise StartError(
+                f"the streams were written by a newer Moorline (layout {version}): start that one, or "
+                "give this one another data folder"
+            )
+
+    def _write_layout(self) -> None:
+        text = f"shards={self._options.shards} version={VERSION}\n".encode()
+        if read_all(self._disk, _LAYOUT) != text:
+            self._disk.write_whole(_LAYOUT, text)
+
+    # --- a message --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        body: bytes,
+        key: bytes | None,
+        headers: bytes,
+        ttl_s: int,
+        flags: int,
+        producer: int = 0,
+        sequence: int = 0,
+    ) -> tuple[int, int]:
+        """(shard, offset) of the message in the batch under way; -1 for the offset of a duplicate.
+
+        `flags` are RETAIN and QOS0 only. The sizes of key and headers are checked by the caller. A
+        duplicate may be of a message that is not durable yet: answer it with the batch under way.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._learn(topic)
+        name, name_bytes, shard = known
+        if key is None:
+            middle, key_bytes = headers, 0
+        else:
+            middle, key_bytes = key + headers, len(key)
+            flags |= KEYED
+            shard = self._in_use[_hash(key) % len(self._in_use)]
+        if producer:
+            last = shard.fresh.get(producer)
+            if last is None:
+                last = shard.producers.get(producer, -1)
+            if sequence <= last:
+                return shard.number, -1
+            flags |= PRODUCER
+            middle += _producer_part(producer, sequence)
+        time_us = self._now_us()
+        if time_us < shard.time_us:
+            time_us = shard.time_us
+        offset = shard.next_offset
+        content = (
+            _content(offset, time_us, ttl_s, name_bytes, key_bytes, len(headers), flags)
+            + name
+            + middle
+            + body
+        )
+        # From here on nothing fails.
+        shard.contents.append(content)
+        shard.names.append(topic)
+        shard.time_us = time_us
+        shard.next_offset = offset + 1
+        self.batch_bytes += len(content) + _HEAD_BYTES
+        if flags:
+            if producer:
+                shard.fresh[producer] = sequence
+            if flags & RETAIN:
+                self._retain.append(content)
+        return shard.number, offset
+
+    def _learn(self, topic: str) -> tuple[bytes, int, ShardLog]:
+        check_topic(topic)
+        if len(self._topics) >= TOPICS_CACHED_MAX:
+            self._topics.clear()
+        name = topic.encode()
+        shard = self._in_use[_hash(name) % len(self._in_use)]
+        self._topics[topic] = known = (name, len(name), shard)
+        return known
+
+    # --- a commit ---------------------------------------------------------------------------------
+
+    def take_batch(self) -> StreamBatch | None:
+        """What is to be written now; a fresh batch begins. None if there is nothing."""
+        assert self._on_its_way is None, "one batch is on its way at a time"
+        now_us, bytes_max = self._now_us(), self._options.generation_bytes_max
+        parts = []
+        for shard in self._in_use:
+            if shard.contents or shard.wants_roll:
+                part = shard.take(now_us, bytes_max, self._draw)
+                if part is not None:
+                    parts.append(part)
+        if not parts and not self.answers:
+            return None
+        retained = self._retained.take(self._retain, now_us) if self._retain else None
+        batch = StreamBatch(parts, retained, self.answers)
+        self._retain, self.answers, self.batch_bytes = [], [], 0
+        self._on_its_way = batch
+        return batch
+
+    def write(self, batch: StreamBatch) -> None:
+        """In a thread. After an error nothing may be promised any more: the node ends."""
+        is_synced = self._options.sync
+        for part in batch.parts:
+            part.shard.write(part, is_synced=is_synced)
+        if is_synced:
+            for part in batch.parts:
+                assert part.generation.file is not None
+                part.generation.file.sync()
+        if batch.retained is not None:
+            self._retained.write(batch.retained, is_synced=is_synced)
+        # Last: a start relies on what a snapshot covers, the retained messages included.
+        for part in batch.parts:
+            if part.snapshot is not None:
+                part.shard.write_snapshot(part.generation, part.snapshot)
+
+    def committed(self, batch: StreamBatch) -> list[int]:
+        """Readers see it from now on; the shards that have something new."""
+        assert batch is self._on_its_way, "this batch was not taken, or is committed already"
+        self._on_its_way = None
+        for part in batch.parts:
+            part.shard.committed(part)
+        if batch.retained is not None:
+            self._retained.committed(batch.retained)
+        return [part.shard.number for part in batch.parts]
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def extents(self) -> list[Extent]:
+        """All generations that are kept, of each shard the oldest first."""
+        return [extent for shard in self._shards.values() for extent in shard.extents()]
+
+    def extent(self, shard: int, generation: int) -> Extent | None:
+        found = self._find(shard, generation)
+        return self._shards[shard].extent_of(found) if found is not None else None
+
+    def end(self, shard: int) -> int:
+        return self._shards[shard].end
+
+    def first(self, shard: int) -> int:
+        return self._shards[shard].first
+
+    def newest_generations(self) -> dict[int, int]:
+        """The generation that each shard has come to."""
+        return {
+            number: shard.newest.number
+            for number, shard in self._shards.items()
+            if shard.newest is not None
+        }
+
+    def measures(self, shard: int, generation: int) -> tuple[int, int, int, Digest | None]:
+        """Bytes, time of the first and of the last message, and the digest of a sealed one."""
+        found = self._find(shard, generation)
+        if found is None:
+            return 0, 0, 0, None
+        digest = found.summary.digest if found.summary is not None else None
+        return found.bytes, found.first_time_us, found.last_time_us, digest
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    def check_topic(self, topic: str) -> None:
+        """Refuses a topic that `append` would refuse; one that is known costs a look."""
+        if topic not in self._topics:
+            self._learn(topic)
+
+    def generation_of(self, shard: int, offset: int) -> int:
+        """The generation that has the message; the oldest kept, or the newest, if none has it."""
+        return self._shards[shard].generation_of(offset)
+
+    def topics(self, shard: int, generation: int) -> dict[str, int]:
+        """Its topics with the counts of their messages; `""` stands for those beyond the bound."""
+        found = self._find(shard, generation)
+        if found is None:
+            return {}
+        if found.summary is None:
+            return dict(found.topics)
+        seal = self.seal_of(shard, generation)
+        return seal.topics if seal is not None else {}
+
+    @property
+    def lost_messages(self) -> int:
+        """Messages that are known to be damaged."""
+        return sum(shard.lost for shard in self._shards.values())
+
+    def retained(self, matcher: Callable[[str], bool]) -> list[tuple[str, bytes]]:
+        """(topic, frame) of the retained messages; one without a body says that there is none any more."""
+        return self._retained.matching(matcher)
+
+    def _find(self, shard: int, generation: int) -> Generation | None:
+        line = self._shards.get(shard)
+        return line.find(generation) if line is not None else None
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, shard: int, generation: int, offset: int, bytes_max: int) -> Block | Gap | None:
+        """What follows the offset in that generation; None at its end."""
+        return self._shards[shard].read(generation, offset, bytes_max)
+
+    def read_is_cached(self, shard: int, generation: int, offset: int) -> bool:
+        """Whether `read` answers from memory; if not, read in a thread."""
+        line = self._shards[shard]
+        found = line.find(generation)
+        if found is None or not found.first <= offset < found.end:
+            return True
+        return line.tail.find(offset) is not None
+
+    def offset_at(self, shard: int, time_us: int) -> int:
+        """The first message that is not older; the end if all are. Reads the disk."""
+        return self._shards[shard].offset_at(time_us)
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    def due(self, now_us: int) -> bool:
+        """Whether `roll`, `unsealed` or `drop_expired` has something to do."""
+        return bool(self._too_old(now_us) or self.unsealed() or self._next_expired(now_us))
+
+    def roll(self, now_us: int) -> list[int]:
+        """The shards whose newest generation is too old: the next batch begins new ones."""
+        found = self._too_old(now_us)
+        for shard in found:
+            shard.wants_roll = True
+        return [shard.number for shard in found]
+
+    def _too_old(self, now_us: int) -> list[ShardLog]:
+        before_us = now_us - self._options.generation_s * 1_000_000
+        newest = [(shard, shard.generations[-1]) for shard in self._in_use]
+        return [
+            shard
+            for shard, one in newest
+            if one.end > one.first and one.first_time_us <= before_us and not shard.wants_roll
+        ]
+
+    def unsealed(self) -> list[tuple[int, int]]:
+        """(shard, generation) of those that grow no more and have no seal; of a shard the oldest first."""
+        return [
+            (shard.number, generation.number)
+            for shard in self._shards.values()
+            for generation in shard.generations
+            if generation.has_ended and generation.summary is None
+        ]
+
+    def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
+        """The work of sealing, for a thread; give its result to `sealed`. One of a shard at a time."""
+        line = self._shards[shard]
+        found = line.find(generation)
+        assert found is not None
+        assert found.has_ended
+        before = [one for one in line.generations if one.number <= generation]
+        assert all(one.summary is not None for one in before[:-1]), "the older one first"
+        return lambda: make_seal(self._disk, found, producers_before(self._disk, before))
+
+    def sealed(self, shard: int, generation: int, seal: Seal) -> None:
+        found = self._find(shard, generation)
+        assert found is not None
+        found.summary = summary_of(found, seal)
+        # From now on the files say it.
+        found.index, found.topics = None, {}
+
+    def seal_of(self, shard: int, generation: int) -> Seal | None:
+        """What is known of a sealed generation; None as long as it has no seal."""
+        found = self._find(shard, generation)
+        if found is None or found.summary is None:
+            return None
+        read = read_seal(self._disk, found.path + SEAL)
+        return Seal.of(*read) if read is not None else None
+
+    def drop_expired(self, now_us: int) -> list[Dropped]:
+        """Retention: gives up whole sealed generations, by age and then by the bytes of all."""
+        dropped = []
+        while (found := self._next_expired(now_us)) is not None:
+            shard, generation, reason = found
+            dropped.append(shard.drop(generation, reason))
+        return dropped
+
+    def _next_expired(self, now_us: int) -> tuple[ShardLog, Generation, str] | None:
+        # Never the newest of a shard that is written; one that is out of use may go as a whole.
+        oldest = [
+            (shard, shard.generations[0])
+            for shard in self._shards.values()
+            if len(shard.generations) > (shard.number < self._options.shards)
+            and shard.generations[0].summary is not None
+        ]
+        if not oldest:
+            return None
+        shard, generation = min(oldest, key=lambda one: one[1].last_time_us)
+        before_us = now_us - self._options.retention_s * 1_000_000
+        if self._options.retention_s and generation.last_time_us < before_us:
+            return shard, generation, AGE
+        if self._options.retention_bytes and self._bytes() > self._options.retention_bytes:
+            return shard, generation, BYTES
+        return None
+
+    def _bytes(self) -> int:
+        return sum(one.bytes for shard in self._shards.values() for one in shard.generations)

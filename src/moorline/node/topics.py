@@ -1,0 +1,159 @@
+"""Room: node. The topics of a node: their streams, opened, served and closed, and the groups it leads."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from moorline.catalog import Catalog
+from moorline.catalog.groups import Groups
+from moorline.catalog.sessions import Sessions
+from moorline.config.settings import Config, Streams
+from moorline.groups.cluster import Cluster
+from moorline.groups.context import Context
+from moorline.groups.leaders import Leaders
+from moorline.groups.operator import GroupBroker
+from moorline.groups.places import Places
+from moorline.groups.sessions import SessionBroker
+from moorline.groups.streams import LocalStreams
+from moorline.groups.topics import TopicBroker
+from moorline.journal.disk import FileDisk
+from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.limits import SESSIONS_KEPT_MS
+from moorline.metrics import Metrics
+from moorline.net.clock import wall_us
+from moorline.net.session import Handlers, Session
+
+FOLDER = "streams"
+
+
+class Topics:
+    """Everything of topics that a node runs."""
+
+    def __init__(
+        self,
+        config: Config,
+        catalog: Catalog,
+        store: StreamStore,
+        is_trusted: Callable[[Session], bool],
+    ) -> None:
+        groups = Groups(catalog)
+        self.places = Places(groups)
+        self.streams = LocalStreams(store, config.node)
+        self.cluster = Cluster(config, catalog, self.streams)
+        self.leaders = Leaders(groups, self.places, self.cluster, config.groups)
+        self.broker = TopicBroker(self.streams, config.streams)
+        self.context = Context(
+            self.cluster, self.leaders, self.places, Sessions(catalog), config.groups
+        )
+        self.sessions = SessionBroker(self.context, self.broker, config.groups)
+        self.operator = GroupBroker(self.leaders, config.groups, is_trusted)
+
+    def handlers(self) -> Handlers:
+        return self.broker.handlers() | self.sessions.handlers() | self.operator.handlers()
+
+    async def keep_sessions_forever(self) -> None:
+        while True:
+            await self.sessions.keep_up()
+            await asyncio.sleep(SESSIONS_KEPT_MS / 1_000)
+
+    async def close(self) -> None:
+        """Leaders store what they know first, while the catalog and the links are there."""
+        await self.leaders.close()
+        await self.context.close()
+        for part in (self.broker, self.sessions, self.operator):
+            part.close()
+        await self.cluster.close()
+        await self.streams.close()
+
+
+def options(settings: Streams) -> StreamOptions:
+    return StreamOptions(
+        sync=settings.sync == "power",
+        shards=settings.shards,
+        generation_bytes_max=settings.generation_bytes_max,
+        generation_s=settings.generation_s,
+        retention_s=settings.retention_s,
+        retention_bytes=settings.retention_bytes,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_topics(
+    config: Config, data: Path, catalog: Catalog, is_trusted: Callable[[Session], bool]
+) -> AsyncIterator[Topics]:
+    """The topics of a data folder; the cluster is joined by `Topics.cluster.keep_forever`."""
+    store = StreamStore(FileDisk(data / FOLDER), config.node, options(config.streams), wall_us)
+    await asyncio.to_thread(store.open)
+    topics = Topics(config, catalog, store, is_trusted)
+    tasks = [
+        asyncio.create_task(topics.streams.keep_up_forever()),
+        asyncio.create_task(topics.streams.watch_disk_forever()),
+        asyncio.create_task(topics.leaders.renew_forever()),
+        asyncio.create_task(topics.keep_sessions_forever()),
+    ]
+    try:
+        yield topics
+    finally:
+        for task in tasks:
+            task.cancel()
+        await topics.close()
+        store.close()
+
+
+def watch(metrics: Metrics, topics: Topics) -> None:
+    """Shows the topics' figures on /metrics."""
+    counts, led = topics.broker.counts, topics.leaders
+    streams, sessions = topics.streams, topics.sessions
+    figures: dict[str, tuple[str, Callable[[], float]]] = {
+        "topic_messages_published_total": ("Messages stored.", lambda: counts.published),
+        "topic_duplicates_total": ("Messages that were stored before.", lambda: counts.duplicates),
+        "topic_messages_refused_total": ("Messages refused.", lambda: counts.refused),
+        "topic_messages_delivered_total": (
+            "Deliveries to the sessions that are open.",
+            lambda: sum(session.reading.delivered for session in sessions.sessions),
+        ),
+        "topic_sessions": ("Sessions with subscriptions.", lambda: len(list(sessions.sessions))),
+        "topic_windows_full": (
+            "Subscriptions whose window is full: their members are slower than their streams.",
+            lambda: _full_windows(sessions),
+        ),
+        "stream_commits_total": ("Group commits of streams.", lambda: streams.commits),
+        "stream_messages_lost_total": (
+            "Messages that damage took.",
+            lambda: streams.store.lost_messages,
+        ),
+        "stream_messages_dropped_total": (
+            "Messages that retention took.",
+            lambda: streams.dropped_messages,
+        ),
+        "groups_led": ("Groups that this node leads.", lambda: len(led.led)),
+        "group_members": (
+            "Members of the groups led here.",
+            lambda: sum(len(one.leader.borrowers) for one in led.led.values()),
+        ),
+        "group_elections_total": ("Leaderships won.", lambda: led.counts.elections),
+        "group_fenced_total": ("Leaderships lost to another.", lambda: led.counts.fenced),
+        "group_commits_total": ("Commits of progress.", lambda: led.counts.commits),
+        "group_messages_missed_total": (
+            "Messages that were gone before a group had read them.",
+            lambda: led.counts.messages_missed,
+        ),
+        "group_lag": (
+            "Messages that the groups led here have not done.",
+            lambda: sum(lag.lag for one in led.led.values() for lag in one.leader.lags()),
+        ),
+    }
+    for name, (help_text, read) in figures.items():
+        metrics.watch(name, help_text, read)
+    streams.commit_seconds = metrics.latency(
+        "stream_commit_seconds", "Time from the start of a commit to its end, fsync included."
+    )
+
+
+def _full_windows(sessions: SessionBroker) -> int:
+    return sum(
+        subscription.window.out >= subscription.window.size
+        for session in sessions.sessions
+        for subscription in session.subscriptions.values()
+    )

@@ -1,0 +1,193 @@
+"""Room: wire. The messages of groups for their operators, and those that nodes say to each other.
+
+What a Borrower and a Leader say (core.group_message) travels inside `ForLeader` and `ForBorrower`.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorline.core.group_message import BorrowerMessage, LeaderMessage
+from moorline.core.stream import Extent
+from moorline.limits import STREAM_READ_BYTES_MAX, STREAM_WAIT_MS_MAX
+from moorline.wire.message import Answer, Call, Message
+from moorline.wire.topic import Filter, Number
+
+
+class GroupFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A group as the catalog has it; `leader` is empty where nobody leads it now."""
+
+    name: str
+    leader: str
+    epoch: int
+    deliveries_max: int
+    created_us: int
+
+
+class MemberFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    borrower: str
+    member: str
+    streams: int
+    silent_ms: int
+
+
+class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a group is in a shard, how far behind, and who reads it."""
+
+    node: str
+    shard: int
+    offset: int
+    end: int
+    lag: int
+    member: str
+    status: str
+    pending: int
+    failing: int
+
+
+class ListGroups(Call, frozen=True, gc=False, tag=121):
+    pass
+
+
+class GroupsListed(Answer, frozen=True, gc=False, tag=122):
+    groups: list[GroupFacts]
+
+
+class DescribeGroup(Call, frozen=True, gc=False, tag=123):
+    """Answered by the node that leads the group, or from the catalog where nobody does."""
+
+    group: Filter
+
+
+class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
+    group: GroupFacts
+    members: list[MemberFacts]
+    places: list[PlaceFacts]
+
+
+class CreateGroup(Call, frozen=True, gc=False, tag=125):
+    """Declares a group before its first member: from now on nothing that it should read is missed."""
+
+    group: Filter
+    start: Annotated[str, Meta(max_length=64)] = "now"
+    deliveries_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+
+
+class GroupCreated(Answer, frozen=True, gc=False, tag=126):
+    created: bool
+
+
+class DeleteGroup(Call, frozen=True, gc=False, tag=127):
+    """Ends a group for good; its members are told. Answered by `Done`."""
+
+    group: Filter
+
+
+class SeekGroup(Call, frozen=True, gc=False, tag=128):
+    """Moves a group, running or not, to a `start` of SubscribeTopic; answered by `Done`."""
+
+    group: Filter
+    start: Annotated[str, Meta(max_length=64)]
+
+
+class KickMember(Call, frozen=True, gc=False, tag=129):
+    """Ends the part of a member in a group; answered by `Done`."""
+
+    group: Filter
+    member: Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+# --- between nodes --------------------------------------------------------------------------------
+
+
+class WatchStreams(Call, frozen=True, gc=False, tag=130):
+    """All streams of this node now, and from now on what changes."""
+
+
+class StreamsSeen(Answer, frozen=True, gc=False, tag=131):
+    streams: list[Extent]
+
+
+class StreamsChanged(Message, frozen=True, gc=False, tag=132):
+    """Pushed: all streams of the shards that changed."""
+
+    streams: list[Extent]
+
+
+class ReadStream(Call, frozen=True, gc=False, tag=133):
+    """What follows an offset; where nothing does yet, waits for it up to `wait_ms`."""
+
+    shard: Number
+    generation: Number
+    offset: Number
+    bytes_max: Annotated[int, Meta(ge=1, le=STREAM_READ_BYTES_MAX)]
+    wait_ms: Annotated[int, Meta(ge=0, le=STREAM_WAIT_MS_MAX)] = 0
+
+
+class StreamRead(Answer, frozen=True, gc=False, tag=134):
+    """Frames `first` to before `upto`; none of them if they are lost, and `reason` says why."""
+
+    first: int
+    upto: int
+    frames: bytes
+    reason: str = ""
+
+
+class FindOffsets(Call, frozen=True, gc=False, tag=135):
+    """The first offset of each shard at or after that time; the ends for a time beyond all."""
+
+    time_us: Number
+
+
+class OffsetsFound(Answer, frozen=True, gc=False, tag=136):
+    offsets: list[tuple[int, int]]
+
+
+class FindRetained(Call, frozen=True, gc=False, tag=137):
+    filter: Filter
+
+
+class RetainedFound(Answer, frozen=True, gc=False, tag=138):
+    """Frames one behind the other."""
+
+    frames: bytes
+
+
+class ForLeader(Message, frozen=True, gc=False, tag=139):
+    """From a Borrower on another node; `reader` is the group's number in the catalog."""
+
+    reader: Number
+    message: BorrowerMessage
+
+
+class ForBorrower(Message, frozen=True, gc=False, tag=140):
+    """Pushed: from a Leader on this node."""
+
+    message: LeaderMessage
+
+
+COMMANDS = (
+    ListGroups
+    | DescribeGroup
+    | CreateGroup
+    | DeleteGroup
+    | SeekGroup
+    | KickMember
+    | WatchStreams
+    | ReadStream
+    | FindOffsets
+    | FindRetained
+    | ForLeader
+)
+EVENTS = (
+    GroupsListed
+    | GroupDescribed
+    | GroupCreated
+    | StreamsSeen
+    | StreamsChanged
+    | StreamRead
+    | OffsetsFound
+    | RetainedFound
+    | ForBorrower
+)

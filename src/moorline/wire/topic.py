@@ -1,0 +1,243 @@
+"""Room: wire. The messages of topics: publishing, sessions and their subscriptions, what is delivered.
+
+Messages travel as the frames they are stored in (wire.segment), whole runs of them at once. A *feed* is
+one stream on its way through one subscription; acknowledgements name feeds and ranges of offsets, and need
+no answer.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorline.limits import (
+    SESSION_EXPIRY_S_MAX,
+    SESSION_NAME_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    TOPIC_KEY_BYTES_MAX,
+    TOPIC_WINDOW_MAX,
+)
+from moorline.wire.message import Answer, Call, Message
+
+Topic = Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]
+Filter = Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX + 256)]
+Key = Annotated[bytes, Meta(max_length=TOPIC_KEY_BYTES_MAX)]
+Seconds = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Window = Annotated[int, Meta(ge=1, le=TOPIC_WINDOW_MAX)]
+# Postgres takes no NUL in a text.
+SessionName = Annotated[
+    str, Meta(min_length=1, max_length=SESSION_NAME_BYTES_MAX, pattern=r"^[^\x00]*$")
+]
+Expiry = Annotated[int, Meta(ge=0, le=SESSION_EXPIRY_S_MAX)]
+Qos = Annotated[int, Meta(ge=0, le=1)]
+OffsetRange = tuple[Number, Number]
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message that is to be stored. `flags` are RETAIN and QOS0 of wire.segment."""
+
+    topic: Topic
+    body: bytes
+    key: Key | None = None
+    headers: list[tuple[str, bytes]] | None = None
+    ttl_s: Seconds = 0
+    flags: Annotated[int, Meta(ge=0, le=15)] = 0
+
+
+class Publish(Call, frozen=True, gc=False, tag=100):
+    """Stores messages. With a producer they are numbered from `sequence` on, and stored once."""
+
+    records: list[Record]
+    producer: Annotated[str, Meta(max_length=256)] = ""
+    sequence: Number = 0
+
+
+class Published(Answer, frozen=True, gc=False, tag=101):
+    """They are stored, as durably as `streams.sync` says; the last one is at that place."""
+
+    stored: int
+    duplicates: int
+    shard: int
+    offset: int
+
+
+class OpenSession(Call, frozen=True, gc=False, tag=102):
+    """A durable session: its subscriptions and places outlive the connection, for `expiry_s`."""
+
+    name: SessionName
+    expiry_s: Expiry
+
+
+class SessionOpened(Answer, frozen=True, gc=False, tag=103):
+    """`subscriptions` are those that it had: (number, filter); their deliveries begin."""
+
+    resumed: bool
+    subscriptions: list[tuple[int, str]]
+
+
+class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
+    """Reads a filter, or takes part in a group (`$shared/G/F`, `$share/G/F`, `$queue/G/F`).
+
+    `start` is "now", "beginning", "time:MICROSECONDS" or "offset:NUMBER"; a place that the session
+    or the group has already goes before it. At most `window` messages are unacknowledged at once.
+    """
+
+    filter: Filter
+    window: Window = 256
+    start: Annotated[str, Meta(max_length=64)] = "now"
+    qos: Qos = 1
+    no_local: bool = False
+
+
+class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):
+    subscription: int
+    filter: str
+
+
+class UnsubscribeTopic(Call, frozen=True, gc=False, tag=106):
+    """Ends a subscription, in a durable session for good; answered by `Done`."""
+
+    subscription: Number
+
+
+class AckMessages(Message, frozen=True, gc=False, tag=107):
+    """These messages of a feed are done with."""
+
+    feed: Number
+    ranges: list[OffsetRange]
+
+
+class RejectMessage(Message, frozen=True, gc=False, tag=108):
+    """This message failed: it comes again, here or elsewhere, until it has failed too often."""
+
+    feed: Number
+    offset: Number
+
+
+class GiveBack(Message, frozen=True, gc=False, tag=109):
+    """Nobody has looked at these: they come again, and nobody is to blame."""
+
+    feed: Number
+    ranges: list[OffsetRange]
+
+
+class FeedBegun(Message, frozen=True, gc=False, tag=110):
+    """Pushed: messages of that stream will come under this number."""
+
+    feed: int
+    subscription: int
+    node: str
+    shard: int
+    generation: int
+
+
+class Messages(Message, frozen=True, gc=False, tag=111):
+    """Pushed: frames of a feed. `tries` names those that come for the second time or more."""
+
+    feed: int
+    frames: bytes
+    tries: list[tuple[int, int]]
+
+
+class FeedStopping(Message, frozen=True, gc=False, tag=112):
+    """Pushed: no more of this feed will come; give back what nobody has looked at."""
+
+    feed: int
+
+
+class FeedEnded(Message, frozen=True, gc=False, tag=113):
+    """Pushed: the feed is over; what is said of it now is too late."""
+
+    feed: int
+
+
+class MessagesLost(Message, frozen=True, gc=False, tag=114):
+    """Pushed: a stream has lost messages before they could be delivered: RETENTION or DAMAGE."""
+
+    subscription: int
+    node: str
+    shard: int
+    first: int
+    upto: int
+    reason: str
+
+
+class TopicSubscriptionEnded(Message, frozen=True, gc=False, tag=115):
+    """Pushed: KICKED, DELETED, or TAKEN_OVER by another connection of the session."""
+
+    subscription: int
+    code: str
+
+
+class RetainedMessage(Message, frozen=True, gc=False, tag=116):
+    """Pushed after a subscription that is not shared: the last retained message of a topic."""
+
+    subscription: int
+    frame: bytes
+
+
+class ListTopics(Call, frozen=True, gc=False, tag=117):
+    """A page of the topics that this node has messages of, behind that one, by name."""
+
+    after: str = ""
+    filter: str = "#"
+    count: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
+
+
+class TopicsListed(Answer, frozen=True, gc=False, tag=118):
+    """(topic, messages)."""
+
+    topics: list[tuple[str, int]]
+
+
+class DescribeStreams(Call, frozen=True, gc=False, tag=119):
+    """All streams of this node."""
+
+
+class StreamFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A sealed stream has its digest, 24 bytes; others have none yet."""
+
+    node: str
+    shard: int
+    generation: int
+    first: int
+    end: int
+    is_sealed: bool
+    size_bytes: int
+    first_time_us: int
+    last_time_us: int
+    digest: bytes
+
+
+class StreamsDescribed(Answer, frozen=True, gc=False, tag=120):
+    streams: list[StreamFacts]
+    dropped_messages: int
+    lost_messages: int
+
+
+COMMANDS = (
+    Publish
+    | OpenSession
+    | SubscribeTopic
+    | UnsubscribeTopic
+    | AckMessages
+    | RejectMessage
+    | GiveBack
+    | ListTopics
+    | DescribeStreams
+)
+EVENTS = (
+    Published
+    | SessionOpened
+    | TopicSubscribed
+    | FeedBegun
+    | Messages
+    | FeedStopping
+    | FeedEnded
+    | MessagesLost
+    | TopicSubscriptionEnded
+    | RetainedMessage
+    | TopicsListed
+    | StreamsDescribed
+)
