@@ -1,5 +1,8 @@
 """The streams of a node: commits, generations, retention, times, digests, retained messages, layouts."""
 
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -502,6 +505,51 @@ def test_a_message_larger_than_what_may_be_read_comes_alone(lives: Lives) -> Non
             assert (block.first, block.upto) == (offset, offset + 1)
             assert stored_at(block.data, 0).body == body
         lives.restart()
+
+
+def test_threads_may_read_while_the_loop_commits_rolls_and_drops(tmp_path: Path) -> None:
+    options = StreamOptions(
+        sync=False, shards=1, generation_bytes_max=100_000, retention_s=0, retention_bytes=400_000
+    )
+    lives = Lives(FileDisk(tmp_path), options)
+    store, is_done = lives.store, threading.Event()
+
+    def reader(chance: random.Random) -> int:
+        """Reads from anywhere, past the cache as well; every message says its offset."""
+        seen = 0
+        while not is_done.is_set():
+            end = store.end(0)
+            offset = chance.randrange(max(0, end - 5_000), end + 1)
+            number = store.generation_of(0, offset)
+            for _ in range(10):
+                found = store.read(0, number, offset, 20_000)
+                if found is None:
+                    break
+                assert isinstance(found, Block) or found.reason == "RETENTION"
+                if isinstance(found, Block):
+                    bodies = [one.body for one in all_stored(found.data)]
+                    assert bodies == [b"%d" % n for n in range(offset, found.upto)]
+                    seen += len(bodies)
+                offset = found.upto
+                number = store.generation_of(0, offset)
+        return seen
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(reader, random.Random(seed)) for seed in range(3)]
+        try:
+            for number in range(20_000):
+                lives.put("t", b"%d" % number)
+                if number % 100 == 0:
+                    lives.commit()
+                if number % 1_000 == 0:
+                    store._shards[0].tail.clear()
+                    lives.seal()
+                    store.drop_expired(lives.now_us())
+        finally:
+            is_done.set()
+        assert all(one.result() > 0 for one in readers)
+    assert store.first(0) > 0
+    assert store.lost_messages == 0
 
 
 def test_offset_at_is_the_first_message_that_is_not_older() -> None:

@@ -69,6 +69,7 @@ class Leading:
         self.gaps: list[GapFound] = []
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._leaders = leaders
+        self._loop = asyncio.get_running_loop()
         self._counts = counts
         self._homes: dict[str, Home] = {}
         self._starting: set[Shard] = set()
@@ -134,7 +135,8 @@ class Leading:
     def _send(self, send: Send) -> None:
         home = self._homes.get(send.peer)
         if home is not None:
-            home.from_leader(send.message)
+            # Later: a member of this node would answer within this step, a thousand grants a thousand times.
+            self._loop.call_soon(home.from_leader, send.message)
         if isinstance(send.message, Invalidate):
             self._homes.pop(send.peer, None)
 

@@ -42,14 +42,13 @@ _SEEK_BYTES = 32 * KIB
 
 
 class Generation:
-    """Messages `first` to before `end`, which are committed; the first `bytes` of its file."""
+    """Messages `first` to before `end`, which are committed; the first `size_bytes` of its file."""
 
     __slots__ = (
         "_disk",
         "_lock",
         "_places",
-        "bytes",
-        "end",
+        "_reach",
         "file",
         "first",
         "first_time_us",
@@ -75,8 +74,9 @@ class Generation:
         self.path = path
         self.head = head
         self.number = head.generation
-        self.first = self.end = head.first
-        self.bytes = SEGMENT_HEAD.size
+        self.first = head.first
+        # One value, so that a reader in a thread never sees the end of one commit and the bytes of another.
+        self._reach = (head.first, SEGMENT_HEAD.size)
         self.first_time_us = self.last_time_us = head.created_us
         self.has_ended = False
         self.is_readable = is_readable
@@ -87,6 +87,26 @@ class Generation:
         # Both belong to the thread that writes.
         self.file: DiskFile | None = None
         self.index_file: DiskFile | None = None
+
+    @property
+    def end(self) -> int:
+        return self._reach[0]
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self._reach = (end, self._reach[1])
+
+    @property
+    def size_bytes(self) -> int:
+        return self._reach[1]
+
+    @size_bytes.setter
+    def size_bytes(self, size_bytes: int) -> None:
+        self._reach = (self._reach[0], size_bytes)
+
+    def grow(self, end: int, more_bytes: int) -> None:
+        """Readers see it from now on."""
+        self._reach = (end, self._reach[1] + more_bytes)
 
     @property
     def lost(self) -> int:
@@ -143,7 +163,7 @@ class Generation:
         for hole in list(self.holes.values()):
             if hole.first <= offset < hole.upto:
                 return Gap(offset, hole.upto, DAMAGE)
-        limit, seed = self.bytes, self.head.seed
+        (end, limit), seed = self._reach, self.head.seed
         at, position, is_sure = self._place_of(file, offset)
         while True:
             piece = read_frames(file, position, limit, at, seed, bytes_max)
@@ -157,7 +177,7 @@ class Generation:
                 self._build_index(file)
                 at, position, is_sure = self._place_of(file, offset)
             else:
-                hole = self.note(next_whole(file, position, limit, at, seed))
+                hole = self.note(next_whole(file, position, limit, at, seed), end, limit)
                 if offset < hole.upto:
                     return Gap(offset, hole.upto, DAMAGE)
                 at, position = hole.upto, hole.position
@@ -167,18 +187,18 @@ class Generation:
         known = self._places.get(offset)
         if known is not None:
             return Place(offset, known, True)
-        if self.index is None:
+        index = self.index
+        if index is None:
             number, count = offset - self.first, self.end - self.first
-            position = dense_place(self._disk, self.path + DENSE, number, count, self.bytes)
+            position = dense_place(self._disk, self.path + DENSE, number, count, self.size_bytes)
             if position is not None:
                 return Place(offset, position, False)
-            self._build_index(file)
-        assert self.index is not None
+            index = self._build_index(file)
         best = Place(self.first, SEGMENT_HEAD.size, True)
         for hole in list(self.holes.values()):
             if hole.upto <= offset and (hole.upto, hole.position) >= best[:2]:
                 best = Place(hole.upto, hole.position, True)
-        indexed = self.index.place_of(offset)
+        indexed = index.place_of(offset)
         return indexed if indexed is not None and indexed[:2] > best[:2] else best
 
     def _remember(self, offset: int, position: int) -> None:
@@ -187,37 +207,40 @@ class Generation:
             self._places = {}
         self._places[offset] = position
 
-    def note(self, hole: Hole) -> Hole:
+    def note(self, hole: Hole, end: int, limit: int) -> Hole:
         """Damage, with its end: found many times, counted once."""
         if hole.upto < 0:
-            hole = Hole(hole.first, self.end, self.bytes)
+            hole = Hole(hole.first, end, limit)
         return self.holes.setdefault(hole.first, hole)
 
     def walk(self, file: DiskFile) -> Iterator[Piece | Hole]:
         """All that is committed; every hole has its end, and is noted."""
+        end, limit = self._reach
         upto = self.first
-        for found in walk(file, SEGMENT_HEAD.size, self.bytes, self.first, self.head.seed):
-            piece = self.note(found) if isinstance(found, Hole) else found
+        for found in walk(file, SEGMENT_HEAD.size, limit, self.first, self.head.seed):
+            piece = self.note(found, end, limit) if isinstance(found, Hole) else found
             upto = piece.upto
             yield piece
-        if upto < self.end:
-            yield self.note(Hole(upto, -1, self.bytes))
+        if upto < end:
+            yield self.note(Hole(upto, -1, limit), end, limit)
 
-    def _build_index(self, file: DiskFile) -> None:
+    def _build_index(self, file: DiskFile) -> SparseIndex:
         """Makes the indexes anew from the frames."""
         with self._lock:
-            if self.index is not None and self.index.is_sure:
-                return
+            index = self.index
+            if index is not None and index.is_sure:
+                return index
             build = IndexBuild(self.first)
             for found in self.walk(file):
                 if isinstance(found, Piece):
                     build.add(found)
                 else:
-                    build.skip(found, self.end)
+                    build.skip(found)
             if self.summary is not None:
                 self._disk.write_whole(self.path + DENSE, build.dense(self.end))
                 self._disk.write_whole(self.path + INDEX, build.sparse.entries())
             self.index = build.sparse
+            return build.sparse
 
     # --- by time ----------------------------------------------------------------------------------
 
@@ -244,7 +267,7 @@ class Generation:
 
     def _loaded_index(self) -> SparseIndex | None:
         data = read_all(self._disk, self.path + INDEX)
-        return SparseIndex.loaded(data, self.first, self.end, self.bytes)
+        return SparseIndex.loaded(data, self.first, self.end, self.size_bytes)
 
 
 def _block_from(piece: Piece, offset: int) -> Block:

@@ -33,7 +33,7 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
     try:
         for piece in generation.walk(file) if generation.is_readable else ():
             if isinstance(piece, Hole):
-                index.skip(piece, generation.end)
+                index.skip(piece)
                 continue
             digest.add(piece)
             index.add(piece)
@@ -52,7 +52,7 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
         digest.digest(),
         times[0] if times else generation.head.created_us,
         times[-1] if times else generation.last_time_us,
-        generation.bytes,
+        generation.size_bytes,
     )
     disk.write_whole(generation.path + DENSE, index.dense(generation.end))
     disk.write_whole(generation.path + INDEX, index.sparse.entries())

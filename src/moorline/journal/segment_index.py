@@ -116,10 +116,9 @@ class IndexBuild:
         self._upto = piece.upto
         self.sparse.add(entries_of(piece.first, piece.position, piece.data, piece.positions))
 
-    def skip(self, hole: Hole, end: int) -> None:
-        upto = hole.upto if hole.upto >= 0 else end
-        self._parts.append(np.zeros(upto - hole.first, "<u8"))
-        self._upto = upto
+    def skip(self, hole: Hole) -> None:
+        self._parts.append(np.zeros(hole.upto - hole.first, "<u8"))
+        self._upto = hole.upto
 
     def dense(self, end: int) -> bytes:
         self._parts.append(np.zeros(end - self._upto, "<u8"))

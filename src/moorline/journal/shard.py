@@ -103,13 +103,15 @@ class ShardLog:
         return self.lost_before + sum(generation.lost for generation in self.generations)
 
     def find(self, number: int) -> Generation | None:
-        if not self.generations:
+        # A drop makes a new list: a reader in a thread goes on with the one it has.
+        generations = self.generations
+        if not generations:
             return None
-        place = number - self.generations[0].number
+        place = number - generations[0].number
         # Numbers have no holes, unless somebody removed a file.
-        if 0 <= place < len(self.generations) and self.generations[place].number == number:
-            return self.generations[place]
-        return next((one for one in self.generations if one.number == number), None)
+        if 0 <= place < len(generations) and generations[place].number == number:
+            return generations[place]
+        return next((one for one in generations if one.number == number), None)
 
     def generation_of(self, offset: int) -> int:
         if not self.generations:
@@ -133,7 +135,7 @@ class ShardLog:
         if offset >= generation.end:
             return None
         if offset < generation.first:
-            assert generation is self.generations[0], f"{offset} is in an earlier generation"
+            assert offset < self.first, f"{offset} is in an earlier generation than {number}"
             return Gap(offset, generation.first, RETENTION)
         block = self.tail.find(offset)
         if block is not None:
@@ -165,7 +167,7 @@ class ShardLog:
         if (self.wants_roll or self._bytes > generation_bytes_max) and first > generation.first:
             ended = generation
             generation = self.next_generation(now_us, draw)
-            snapshot = self.snapshot_of(generation, generation.end, generation.bytes)
+            snapshot = self.snapshot_of(generation, generation.end, generation.size_bytes)
         self.wants_roll = False
         if not count and ended is None:
             return None
@@ -263,9 +265,7 @@ class ShardLog:
         assert generation.index is not None
         generation.index.add(part.entries)
         self.tail.add(part.block)
-        # The end last: a reader that sees it finds the bytes.
-        generation.bytes += len(part.block.data)
-        generation.end = part.block.upto
+        generation.grow(part.block.upto, len(part.block.data))
 
     # --- recovery and retention -------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class ShardLog:
             return
         self.next_offset = newest.end
         self.time_us = max(generation.last_time_us for generation in generations)
-        self._bytes = self._snapshot_bytes = newest.bytes
+        self._bytes = self._snapshot_bytes = newest.size_bytes
 
     def drop(self, generation: Generation, reason: str) -> Dropped:
         """Gives the oldest generation up. First the note, then the files: a start finishes what it finds."""
@@ -291,13 +291,13 @@ class ShardLog:
             generation.first,
             generation.end,
             generation.summary.count,
-            generation.bytes,
+            generation.size_bytes,
             reason,
         )
         log_dropped(self._disk, self.folder, gone)
         self.lost_before += generation.lost
         self.dropped[generation.number] = gone
-        del self.generations[0]
+        self.generations = self.generations[1:]
         generation.remove()
         return gone
 

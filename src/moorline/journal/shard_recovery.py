@@ -126,7 +126,7 @@ def _heads(
                 generation.end = _likely_end(file, size, end)
         finally:
             file.close()
-        generation.bytes = max(size, SEGMENT_HEAD.size)
+        generation.size_bytes = max(size, SEGMENT_HEAD.size)
         end = generation.end
         found.append(generation)
     return found
@@ -173,7 +173,7 @@ def _load_seal(disk: Disk, generation: Generation) -> None:
     if summary.first == head.first and summary.end >= head.first:
         generation.summary = summary
         generation.end = summary.end
-        generation.bytes = summary.bytes
+        generation.size_bytes = summary.bytes
         generation.first_time_us = summary.first_time_us
         generation.last_time_us = summary.last_time_us
 
@@ -209,10 +209,10 @@ def _recover_newest(
         if isinstance(found, Piece):
             retained += _take_in(generation, found, memory)
         elif found.upto >= 0:
-            generation.note(found)
-            generation.end, generation.bytes = found.upto, found.position
-    if generation.bytes < size:
-        file.truncate(generation.bytes)
+            generation.note(found, found.upto, found.position)
+            generation.end, generation.size_bytes = found.upto, found.position
+    if generation.size_bytes < size:
+        file.truncate(generation.size_bytes)
     # As with the names: from now on we rely on it.
     file.sync()
     generation.index_file = _write_index(disk, generation)
@@ -225,7 +225,7 @@ def _start_from_snapshot(
     """Where the walk begins: behind the snapshot, if it and the index can be relied upon."""
     head = generation.head
     generation.index = SparseIndex()
-    generation.bytes = SEGMENT_HEAD.size
+    generation.size_bytes = SEGMENT_HEAD.size
     found = read_seal(disk, generation.path + SNAPSHOT)
     if found is None or found[0].seed != head.seed or found[0].bytes > size:
         # Without a sync the segment may have lost more than the snapshot: then it knows too much.
@@ -238,7 +238,7 @@ def _start_from_snapshot(
         return SEGMENT_HEAD.size, True
     memory.topics = remembered.topics
     generation.index = index
-    generation.end, generation.bytes = summary.end, summary.bytes
+    generation.end, generation.size_bytes = summary.end, summary.bytes
     generation.first_time_us = summary.first_time_us
     generation.last_time_us = summary.last_time_us
     return summary.bytes, True
@@ -258,7 +258,7 @@ def _take_in(generation: Generation, piece: Piece, memory: Memory) -> list[bytes
         generation.first_time_us = time_at(piece.data, piece.positions[0])
     generation.last_time_us = time_at(piece.data, piece.positions[-1])
     generation.end = piece.upto
-    generation.bytes = piece.position + len(piece.data)
+    generation.size_bytes = piece.position + len(piece.data)
     assert generation.index is not None
     generation.index.add(entries_of(piece.first, piece.position, piece.data, piece.positions))
     remember(memory.producers, producers_of(piece))

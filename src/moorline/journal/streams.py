@@ -144,7 +144,7 @@ class StreamStore:
             shard.generations.append(newest)
             has_snapshot = False
         if not has_snapshot:
-            snapshot = shard.snapshot_of(newest, newest.end, newest.bytes)
+            snapshot = shard.snapshot_of(newest, newest.end, newest.size_bytes)
             shard.write_snapshot(newest, snapshot)
 
     def close(self) -> None:
@@ -311,7 +311,7 @@ class StreamStore:
         if found is None:
             return 0, 0, 0, None
         digest = found.summary.digest if found.summary is not None else None
-        return found.bytes, found.first_time_us, found.last_time_us, digest
+        return found.size_bytes, found.first_time_us, found.last_time_us, digest
 
     @property
     def disk(self) -> Disk:
@@ -450,4 +450,4 @@ class StreamStore:
         return None
 
     def _bytes(self) -> int:
-        return sum(one.bytes for shard in self._shards.values() for one in shard.generations)
+        return sum(one.size_bytes for shard in self._shards.values() for one in shard.generations)
