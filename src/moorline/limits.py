@@ -312,3 +312,11 @@ RETAINED_TOMBSTONE_S = 30 * 86_400
 
 DROPPED_LOG_READ_BYTES_MAX = 64 * KIB
 """End of `dropped.log` that a start reads: some 500 generations, the last ones are what matters."""
+
+# --- pipeline -------------------------------------------------------------------------------------
+
+ID_SET_BUCKET_BITS = 16
+"""Bits of the hash that name a bucket: 65,536 buckets far outnumber the differences of sane sets."""
+
+ID_SET_PIECE_ROWS = 65_536
+"""Ids that a task hashes at once: enough that the call costs nothing, few enough for the cache."""

@@ -1,0 +1,255 @@
+"""Room: spark. Sets of ids as Spark reads them: by the file in the workers, never through the JVM.
+
+A side of a comparison is Parquet files, CSV files, or the associations of a service in the catalog. A task reads a piece of
+it with pyarrow (or asyncpg), hashes all of it at once, and yields either one digest for each of 65,536 buckets (the first 16 bits of
+the hash), or the ids of some buckets. What goes through Spark is small, however large the sets are.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from moorline.errors import ConfigError
+from moorline.limits import ID_SET_BUCKET_BITS, ID_SET_PIECE_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUCKETS = 1 << ID_SET_BUCKET_BITS
+
+Words = npt.NDArray[np.uint64]
+
+
+class Side(NamedTuple):
+    """A set of ids: where it is, and in which column."""
+
+    kind: str
+    where: str
+    column: str
+
+    @staticmethod
+    def of(text: str) -> "Side":
+        """`parquet:PATH[#COLUMN]`, `csv:PATH[#COLUMN]`, `catalog:DSN#SERVICE`, or a path that ends in its kind."""
+        kind, colon, where = text.partition(":")
+        if not colon or kind not in ("parquet", "csv", "catalog"):
+            where, kind = text, "csv" if text.split("#")[0].endswith(".csv") else "parquet"
+        where, _, column = where.partition("#")
+        if not where or (kind == "catalog" and not column):
+            raise ConfigError(
+                f"{text!r} is no set of ids; accepted: parquet:PATH#COLUMN, csv:PATH#COLUMN, "
+                "catalog:postgresql://…#SERVICE"
+            )
+        return Side(kind, where, column)
+
+
+class Piece(NamedTuple):
+    """What one task reads."""
+
+    kind: str
+    path: str
+    first: int
+    upto: int
+
+
+class IdSetSource(DataSource):
+    """`moorline_ids`: internal to the jobs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moorline_ids"
+
+    def schema(self) -> str:
+        if self.options.get("yield") == "ids":
+            return "id binary"
+        return "bucket int, count long, high long, low long"
+
+    def reader(self, schema: StructType) -> "IdSetReader":  # noqa: ARG002
+        return IdSetReader(dict(self.options))
+
+
+class _Partition(InputPartition):
+    def __init__(self, pieces: list[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+
+
+class IdSetReader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._side = Side(*json.loads(options["side"]))
+        self._pieces = [Piece(*piece) for piece in json.loads(options["pieces"])]
+        self._tasks = int(options["tasks"])
+        wanted = options.get("buckets")
+        self._wanted = base64.b64decode(wanted) if wanted else b""
+        self._ids = options.get("yield") == "ids"
+
+    def partitions(self) -> list[InputPartition]:
+        # Row groups in turn: files are often written in the order of something.
+        return [
+            _Partition(pieces)
+            for start in range(self._tasks)
+            if (pieces := self._pieces[start :: self._tasks])
+        ] or [_Partition([])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, _Partition)
+        if self._ids:
+            yield from self._chosen(partition.pieces)
+        else:
+            yield self._digests(partition.pieces)
+
+    def _digests(self, pieces: list[Piece]) -> pa.RecordBatch:
+        counts = np.zeros(BUCKETS, np.int64)
+        high, low = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.uint64)
+        for _, hashes in self._read(pieces):
+            buckets = (hashes[:, 0] >> np.uint64(64 - ID_SET_BUCKET_BITS)).astype(np.int64)
+            counts += np.bincount(buckets, minlength=BUCKETS)
+            np.bitwise_xor.at(high, buckets, hashes[:, 0])
+            np.bitwise_xor.at(low, buckets, hashes[:, 1])
+        used = np.flatnonzero(counts)
+        return pa.record_batch(
+            [
+                pa.array(used.astype(np.int32)),
+                pa.array(counts[used]),
+                pa.array(high[used].view(np.int64)),
+                pa.array(low[used].view(np.int64)),
+            ],
+            names=["bucket", "count", "high", "low"],
+        )
+
+    def _chosen(self, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+        wanted = np.unpackbits(np.frombuffer(self._wanted, np.uint8)).astype(np.bool_)
+        for ids, hashes in self._read(pieces):
+            mask = wanted[(hashes[:, 0] >> np.uint64(64 - ID_SET_BUCKET_BITS)).astype(np.int64)]
+            if mask.any():
+                yield pa.record_batch([ids.filter(pa.array(mask))], names=["id"])
+
+    def _read(self, pieces: list[Piece]) -> Iterator[tuple[pa.Array, Words]]:
+        for piece in pieces:
+            if self._side.kind == "catalog":
+                yield from asyncio.run(_from_catalog(self._side, piece))
+            else:
+                for ids in _from_file(piece, self._side.column):
+                    yield ids, hashed(ids)
+
+
+def hashed(ids: pa.Array) -> Words:
+    """XXH3-128 of each id: (high, low), equal to core.hashing to the bit."""
+    import polars
+    import polars_hash
+
+    column = polars.from_arrow(ids)
+    assert isinstance(column, polars.Series)
+    frame = polars.DataFrame({"id": column.cast(polars.Binary)})
+    packed = frame.select(
+        polars_hash.col("id").nchash.xxh3_128(return_binary=True, byte_order="big").alias("hash")
+    )["hash"]
+    binary = packed.to_arrow().cast(pa.binary())
+    start = np.frombuffer(binary.buffers()[1], np.int32)[binary.offset]
+    octets = np.frombuffer(binary.buffers()[2], np.uint8)[start : start + 16 * len(binary)]
+    return octets.view(">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _from_file(piece: Piece, column: str) -> Iterator[pa.Array]:
+    if piece.kind == "csv":
+        import pyarrow.csv
+
+        with pyarrow.csv.open_csv(piece.path) as reader:
+            for batch in reader:
+                yield _binary(batch.column(column or batch.schema.names[0]))
+        return
+    import pyarrow.parquet
+
+    file = pyarrow.parquet.ParquetFile(piece.path)
+    name = column or file.schema_arrow.names[0]
+    for batch in file.iter_batches(
+        ID_SET_PIECE_ROWS, row_groups=list(range(piece.first, piece.upto)), columns=[name]
+    ):
+        yield _binary(batch.column(0))
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    if pa.types.is_integer(column.type):
+        column = column.cast(pa.string())
+    return column.cast(pa.binary())
+
+
+async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]]:
+    """The associations of a service whose hashes begin with one of these bytes."""
+    import asyncpg
+
+    connection = await asyncpg.connect(side.where)
+    try:
+        rows = await connection.fetch(
+            "select a.queue, a.hash_high, a.hash_low from moorline.association a "
+            "join moorline.service s on s.number = a.service "
+            "where s.name = $1 and ((a.hash_high >> 56) & 255) between $2 and $3",
+            side.column,
+            piece.first,
+            piece.upto - 1,
+        )
+    finally:
+        await connection.close()
+    ids = pa.array([row["queue"] for row in rows], pa.binary())
+    pairs = np.array([(row["hash_high"], row["hash_low"]) for row in rows], np.int64)
+    return [(ids, pairs.reshape(-1, 2).view(np.uint64))] if rows else []
+
+
+# --- what the jobs do with it ---------------------------------------------------------------------
+
+
+def pieces_of(side: Side) -> list[Piece]:
+    """What the tasks share out among themselves: row groups, files, or parts of the catalog."""
+    if side.kind == "catalog":
+        return [Piece("catalog", "", first, first + 8) for first in range(0, 256, 8)]
+    paths = _paths(side)
+    if side.kind == "csv":
+        return [Piece("csv", str(path), 0, 1) for path in paths]
+    import pyarrow.parquet
+
+    pieces: list[Piece] = []
+    for path in paths:
+        groups = pyarrow.parquet.ParquetFile(path).num_row_groups
+        pieces += [Piece("parquet", str(path), group, group + 1) for group in range(groups)]
+    return pieces
+
+
+def _paths(side: Side) -> list[Path]:
+    root = Path(side.where)
+    if root.is_dir():
+        paths = sorted(
+            path
+            for path in root.rglob(f"*.{side.kind}")
+            if not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
+        )
+    else:
+        paths = sorted(Path(root.anchor or ".").glob(str(root.relative_to(root.anchor))))
+    if not paths:
+        raise ConfigError(f"{side.where}: no {side.kind} files there")
+    return paths
+
+
+def read_side(
+    spark: "SparkSession", side: Side, *, tasks: int, buckets: bytes = b"", ids: bool = False
+) -> "DataFrame":
+    """The digests of a side's buckets, or the ids of some of them."""
+    spark.dataSource.register(IdSetSource)
+    reader = (
+        spark.read.format("moorline_ids")
+        .option("side", json.dumps(side))
+        .option("pieces", json.dumps(pieces_of(side)))
+        .option("tasks", str(tasks))
+    )
+    if buckets:
+        reader = reader.option("buckets", base64.b64encode(buckets).decode())
+    if ids:
+        reader = reader.option("yield", "ids")
+    return reader.load()

@@ -1,0 +1,1 @@
+"""Room: spark. The jobs of `moor pipeline`."""
