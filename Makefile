@@ -4,12 +4,13 @@ BIN := .venv/bin
 CACHES := .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast check bench clean
+.PHONY: help setup demo test fast sim check bench clean
 
 help:
 	@echo 'make demo     start a server, show what it does, stop it'
 	@echo 'make test     all tests'
 	@echo 'make fast     the tests that need no server and no patience'
+	@echo 'make sim      simulates groups for some minutes: SIM="--minutes 60 --first 5000"'
 	@echo 'make check    formatting, lint, types, layers'
 	@echo 'make bench    all benchmarks, and the tables in docs/performance.md'
 	@echo 'make setup    only what the others do first: .venv with the pinned packages'
@@ -28,6 +29,9 @@ test: setup
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist loadfile
+
+sim: setup
+	$(BIN)/python -m tests.core.long_run $(SIM)
 
 check: setup
 	$(BIN)/python -m ruff format --check .

@@ -1,23 +1,22 @@
 """A whole group in one process: a catalog, nodes that lead, members that read, over a bad net.
 
-`rough(seed)` and `queue(seed)` draw everything from the seed, `fair(seed)` is a net that only delays, reorders and
-repeats. The invariants (docs/design/groups.md) are checked after every step, for whoever did something in it.
+`rough(seed)` and `queue(seed)` draw everything from the seed, `fair(seed)` is a net that only delays,
+reorders and repeats. The invariants (docs/design/groups.md) are checked after every step, for whoever did
+something in it.
 """
 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 
+from tests.core.group_member import Goodbye, Join, Leave, MemberNode
 from tests.core.group_world import (
     CATALOG,
     OPTIONS,
     CatalogNode,
-    Goodbye,
-    Join,
     LeadingNode,
-    Leave,
-    MemberNode,
     World,
 )
 
@@ -49,6 +48,7 @@ class GroupSimulation:
         delay_ms: tuple[int, int] = (1, 1),
         options: LeaderOptions = OPTIONS,
         fair: bool = False,
+        net: type[UnreliableNet] = UnreliableNet,
         replay: Callable[[int], object] | str = "",
     ) -> None:
         self.world = World([Shard(f"node{n % nodes}", n) for n in range(shards)], mode, options)
@@ -59,9 +59,13 @@ class GroupSimulation:
         self.checked: dict[Shard, int] = defaultdict(int)
         self.statuses: dict[tuple[int, int], Status] = {}
         self.holders: dict[str, set[Stream]] = {}
-        net = partial(UnreliableNet, loss=loss, repeat=repeat, delay_ms=delay_ms)
         self.simulator = Simulator(
-            seed, net=net, chaos=chaos, check=self.check, replay=replay, tell_crashes=False
+            seed,
+            net=partial(net, loss=loss, repeat=repeat, delay_ms=delay_ms),
+            chaos=chaos,
+            check=self.check,
+            replay=replay,
+            tell_crashes=False,
         )
         self.simulator.add(CATALOG, lambda _disk, _chance: (CatalogNode(self.world), []))
         for name in self.nodes:
@@ -187,9 +191,8 @@ class GroupSimulation:
         listed = 0
         for line in leader.lines.values():
             listed += len(line.leases)
-            if self.world.mode is Leader:
-                assert len(line.leases) <= 1, f"I1: {line.shard} has two assignments"
-            else:
+            if len(line.leases) > 1:
+                assert self.world.mode is not Leader, f"I1: {line.shard} has two assignments"
                 self._check_locks(list(line.leases.values()))
         assert held == listed == len(leader.leases), "I1: an assignment without a stream or member"
         for number, lease in leader.leases.items():
@@ -207,7 +210,7 @@ class GroupSimulation:
 
     def _check_locks(self, leases: list[Lease]) -> None:
         locked = sorted(found for lease in leases for found in lease.open)
-        for (_, upto), (first, _) in zip(locked, locked[1:], strict=False):
+        for (_, upto), (first, _) in pairwise(locked):
             assert upto <= first, "I1: a message is locked twice"
 
     def _check_holders(self, name: str) -> None:
@@ -242,7 +245,7 @@ class GroupSimulation:
 
 
 def rough(seed: int, *, mode: type[Leader] = Leader, steps: int = 1_500) -> GroupSimulation:
-    """Everything that can go wrong, to a measure that the seed draws; then a calm in which all must end well."""
+    """All that can go wrong, to a measure that the seed draws; then a calm in which it must end well."""
     draw = random.Random(f"{seed} rough")
     chaos = Chaos(
         crash=draw.choice((0, 0.002, 0.01)),

@@ -1,21 +1,13 @@
-"""What stands around the machines of a group in its simulation: streams, a catalog, nodes and members.
-
-Everything that decides is the real code (Leader, Borrower, Agent, Handler, Feed). A member looks at a few
-messages at a time and acknowledges them in any order, rejects some, and rejects poison always.
-"""
+"""What stands around the machines of a group in its simulation: streams, a catalog, nodes that lead."""
 
 import random
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
 
-from moorline.core.agent import SubscriptionOver, ToLeader
-from moorline.core.borrower import BorrowerTimes
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
-from moorline.core.feed import Feed
-from moorline.core.group_message import FromBorrower, FromLeader, LeaderWanted
-from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
+from moorline.core.group_message import FromBorrower, LeaderWanted
 from moorline.core.leader import (
     Commit,
     CommitFailed,
@@ -35,9 +27,6 @@ from moorline.core.stream import Extent, Shard, Stream
 
 LEASE_MS = 600
 CATALOG = "catalog"
-SUBSCRIPTION = 1
-TAKEN_MAX = 4
-"""Messages that a member works on at once."""
 
 OPTIONS = LeaderOptions(
     tick_ms=50,
@@ -51,21 +40,8 @@ OPTIONS = LeaderOptions(
     deliveries_max=4,
     lock_ms=1_000,
 )
-TIMES = BorrowerTimes(find_leader_ms=60, ping_ms=100, ping_timeout_ms=300, unsubscribe_ms=400)
 
 Offset = tuple[Shard, int]
-
-
-class Join(Event, frozen=True):
-    pass
-
-
-class Leave(Event, frozen=True):
-    """It unsubscribes."""
-
-
-class Goodbye(Event, frozen=True):
-    """A clean end of the session: it finishes what it is at, and goes."""
 
 
 @dataclass
@@ -266,7 +242,6 @@ class LeadingNode:
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         self.now_ms = now_ms
-        self.world.touched.add(self.name)
         leader = self.leader
         match event:
             case Received(_, (str() as home, FromBorrower() as message)):
@@ -339,6 +314,7 @@ class LeadingNode:
 
     def _lead(self, event: Event) -> list[Effect]:
         assert self.leader is not None
+        self.world.touched.add(self.name)
         leader, effects = self.leader, list[Effect]()
         for effect in leader.handle(event, self.now_ms):
             match effect:
@@ -359,149 +335,3 @@ class LeadingNode:
                 case _:
                     raise AssertionError(effect)
         return effects
-
-
-# --- a member -------------------------------------------------------------------------------------
-
-
-class MemberNode:
-    """A session and its client."""
-
-    def __init__(
-        self, name: str, home: str, world: World, chance: random.Random, window: int = 16
-    ) -> None:
-        self.name, self.home, self.world, self.chance = name, home, world, chance
-        self.window = window
-        self.numbers = iter(range(1, 1_000_000))
-        self.handler = Handler(name, self._new_id, lambda: next(self.numbers), TIMES, progress_ms=5)
-        self.waiting: dict[int, deque[int]] = defaultdict(deque)
-        self.taken: dict[str, tuple[Feed, int]] = {}
-        self.is_subscribed = False
-        self.is_closing = False
-        self.now_ms = 0
-
-    def _new_id(self) -> str:
-        name = f"{self.name}.{self.chance.getrandbits(48):012x}"
-        assert name not in self.world.ids, "I11: an id is used once"
-        self.world.ids.add(name)
-        return name
-
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        self.now_ms = now_ms
-        self.world.touched.add(self.name)
-        match event:
-            case Join():
-                if self.is_subscribed or self.is_closing:
-                    return []
-                self.is_subscribed = True
-                effects = self.handler.on_subscribe(SUBSCRIPTION, self.window, now_ms)
-            case Leave():
-                self.is_subscribed = False
-                effects = self.handler.on_unsubscribe(SUBSCRIPTION, now_ms)
-            case Goodbye():
-                self.is_subscribed, self.is_closing = False, True
-                effects = []
-                for feed in list(self.handler.feeds.values()):
-                    effects += self._give_back(feed)
-            case Received(_, FromLeader() as message):
-                effects = self.handler.received(message, now_ms)
-            case TimerFired("pump"):
-                return [*self._pump(), SetTimer("pump", 100 if self.world.is_calm else 10)]
-            case TimerFired(name) if name.startswith("ack "):
-                effects = self._finish(name)
-            case TimerFired(name):
-                effects = self.handler.timer(name, now_ms)
-            case _:
-                return []
-        return self._performed(effects)
-
-    def _performed(self, effects: list[Effect]) -> list[Effect]:
-        done, due = list[Effect](), deque(effects)
-        while due or (self.is_closing and not self.taken):
-            if not due:
-                self.is_closing = False
-                due.extend(self.handler.on_disconnect(self.now_ms, blame=False))
-                continue
-            effect = due.popleft()
-            match effect:
-                case ToLeader(_, node, message):
-                    done.append(Send(node or self.home, message))
-                case FeedStopped(feed):
-                    due.extendleft(reversed(self._give_back(feed)))
-                case FeedClosed(feed):
-                    self.waiting.pop(feed.number, None)
-                case FeedOpened():
-                    pass
-                case SubscriptionOver():
-                    self.is_subscribed = False
-                case _:
-                    done.append(effect)
-        return done + self._pump()
-
-    def _give_back(self, feed: Feed) -> list[Effect]:
-        for offset in self.waiting.pop(feed.number, ()):
-            feed.give_back(offset, offset + 1)
-        return self.handler.changed(feed, self.now_ms)
-
-    def _pump(self) -> list[Effect]:
-        effects: list[Effect] = []
-        if self.is_closing:
-            return effects
-        room = self.window - sum(len(feed.out) for feed in self.handler.feeds.values())
-        for feed in list(self.handler.feeds.values()):
-            if room > 0 and not feed.stopped:
-                room -= self._read(feed, room, effects)
-        for number, waiting in self.waiting.items():
-            while waiting and len(self.taken) < TAKEN_MAX:
-                offset = waiting.popleft()
-                name = f"ack {number} {offset}"
-                self.taken[name] = (self.handler.feeds[number], offset)
-                effects.append(SetTimer(name, self.chance.choice((1, 2, 3, 20, 60))))
-        return effects
-
-    def _read(self, feed: Feed, room: int, effects: list[Effect]) -> int:
-        world, shard = self.world, feed.stream.line
-        extent = next((e for e in world.extents(shard) if e.stream == feed.stream), None)
-        wanted = feed.wanted(extent.end) if extent is not None else None
-        if wanted is None:
-            return 0
-        first, upto = wanted[0], min(wanted[1], wanted[0] + room)
-        offsets = []
-        for number in range(first, upto):
-            if world.matches((shard, number)):
-                if world.mode is Leader:
-                    self._check_order(shard, number)
-                if feed.is_beyond(number):
-                    world.bury((shard, number))
-                else:
-                    offsets.append(number)
-        feed.looked_at(first, upto, [(number, number + 1) for number in offsets])
-        self.waiting[feed.number].extend(offsets)
-        effects += self.handler.changed(feed, self.now_ms)
-        return len(offsets)
-
-    def _check_order(self, shard: Shard, number: int) -> None:
-        seen = self.world.first_seen.get(shard, -1)
-        if number > seen:
-            skipped = [
-                between
-                for between in range(max(seen + 1, self.world.dropped[shard]), number)
-                if self.world.matches((shard, between))
-            ]
-            assert not skipped, f"I7: {shard} was delivered up to {seen} and then at {number}"
-            self.world.first_seen[shard] = number
-
-    def _finish(self, name: str) -> list[Effect]:
-        feed, number = self.taken.pop(name)
-        offset = (feed.stream.line, number)
-        if self.world.is_poison(offset) or self.chance.random() < self.world.rejects:
-            is_last = feed.reject(number)
-            if is_last is not None:
-                self.world.rejected[offset] += 1
-            if is_last:
-                self.world.bury(offset)
-                feed.ack(number, number + 1)
-        else:
-            self.world.process(offset)
-            feed.ack(number, number + 1)
-        return self.handler.changed(feed, self.now_ms)

@@ -1,12 +1,17 @@
 """The shape of machines: moves are checked, errors tell the story."""
 
+import re
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from moorline.core.borrower import Borrower
 from moorline.core.effects import Effect, Event, Send
+from moorline.core.leader import Leader
+from moorline.core.lease import STATUS_MOVES
 from moorline.core.link import Link
 from moorline.core.machine import Machine, diagram
 from moorline.errors import MachineError
@@ -77,3 +82,12 @@ def test_the_diagram_is_drawn_from_the_map() -> None:
     drawn = diagram(Link)
     assert "AWAITING_HELLO --> OPEN" in drawn
     assert "CLOSED -->" not in drawn
+
+
+def test_the_document_of_groups_draws_the_moves_of_the_maps_and_no_others() -> None:
+    document = (Path(__file__).parents[2] / "docs/design/groups.md").read_text()
+    moves = [*diagram(Borrower).splitlines(), *diagram(Leader).splitlines()]
+    for status, following in STATUS_MOVES.items():
+        moves += [f"{status.name} --> {after.name}" for after in following]
+    drawn = re.findall(r"^ +(\w+ --> \w+)", document, re.MULTILINE)
+    assert sorted(drawn) == sorted(move.strip() for move in moves if "-->" in move)

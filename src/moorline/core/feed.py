@@ -85,11 +85,13 @@ class Feed:
 
     def ack(self, first: int, upto: int) -> int:
         """Acknowledges what is out of that range; returns how many those were."""
-        before = len(self.out)
+        count = 0
         for start, stop in self.out.clip(first, upto):
             self.progress.ack(start, stop)
-        self.out.remove(first, upto)
-        return before - len(self.out)
+            count += stop - start
+        if count:
+            self.out.remove(first, upto)
+        return count
 
     def give_back(self, first: int, upto: int) -> int:
         """Nobody looked at these: they come again, here or elsewhere, and nobody is to blame."""

@@ -98,8 +98,8 @@ class Handler:
     def timer(self, name: str, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         # Also before the last word of a Borrower that has waited long enough.
-        for number in list(self._changed):
-            effects += self._report(self.feeds[number], now_ms)
+        for feed in [self.feeds[number] for number in self._changed]:
+            effects += self._report(feed, now_ms)
         if name == PROGRESS_TIMER:
             self._timer_set = False
             return effects

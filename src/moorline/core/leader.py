@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from moorline.core.assign import assignment
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
+from moorline.core.group_commit import Commits
 from moorline.core.group_message import (
     Disconnect,
     Invalidate,
@@ -99,12 +100,7 @@ class Leader(Machine[LeaderState]):
         self._next_lease = 1
         # Why those went that are gone: a late word of theirs is answered with it.
         self._departed: dict[str, str] = {}
-        self._dirty: set[Shard] = set()
-        self._seek_due = False
-        self._commits = 0
-        self._committing: frozenset[Shard] | None = None
-        self._committing_seek = False
-        self._commit_timer = False
+        self._commits = Commits(options)
         self._replan_timer = False
         self._idle_since_ms: int | None = None
         self._end_reason = ""
@@ -129,9 +125,9 @@ class Leader(Machine[LeaderState]):
             case LeaseHeld():
                 return []
             case Committed() | CommitFailed():
-                return self._commit_answered(event)
+                return self._commits.answered(event)
             case TimerFired("commit"):
-                self._commit_timer = False
+                self._commits.go_on()
                 return []
             case _ if self.state is LeaderState.ENDING:
                 return []
@@ -232,6 +228,7 @@ class Leader(Machine[LeaderState]):
             return [self._say(lease, now_ms)]
         if lease.status is Status.GRANTING:
             lease.move(Status.GRANTED, now_ms)
+            lease.progress_ms = now_ms
         return self._finish_if_done(lease, now_ms)
 
     def _merge(self, lease: Lease, place: Place) -> bool:
@@ -239,7 +236,7 @@ class Leader(Machine[LeaderState]):
         line = self.lines[lease.stream.line]
         is_new = line.progress.merge(place)
         if is_new:
-            self._dirty.add(line.shard)
+            self._commits.note(line.shard)
         return is_new
 
     def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:  # noqa: ARG002
@@ -269,7 +266,7 @@ class Leader(Machine[LeaderState]):
             line = self.lines.get(shard)
             if line is None:
                 line = self.lines[shard] = Line(shard, Place(start))
-                self._dirty.add(shard)
+                self._commits.note(shard)
             line.extents = extents
             effects += self._gap(line)
             for lease in list(line.leases.values()):
@@ -288,7 +285,7 @@ class Leader(Machine[LeaderState]):
         low, first = line.progress.low, line.extents[0].first
         count = sum(upto - start for start, upto in line.progress.open_ranges(low, first))
         line.progress.ack(low, first)
-        self._dirty.add(line.shard)
+        self._commits.note(line.shard)
         return [GapFound(line.shard, low, first, count)] if count else []
 
     # --- who reads what ---------------------------------------------------------------------------
@@ -376,7 +373,7 @@ class Leader(Machine[LeaderState]):
             open_ranges = line.progress.open_ranges(line.progress.low, lease.delivered)
             if open_ranges:
                 line.progress.fail(open_ranges[0][0])
-                self._dirty.add(line.shard)
+                self._commits.note(line.shard)
 
     def _depart(self, borrower: str, reason: str) -> None:
         self._departed.setdefault(borrower, reason)
@@ -423,8 +420,8 @@ class Leader(Machine[LeaderState]):
             else:
                 line.progress = Progress(Place(offset))
                 effects += self._gap(line)
-            self._dirty.add(shard)
-        self._seek_due = True
+            self._commits.note(shard)
+        self._commits.note_seek()
         return effects
 
     def _kick(self, member: str) -> list[Effect]:
@@ -446,33 +443,12 @@ class Leader(Machine[LeaderState]):
     # --- storing ----------------------------------------------------------------------------------
 
     def _commit(self) -> list[Effect]:
-        """At once when nothing is on its way, then with a pause: acknowledgements come in crowds."""
-        if self._committing is not None or self._commit_timer:
-            return []
-        if self._dirty and self._end_reason != "DELETED":
-            self._commits += 1
-            self._committing = frozenset(self._dirty)
-            self._dirty.clear()
-            places = tuple(
-                (shard, self.lines[shard].progress.place()) for shard in sorted(self._committing)
-            )
-            self._committing_seek, self._seek_due = self._seek_due, False
-            return [Commit(self._commits, places, self._committing_seek)]
-        if self.state is LeaderState.ENDING:
+        commit = self._commits.next(self.lines) if self._end_reason != "DELETED" else None
+        if commit is not None:
+            return [commit]
+        if self.state is LeaderState.ENDING and not self._commits.is_busy:
             return self._stop(self._end_reason)
         return []
-
-    def _commit_answered(self, answer: Committed | CommitFailed) -> list[Effect]:
-        if answer.number != self._commits or self._committing is None:
-            return []
-        wait_ms = self.options.commit_ms
-        if isinstance(answer, CommitFailed):
-            self._dirty |= self._committing
-            self._seek_due |= self._committing_seek
-            wait_ms = self.options.commit_retry_ms
-        self._committing = None
-        self._commit_timer = True
-        return [SetTimer("commit", wait_ms)]
 
     def _stop(self, reason: str) -> list[Effect]:
         self.move(LeaderState.STOPPED)

@@ -1,5 +1,6 @@
 """Room: core. What of a shard can be handed out to the members of a `$queue` group."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -27,8 +28,8 @@ class Pool:
         self.back = Ranges()
         self._refused_by: dict[int, str] = {}
 
-    def is_empty(self) -> bool:
-        return not self.back and max(self.next, self.line.progress.low) >= self.line.end
+    def has_fresh(self) -> bool:
+        return max(self.next, self.line.progress.low) < self.line.end
 
     def put_back(self, first: int, upto: int, refused: int | None = None, by: str = "") -> None:
         """Messages come back; what is done in the meantime does not."""
@@ -56,9 +57,10 @@ class Pool:
 
     def pieces(self) -> Iterator[Piece]:
         """What came back, in pieces of one stream, with what a member refused apart from the rest."""
+        all_refused = sorted(self._refused_by)
         for first, upto in list(self.back):
-            refused = sorted(offset for offset in self._refused_by if first <= offset < upto)
-            for offset in (*refused, upto):
+            low, high = bisect_left(all_refused, first), bisect_left(all_refused, upto)
+            for offset in (*all_refused[low:high], upto):
                 yield from self._of_one_stream(first, offset)
                 if offset < upto:
                     yield Piece(offset, offset + 1, self._refused_by[offset])

@@ -114,7 +114,8 @@ class PrivateLines:
             return []
         low, first = line.place.offset, line.extents[0].first
         progress = Progress(line.place)
+        missed = progress.open_ranges(low, first)
         progress.ack(low, first)
         line.place = progress.place()
         self._dirty.add(shard)
-        return [Skipped(self._subscription, shard, low, first)]
+        return [Skipped(self._subscription, shard, start, upto) for start, upto in missed]

@@ -7,6 +7,8 @@
 It only grows: merging an old report changes nothing. Going back is a seek, which starts another one.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from moorline.core.ranges import Range, Ranges
@@ -70,13 +72,22 @@ class Progress:
         """Takes over what another knows; whether that was anything new."""
         before = (self.low, len(self._done), dict(self.failures))
         self.ack(self.low, place.offset)
-        if place.acked:
-            # A report has all ranges since the low mark, and nearly all of them are known.
-            known = set(self._done)
-            for done in place.acked:
-                if done not in known:
-                    self.ack(*done)
+        for first, upto in _difference(list(self._done), place.acked):
+            self.ack(first, upto)
         for offset, count in place.failures:
             if not self.is_done(offset):
                 self.failures[offset] = max(count, self.failures.get(offset, 0))
         return before != (self.low, len(self._done), self.failures)
+
+
+def _difference(known: Sequence[Range], told: Sequence[Range]) -> Sequence[Range]:
+    """A report has all ranges above the low mark, and mostly all but a few in the middle are known."""
+    start = 0
+    for one, other in zip(known, told, strict=False):
+        if one != other:
+            break
+        start += 1
+    stop, shorter = 0, min(len(known), len(told)) - start
+    while stop < shorter and known[-1 - stop] == told[-1 - stop]:
+        stop += 1
+    return told[start : len(told) - stop]

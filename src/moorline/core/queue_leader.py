@@ -5,7 +5,6 @@ its window says; what it rejects or does not finish in time goes to another. Bet
 order.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
@@ -34,8 +33,10 @@ class QueueLeader(Leader):
     ) -> None:
         super().__init__(group, node, epoch, places, lease_until_ms, options)
         self._pools: dict[Shard, Pool] = {}
-        # Shards that have something to hand out, the one whose turn it is first.
+        # Shards that have messages nobody had yet, the one whose turn it is first; and those where
+        # messages came back.
         self._waiting: dict[Shard, None] = {}
+        self._refilled: dict[Shard, None] = {}
         # Members that can take something. Under load it is those that have just finished something.
         self._roomy: dict[str, None] = {}
 
@@ -48,33 +49,28 @@ class QueueLeader(Leader):
     # --- handing out ------------------------------------------------------------------------------
 
     def _replan(self, now_ms: int) -> list[Effect]:
-        if not self._waiting or not self._roomy:
+        if not self._roomy or not (self._waiting or self._refilled):
             return []
         rooms = _Rooms(self.borrowers[borrower] for borrower in self._roomy)
         effects: list[Effect] = []
-        for shard in list(self._waiting):
+        for shard in list(self._refilled):
             effects += self._hand_back(self._pool(shard), rooms, now_ms)
+            self._note(shard)
         # A slice of each shard in turn: one that is far behind does not hold up the others.
-        turns = deque((shard, self._share(shard, len(rooms))) for shard in self._waiting)
-        while rooms and turns:
-            shard, share = turns.popleft()
-            granted = self._hand_slice(self._pool(shard), share, rooms, now_ms)
+        members, shares = len(rooms), dict[Shard, int]()
+        while rooms and self._waiting:
+            shard = next(iter(self._waiting))
+            pool = self._pool(shard)
+            # Shared out evenly, so that the first member does not get all of a small crowd.
+            share = shares.setdefault(shard, -(-(pool.line.end - pool.next) // members))
             del self._waiting[shard]
-            self._wait_if_any(shard)
+            granted = self._hand_slice(pool, min(share, QUEUE_SLICE_MAX), rooms, now_ms)
             if granted is not None:
                 effects.append(granted)
-                if shard in self._waiting:
-                    turns.append((shard, share))
+                self._note(shard)
         return effects
 
-    def _share(self, shard: Shard, members: int) -> int:
-        """Shared out evenly, so that the first member does not get all of a small crowd."""
-        pool = self._pool(shard)
-        return min(QUEUE_SLICE_MAX, max(1, -(-(pool.line.end - pool.next) // max(1, members))))
-
     def _hand_back(self, pool: Pool, rooms: "_Rooms", now_ms: int) -> list[Effect]:
-        if not pool.back:
-            return []
         pool.forget_done()
         effects: list[Effect] = []
         for first, upto, refused_by in pool.pieces():
@@ -118,11 +114,14 @@ class QueueLeader(Leader):
         else:
             self._roomy.pop(view.id, None)
 
-    def _wait_if_any(self, shard: Shard) -> None:
-        if self._pool(shard).is_empty():
-            self._waiting.pop(shard, None)
-        else:
-            self._waiting[shard] = None
+    def _note(self, shard: Shard) -> None:
+        """Whether there is anything to hand out of this shard."""
+        pool = self._pool(shard)
+        for noted, is_there in ((self._waiting, pool.has_fresh()), (self._refilled, pool.back)):
+            if is_there:
+                noted[shard] = None
+            else:
+                noted.pop(shard, None)
 
     def _place_for(self, lease: Lease) -> Place:
         """Only what failed before: a lease of ranges says nothing of what is around them."""
@@ -148,8 +147,7 @@ class QueueLeader(Leader):
 
     def _replan_lines(self, now_ms: int) -> list[Effect]:
         for shard in self.lines:
-            if shard not in self._waiting:
-                self._wait_if_any(shard)
+            self._note(shard)
         return self._replan(now_ms)
 
     # --- taking back ------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ class QueueLeader(Leader):
                 for offset in [offset for offset in failures if start <= offset < stop]:
                     pool.put_back(offset, offset + 1, offset, lease.borrower)
             lease.open.remove(first, upto)
-        self._wait_if_any(lease.stream.line)
+        self._note(lease.stream.line)
         self._count(self.borrowers[lease.borrower], len(lease.open) - before)
         return len(lease.open) != before
 
@@ -199,7 +197,7 @@ class QueueLeader(Leader):
             pool.put_back(first, upto, refused if is_here else None, lease.borrower)
         self._count(self.borrowers[lease.borrower], -len(lease.open))
         lease.open = Ranges()
-        self._wait_if_any(lease.stream.line)
+        self._note(lease.stream.line)
 
     def _blame(self, view: BorrowerView) -> None:
         for lease in view.leases.values():
@@ -211,7 +209,7 @@ class QueueLeader(Leader):
             return None
         line = self.lines[lease.stream.line]
         line.progress.fail(lease.open.first)
-        self._dirty.add(line.shard)
+        self._commits.note(line.shard)
         return lease.open.first
 
     def _tick(self, now_ms: int) -> list[Effect]:
@@ -230,7 +228,7 @@ class QueueLeader(Leader):
         effects = super()._seek(offsets)
         self._pools.clear()
         for shard in self.lines:
-            self._wait_if_any(shard)
+            self._note(shard)
         return effects
 
 

@@ -62,9 +62,13 @@ class Ranges:
             return
         low = bisect_left(stops, first)  # the first run that touches it
         high = bisect_right(starts, upto)  # behind the last one that does
-        if low < high:
-            self._count -= sum(stops[low:high]) - sum(starts[low:high])
-            first, upto = min(first, starts[low]), max(upto, stops[high - 1])
+        if low == high:
+            starts.insert(low, first)
+            stops.insert(low, upto)
+            self._count += upto - first
+            return
+        self._count -= sum(stops[low:high]) - sum(starts[low:high])
+        first, upto = min(first, starts[low]), max(upto, stops[high - 1])
         starts[low:high] = [first]
         stops[low:high] = [upto]
         self._count += upto - first
@@ -76,6 +80,9 @@ class Ranges:
         high = bisect_left(starts, upto)
         if first >= upto or low >= high:
             return
+        if high - low == 1:
+            self._remove_in(low, first, upto)
+            return
         self._count -= sum(stops[low:high]) - sum(starts[low:high])
         kept: list[Range] = []
         if starts[low] < first:
@@ -86,8 +93,28 @@ class Ranges:
         stops[low:high] = [stop for _, stop in kept]
         self._count += sum(stop - start for start, stop in kept)
 
+    def _remove_in(self, place: int, first: int, upto: int) -> None:
+        """Of one run: acknowledgements mostly come one by one."""
+        starts, stops = self._starts, self._stops
+        start, stop = starts[place], stops[place]
+        if first > start and upto < stop:
+            starts.insert(place + 1, upto)
+            stops.insert(place, first)
+            self._count -= upto - first
+        elif first > start:
+            stops[place] = first
+            self._count -= stop - first
+        elif upto < stop:
+            starts[place] = upto
+            self._count -= upto - start
+        else:
+            del starts[place], stops[place]
+            self._count -= stop - start
+
     def clip(self, first: int, upto: int) -> list[Range]:
         """The runs of this set within that one."""
+        if first >= upto:
+            return []
         low = bisect_right(self._stops, first)
         high = bisect_left(self._starts, upto)
         return [

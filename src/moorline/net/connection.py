@@ -213,6 +213,10 @@ class Connection(asyncio.Protocol):
                 case Pong():
                     pass
                 case Goodbye(code, text):
+                    # What was said before it counts: acknowledgements often share its frame.
+                    if rest and self.is_open:
+                        self.received(rest)
+                        rest = []
                     self._driver.post(GoodbyeHeard(code, text))
                 case _ if self.is_open:
                     rest.append(message)
