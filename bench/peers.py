@@ -1,4 +1,4 @@
-"""The peers of the queue benchmark, Redis Streams and NATS JetStream: started, stopped, and called raw.
+"""The peers of the benchmarks, Redis Streams and NATS JetStream: started, stopped, and called raw.
 
 Their own client libraries would be slower than they are, so each has a client that knows just the bytes
 it needs: commands are joined before they are written, replies are counted by their line ends. Bodies hold
@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from bench.queue_client import BODY, SETUP_BATCH, Ring, Side, Tickets
 
@@ -102,7 +102,7 @@ class Lines(asyncio.Protocol):
 Made = TypeVar("Made", bound=Lines)
 
 
-async def _opened(port: int, make: Callable[[], Made]) -> Made:
+async def opened(port: int, make: Callable[[], Made]) -> Made:
     """A connection to a server that may just be starting."""
     loop = asyncio.get_running_loop()
     end = time.monotonic() + START_S_MAX
@@ -115,7 +115,7 @@ async def _opened(port: int, make: Callable[[], Made]) -> Made:
             await asyncio.sleep(0.002)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that is free now and that no connection is given by chance, not even ours to a starting
     server: below those that Linux hands out."""
     while True:
@@ -125,7 +125,7 @@ def _free_port() -> int:
             return port
 
 
-def _start(folder: Path, *command: str) -> "subprocess.Popen[bytes]":
+def start_server(folder: Path, *command: str) -> "subprocess.Popen[bytes]":
     with folder.with_suffix(".log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -146,17 +146,17 @@ class Redis(Side):
         self.name = f"redis-{appendfsync}"
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        self._port = _free_port()
+        self.port = free_port()
         options = ["--save", "", "--appendonly", "yes", "--appendfsync", appendfsync]
-        where = ["--bind", "127.0.0.1", "--port", str(self._port), "--dir", str(folder)]
+        where = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder)]
         self._started = time.perf_counter()
-        self.process = _start(folder, "redis-server", *where, *options)
+        self.process = start_server(folder, "redis-server", *where, *options)
         self._sent = Replies()
         self._read = Replies()
 
     async def ready(self) -> float:
         """Waits until commands are answered; returns the seconds since the start."""
-        self._out = await _opened(self._port, lambda: Lines(self._sent.heard, self._sent.tickets))
+        self._out = await opened(self.port, lambda: Lines(self._sent.heard, self._sent.tickets))
         while True:
             self._out.write(command(b"PING"))
             if (await self._sent.take(1))[0] == b"+PONG":
@@ -185,7 +185,7 @@ class Redis(Side):
         return self._sent.tickets.take(2 * count)  # a length and an id for each
 
     async def listen(self) -> None:
-        self._in = await _opened(self._port, lambda: Lines(self._read.heard, self._read.tickets))
+        self._in = await opened(self.port, lambda: Lines(self._read.heard, self._read.tickets))
 
     async def cycle(self, count: int) -> None:
         counts = Counter(self._keys.cut(count))
@@ -257,18 +257,22 @@ class Nats(Side):
         self.name = "nats"
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        self._port = _free_port()
-        where = ["-a", "127.0.0.1", "-p", str(self._port)]
-        self.process = _start(folder, "nats-server", *where, "-js", "-sd", str(folder))
+        self.port = free_port()
+        where = ["-a", "127.0.0.1", "-p", str(self.port)]
+        self.process = start_server(folder, "nats-server", *where, "-js", "-sd", str(folder))
         self._stored = Tickets()
         self._done = Tickets()
         self._replies: list[bytes] = []
         self._reply = asyncio.Event()
 
+    async def open_interface(self) -> None:
+        """Connects what `request` speaks through."""
+        self.api = await self.subscribed(self._heard_api, Tickets(), self.API)
+
     async def prepare(self, queues: int, batch: int) -> None:
-        self._api = await self._subscribed(self._heard_api, Tickets(), self.API)
-        self._out = await self._subscribed(self._heard_answers, self._stored, self.ANSWERS)
-        await self._request(
+        await self.open_interface()
+        self._out = await self.subscribed(self._heard_answers, self._stored, self.ANSWERS)
+        await self.request(
             "STREAM.CREATE.Q",
             {"name": "Q", "subjects": ["q.*"], "storage": "file", "retention": "limits"},
         )
@@ -284,7 +288,7 @@ class Nats(Side):
 
     async def listen(self) -> None:
         subjects = (self.DELIVERIES, self.DONE)
-        self._in = await self._subscribed(self._heard_deliveries, self._done, *subjects)
+        self._in = await self.subscribed(self._heard_deliveries, self._done, *subjects)
         config = {
             "durable_name": "C",
             "deliver_subject": self.DELIVERIES.decode(),
@@ -292,7 +296,7 @@ class Nats(Side):
             "ack_policy": "explicit",
             "max_ack_pending": 1_000_000,
         }
-        await self._request("CONSUMER.DURABLE.CREATE.Q.C", {"stream_name": "Q", "config": config})
+        await self.request("CONSUMER.DURABLE.CREATE.Q.C", {"stream_name": "Q", "config": config})
 
     async def cycle(self, count: int) -> None:
         done = self._done.take(count)
@@ -300,23 +304,23 @@ class Nats(Side):
         await done
 
     async def unlisten(self) -> None:
-        await self._request("CONSUMER.DELETE.Q.C", None)
+        await self.request("CONSUMER.DELETE.Q.C", None)
         self._in.close()
 
     async def close(self) -> None:
         self._out.close()
-        self._api.close()
+        self.api.close()
 
-    async def _subscribed(
+    async def subscribed(
         self, heard: Callable[[bytes], None], tickets: Tickets, *subjects: bytes
     ) -> "NatsLines":
-        lines = await _opened(self._port, lambda: NatsLines(heard, tickets))
+        lines = await opened(self.port, lambda: NatsLines(heard, tickets))
         lines.write(b'CONNECT {"verbose":false,"pedantic":false,"protocol":1}\r\n')
         for number, subject in enumerate(subjects, 1):
             lines.write(b"SUB %s %d\r\n" % (subject, number))
         return lines
 
-    async def _request(self, subject: str, body: object) -> None:
+    async def request(self, subject: str, body: object) -> dict[str, Any]:
         """A call of JetStream's own interface; it may still be starting."""
         end = time.monotonic() + START_S_MAX
         data = json.dumps(body).encode() if body else b""
@@ -324,17 +328,17 @@ class Nats(Side):
         while True:
             self._replies.clear()
             self._reply.clear()
-            self._api.write(head + data + LINE_END)
+            self.api.write(head + data + LINE_END)
             try:
                 await asyncio.wait_for(self._reply.wait(), REQUEST_S)
             except TimeoutError:
                 if time.monotonic() > end:
                     raise
                 continue
-            answer = json.loads(self._replies[-1])
+            answer: dict[str, Any] = json.loads(self._replies[-1])
             if "error" in answer:
                 raise ValueError(f"NATS refused {subject}: {answer['error']}")
-            return
+            return answer
 
     def _heard_api(self, block: bytes) -> None:
         self._replies += [line for line in block.split(LINE_END) if line.startswith(b"{")]

@@ -15,7 +15,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/performance.md"
-NOT_BENCHMARKS = {"__init__", "node", "peers", "queue_client", "report", "run"}
+NOT_BENCHMARKS = {
+    "__init__",
+    "node",
+    "peers",
+    "queue_client",
+    "report",
+    "run",
+    "topic_client",
+    "topic_member",
+    "topic_peers",
+}
 
 
 def names() -> list[str]:

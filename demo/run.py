@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo.acts import node, queues, services
+from demo.acts import node, queues, services, topics
 from demo.stage import Stage
 
-ACTS = (node, queues, services)
+ACTS = (node, queues, services, topics)
 
 
 async def play(stage: Stage, progress: Progress) -> None:

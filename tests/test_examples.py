@@ -30,6 +30,14 @@ PRINTED = {
     "papers": r"made ca\.pem, server\.pem and billing\.pem\n",
     "services": r"b'an invoice'\n",
     "drift": r"10 added, 0 removed, \d+ bytes\nequal: 1000 queues, 48 bytes\n",
+    "topics": r"weather/bergen/wind b'12 knots' b'25 knots'\nand again b'12 knots'\n",
+    "shared_group": r"1000 orders: \d+ to one member, \d+ to the other\n",
+    "durable_session": r"while we were away: prices/tea is 2\.50\n",
+    "queue_mode": r"99 pictures are done while one takes its time\n",
+    "dead_letters": (
+        r"delivery 1 failed\ndelivery 2 failed\ndelivery 3 failed\n"
+        r"parsed: \['a good one'\]; in \$dead/parser/mail/in: failed too often\n"
+    ),
 }
 
 Run = Callable[[str], str]
@@ -106,7 +114,9 @@ def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
         assert block in written
 
 
-@pytest.mark.parametrize("name", ["queues", "papers", "services", "drift"])
+@pytest.mark.parametrize(
+    "name", ["queues", "topics", "shared_group", "papers", "services", "drift"]
+)
 def test_the_readme_shows_what_an_example_prints(name: str) -> None:
     command = re.escape(f"$ .venv/bin/python examples/{name}.py\n")
     assert re.search(command + PRINTED[name], README)

@@ -320,3 +320,39 @@ ID_SET_BUCKET_BITS = 16
 
 ID_SET_PIECE_ROWS = 65_536
 """Ids that a task hashes at once: enough that the call costs nothing, few enough for the cache."""
+
+# --- spark ----------------------------------------------------------------------------------------
+
+SPARK_BLOCK_BYTES = 4 * MIB
+"""Frames that a task decodes together: enough that the calls of numpy and Arrow do not count, little
+enough that a batch of rows is small."""
+
+SPARK_SLICE_MESSAGES = 65_536
+"""Entries of a dense index that a task reads at once: 512 KiB."""
+
+SPARK_READS_IN_FLIGHT = 8
+"""Reads of a node that one task has under way: one block of frames."""
+
+SPARK_LINK_TRIES = 4
+"""Times that a task tries to reach a node that went away, before Spark tries the task itself again."""
+
+SPARK_LINK_PAUSE_MS = 1_000
+"""Pause before each of them: a restart of a node takes a few seconds."""
+
+SPARK_QUEUES_PER_PAGE = 4_096
+"""Queues whose contents a task reads from a folder before it yields: some megabytes."""
+
+SPARK_PEEKS_IN_FLIGHT = 64
+"""Queues that a task asks a node for at once: their answers may be a frame each."""
+
+SPARK_VIEW_TRIES = 5
+"""Times that a folder of queues is read again because its node moved files meanwhile."""
+
+SPARK_ASSOCIATIONS_PER_TASK = 1_000_000
+"""Associations that one task copies out of the catalog: about a second."""
+
+PEEK_BYTES = 256 * KIB
+"""Messages of a queue that one look gives; the largest message and this fit a frame of the wire."""
+
+SPARK_BUNDLE_MESSAGES = 250_000
+"""Small streams of one shard are read by one task up to this many messages: a task costs some 10 ms."""

@@ -19,11 +19,13 @@ import msgspec
 from moorline.catalog.address import LOST_ERRORS, OPEN_ERRORS, check_address, unreachable
 from moorline.catalog.migration import migrate
 from moorline.catalog.statements import statement
+from moorline.errors import ConfigError
 from moorline.limits import (
     CATALOG_COMMAND_MS_MAX,
     CATALOG_CONNECT_MS_MAX,
     CATALOG_CONNECTIONS_MAX,
     CATALOG_KILL_MS_MAX,
+    NODE_GONE_MS,
 )
 
 MIGRATION_VERSION = statement("migration_version")
@@ -52,6 +54,7 @@ class Catalog:
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self._dsn = dsn
         self._pool = pool
+        self._node_ids: dict[str, bytes] = {}
 
     @classmethod
     @asynccontextmanager
@@ -80,16 +83,33 @@ class Catalog:
         http: str | None,
         version: str,
     ) -> None:
-        """Says that this node started now; a row of the same name is replaced."""
+        """Says that this node started now; its row of an earlier start is replaced.
+
+        Refused while another node has the name: streams are named after their node.
+        """
         with self._answering():
-            await self._pool.execute(
-                NODE_REGISTER, name, node_id, list(roles), list(addresses), http, version
+            is_ours = await self._pool.fetchval(
+                NODE_REGISTER,
+                name,
+                node_id,
+                list(roles),
+                list(addresses),
+                http,
+                version,
+                NODE_GONE_MS,
             )
+        if not is_ours:
+            raise ConfigError(
+                f"another node of this catalog is called {name!r} and alive: give this one a name of its "
+                f"own with --node; if the other has just ended for good, try again in "
+                f"{NODE_GONE_MS // 1_000} s"
+            )
+        self._node_ids[name] = node_id
 
     async def node_seen(self, name: str) -> bool:
-        """Says that the node lives; False if nobody registered it."""
+        """Says that the node lives; False if nobody registered it, or another node has its name by now."""
         with self._answering():
-            return bool(await self._pool.fetchval(NODE_SEEN, name))
+            return bool(await self._pool.fetchval(NODE_SEEN, name, self._node_ids.get(name)))
 
     async def nodes(self) -> list[NodeRow]:
         """All nodes that ever registered, by name."""

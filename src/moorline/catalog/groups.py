@@ -18,6 +18,7 @@ __all__ = ["Claim", "GroupRow", "Groups", "Place"]
 
 DECLARE = statement("group_declare")
 FIND = statement("group_find")
+OF = statement("group_of")
 LIST = statement("group_list")
 REMOVE = statement("group_remove")
 CLAIM = statement("group_claim")
@@ -49,20 +50,43 @@ class Groups(Readers):
     """The part of the catalog that knows groups."""
 
     async def declare(
-        self, name: SharedName, *, deliveries_max: int, start_us: int
+        self,
+        name: SharedName,
+        *,
+        deliveries_max: int,
+        start_us: int,
+        places: Sequence[Place] = (),
     ) -> tuple[GroupRow, bool]:
-        """The group and whether this call made it; one that is there stays as it is."""
+        """The group and whether this call made it; one that is there stays as it is.
+
+        One that is made begins at `places`, and at `start_us` in every shard that is not among them.
+        """
         # Looked for first: a group is declared whenever a member comes, and made once.
         found = await self.find(name)
         if found is not None:
             return found, False
         row = await self._catalog.fetchrow(
-            DECLARE, name.mode.value, name.group, name.filter, deliveries_max, start_us
+            DECLARE,
+            name.mode.value,
+            name.group,
+            name.filter,
+            deliveries_max,
+            start_us,
+            [place.node for place in places],
+            [place.shard for place in places],
+            [place.offset for place in places],
+            [place.acked for place in places],
+            [place.failures for place in places],
         )
         return _group(row), row["is_created"]
 
     async def find(self, name: SharedName) -> GroupRow | None:
         row = await self._catalog.fetchrow(FIND, name.mode.value, name.group, name.filter)
+        return None if row is None else _group(row)
+
+    async def of(self, reader: int) -> GroupRow | None:
+        """The group of a reader; None if it is gone."""
+        row = await self._catalog.fetchrow(OF, reader)
         return None if row is None else _group(row)
 
     async def remove(self, reader: int) -> bool:

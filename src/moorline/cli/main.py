@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from moorline.cli import config, journal, output, queue, service
+from moorline.cli import config, group, journal, output, pipeline, queue, service, topic
 from moorline.cli.serve import serve
 from moorline.cli.status import status
 from moorline.errors import ConfigError, MoorlineError
@@ -47,7 +47,10 @@ app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:741
 app.add_typer(config.app, name="config")
 app.add_typer(queue.app, name="queue")
 app.add_typer(service.app, name="service")
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
 app.add_typer(journal.app, name="journal")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def main() -> None:

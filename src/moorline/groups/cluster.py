@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from moorline.catalog import Catalog
 from moorline.config.addresses import Address, listen_address
@@ -43,12 +44,13 @@ from moorline.wire.group import (
     StreamsSeen,
     WatchStreams,
 )
-from moorline.wire.message import Message
+from moorline.wire.message import Answer, Message
 from moorline.wire.segment import HEAD
 
 log = logging.getLogger("moorline.groups")
 
 Lines = dict[Shard, tuple[Extent, ...]]
+Reply = TypeVar("Reply", bound=Answer)
 
 
 class Cluster:
@@ -120,21 +122,19 @@ class Cluster:
                 )
                 for shard in sorted(shards)
             }
-        found = await self._link(node).call(lambda call: FindOffsets(call, time_us), OffsetsFound)
+        found = await self.ask(node, lambda call: FindOffsets(call, time_us), OffsetsFound)
         return {Shard(node, shard): offset for shard, offset in found.offsets}
 
     async def retained(self, filter_text: str) -> list[bytes]:
         """Frames of retained messages, from every other node that answers."""
-        found: list[bytes] = []
-        for link in list(self._links.values()):
-            try:
-                answer = await link.call(
-                    lambda call: FindRetained(call, filter_text), RetainedFound
-                )
-            except MoorlineError:
-                continue
-            found.append(answer.frames)
-        return found
+        answers = await asyncio.gather(
+            *(
+                self.ask(node, lambda call: FindRetained(call, filter_text), RetainedFound)
+                for node in list(self._links)
+            ),
+            return_exceptions=True,
+        )
+        return [answer.frames for answer in answers if isinstance(answer, RetainedFound)]
 
     def nodes(self) -> list[str]:
         """Those that can be reached now, this one first."""
@@ -150,19 +150,43 @@ class Cluster:
         link.send(ForLeader(reader, message))
         return True
 
-    def link(self, node: str) -> Caller | None:
-        return self._links.get(node)
+    async def ask(
+        self,
+        node: str,
+        make: Callable[[int], Message],
+        reply: type[Reply],
+        *,
+        within_ms: int = HELLO_TIMEOUT_MS,
+    ) -> Reply:
+        """A call to another node; `ConnectionLost` if it is away or does not answer in time."""
+        link = self._link(node)
+        try:
+            # A node that hangs keeps its link for a while yet: nobody should wait for it that long.
+            async with asyncio.timeout(within_ms / 1_000):
+                return await link.call(make, reply)
+        except TimeoutError:
+            raise ConnectionLost(f"the node {node} gave no answer within {within_ms} ms") from None
 
     # --- links ------------------------------------------------------------------------------------
 
     async def keep_forever(self) -> None:
         """Says that we live, and keeps a link to every other node that does."""
+        is_ours = True
         while True:
             try:
-                await self._catalog.node_seen(self.node)
+                was_ours, is_ours = is_ours, await self._catalog.node_seen(self.node)
+                if was_ours and not is_ours:
+                    log.error(
+                        "another node of this catalog has our name now: stop one of the two, and give it "
+                        "a name of its own with --node",
+                        extra={"node": self.node},
+                    )
                 await self._look_for_nodes()
             except MoorlineError as error:
                 log.warning("the catalog does not answer", extra={"error": str(error)})
+            except Exception:
+                # Without this task the node would be gone for all others, and nothing else would say so.
+                log.exception("the other nodes were not looked for")
             await asyncio.sleep(NODE_SEEN_MS / 1_000)
 
     async def close(self) -> None:
@@ -182,21 +206,37 @@ class Cluster:
                 self._keepers[name] = asyncio.create_task(self._keep_link(name))
         for name in [name for name in self._keepers if name not in alive]:
             if name not in self._links:
-                self._keepers.pop(name).cancel()
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """A node is gone. If it comes back it says anew what it has."""
+        self._keepers.pop(name).cancel()
+        self._addresses.pop(name, None)
+        for shard in [shard for shard in self._remote if shard.node == name]:
+            del self._remote[shard]
+        log.info("a node is gone", extra={"node": name})
 
     async def _keep_link(self, name: str) -> None:
+        said = ""
         while True:
-            try:
-                await self._linked(name)
-            except MoorlineError as error:
-                log.debug("no link", extra={"node": name, "error": str(error)})
+            for address in self._addresses[name]:
+                try:
+                    await self._linked(name, listen_address(address))
+                    said = ""
+                except MoorlineError as error:
+                    # Once: a node that is down is tried several times a second.
+                    if said != str(error):
+                        said = str(error)
+                        log.warning("no link", extra={"node": name, "error": said})
+                except Exception:
+                    log.exception("a link failed", extra={"node": name})
             await asyncio.sleep(PEER_RETRY_MS / 1_000)
 
-    async def _linked(self, name: str) -> None:
+    async def _linked(self, name: str, address: Address) -> None:
         """One link from its beginning to its end."""
         config = self._config
         caller = await open_caller(
-            _usable(self._addresses[name]),
+            address,
             lambda: Caller(
                 f"{SOFTWARE} node {self.node}",
                 hello_timeout_ms=HELLO_TIMEOUT_MS,
@@ -209,11 +249,20 @@ class Cluster:
             key=Path(config.tls_key) if config.tls_key else None,
         )
         try:
-            seen = await caller.call(WatchStreams, StreamsSeen)
+            if caller.node is None or caller.node.node != name:
+                raise ConnectionLost(
+                    f"at {address} of the node {name} answers "
+                    f"{caller.node.node if caller.node else 'nobody'}: does it listen on an address that "
+                    "means another machine here?"
+                )
+            async with asyncio.timeout(HELLO_TIMEOUT_MS / 1_000):
+                seen = await caller.call(WatchStreams, StreamsSeen)
             self._links[name] = caller
             log.info("linked", extra={"node": name})
             self._seen(seen.streams)
             await asyncio.wait([caller.lost])
+        except TimeoutError:
+            raise ConnectionLost(f"{address} says nothing of its streams") from None
         finally:
             caller.close("DONE", "the link is not needed any more")
             if self._links.get(name) is caller:
@@ -230,11 +279,15 @@ class Cluster:
 
     def _pushed(self, messages: list[Message]) -> None:
         for message in messages:
-            match message:
-                case StreamsChanged(streams):
-                    self._seen(streams)
-                case ForBorrower(said):
-                    self.for_borrower(said)
+            try:
+                match message:
+                    case StreamsChanged(streams):
+                        self._seen(streams)
+                    case ForBorrower(said):
+                        self.for_borrower(said)
+            except Exception:
+                # A mistake with one of them is not to cost the others of the frame, or the link.
+                log.exception("a push failed", extra={"kind": type(message).__name__})
 
     def _seen(self, streams: Iterable[Extent]) -> None:
         lines: dict[Shard, list[Extent]] = {}
@@ -250,11 +303,6 @@ class Cluster:
     def _tell(self, lines: Lines) -> None:
         for reshaped in self.reshaped:
             reshaped(lines)
-
-
-def _usable(addresses: list[str]) -> Address:
-    """The first of a node's addresses; they are what it listens on itself."""
-    return listen_address(addresses[0])
 
 
 def _starts(frames: bytes) -> list[int]:

@@ -33,6 +33,8 @@ class Context:
         self.sessions = sessions
         self.settings = settings
         self.open_sessions: set[TopicSession] = set()
+        self.settling: set[TopicSession] = set()
+        """Durable ones whose connection is over and whose last commit is not."""
         self.borrowers: dict[str, TopicSession] = {}
         """Where what a Leader on another node says to a Borrower goes."""
         self._tasks: set[asyncio.Task[None]] = set()

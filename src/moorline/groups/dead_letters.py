@@ -8,11 +8,18 @@ import asyncio
 import logging
 
 from moorline.core.block import Block
+from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster
 from moorline.groups.reading import Reading, Running
-from moorline.limits import STREAM_READ_BYTES_MAX, TOPIC_HEADERS_BYTES_MAX
+from moorline.limits import (
+    PEER_RETRY_MS,
+    STREAM_READ_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    TOPIC_HEADERS_BYTES_MAX,
+    TOPIC_LEVELS_MAX,
+)
 from moorline.wire.segment import decode_headers, encode_headers, stored_at
 
 log = logging.getLogger("moorline.groups")
@@ -24,18 +31,11 @@ async def bury(
     """Stores a dead letter and takes its message off the stream."""
     stream = running.feed.stream
     failures = running.feed.progress.failures.get(offset, 0)
-    try:
-        if stream.node == cluster.node:
-            found = await cluster.local.read(
-                stream.shard, stream.generation, offset, STREAM_READ_BYTES_MAX
-            )
-        else:
-            found = await cluster.read(stream, offset)
-    except MoorlineError as error:
-        log.warning("a dead letter waits", extra={"stream": str(stream), "error": str(error)})
-        found = None
-    if not isinstance(found, Block):
-        # It stays where it is; whoever gets the stream next tries again.
+    found = await _read(cluster, running, offset)
+    if found is None:
+        return  # the stream is another's by now, who finds the same
+    if isinstance(found, Gap):
+        reading.buried(running, offset)
         return
     message = stored_at(found.data, 0)
     origin = [
@@ -51,13 +51,40 @@ async def bury(
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
         headers = encode_headers(origin)
     local = cluster.local
-    topic = f"{DEAD_PREFIX}{group.group}/{message.topic}"
+    topic = _topic_of_letter(group, message.topic)
     local.store.append(topic, message.body, message.key, headers, 0, 0)
     stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    local.when_stored(lambda: stored.set_result(None))
+    # At a stop of the node this task ends before the commit does.
+    local.when_stored(lambda: None if stored.done() else stored.set_result(None))
     await stored
     log.warning(
         "a message failed too often",
         extra={"group": str(group), "stream": str(stream), "offset": offset, "kept": topic},
     )
     reading.buried(running, offset)
+
+
+def _topic_of_letter(group: SharedName, topic: str) -> str:
+    """Where it is kept; what would be too long for a topic is cut, and whole in the headers."""
+    levels = f"{DEAD_PREFIX}{group.group}/{topic}".split("/")[:TOPIC_LEVELS_MAX]
+    return "/".join(levels).encode()[:TOPIC_BYTES_MAX].decode(errors="ignore")
+
+
+async def _read(cluster: Cluster, running: Running, offset: int) -> Block | Gap | None:
+    """The message, as long as the stream is ours and until it can be read and there is room for it."""
+    stream, local = running.feed.stream, cluster.local
+    while running.is_open:
+        found: Block | Gap | None = None
+        try:
+            if stream.node != cluster.node:
+                found = await cluster.read(stream, offset)
+            elif not local.is_disk_full:
+                found = await local.read(
+                    stream.shard, stream.generation, offset, STREAM_READ_BYTES_MAX
+                )
+        except MoorlineError as error:
+            log.warning("a dead letter waits", extra={"stream": str(stream), "error": str(error)})
+        if found is not None and not local.is_disk_full:
+            return found
+        await asyncio.sleep(PEER_RETRY_MS / 1_000)
+    return None

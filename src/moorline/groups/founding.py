@@ -10,6 +10,7 @@ from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster, Lines
 from moorline.groups.leaders import Leaders
+from moorline.groups.places import row_of
 from moorline.groups.start import Start
 from moorline.limits import FAR_FUTURE_US
 from moorline.net.clock import wall_us
@@ -23,17 +24,14 @@ async def found(
     if known is not None:
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
-    places = await places_at(leaders.cluster, start)
     start_us = wall_us() if start.is_now else start.time_us
-    group, created = await leaders.groups.declare(
-        name, deliveries_max=deliveries_max, start_us=start_us
+    places = await places_at(leaders.cluster, start)
+    return await leaders.groups.declare(
+        name,
+        deliveries_max=deliveries_max,
+        start_us=start_us,
+        places=[row_of(shard, place) for shard, place in places],
     )
-    if created:
-        claim = await leaders.groups.claim(group.reader, leaders.cluster.node, 1_000)
-        if claim is not None:
-            await leaders.places.commit(group.reader, claim.epoch, places)
-            await leaders.groups.resign(group.reader, claim.epoch)
-    return group, created
 
 
 async def places_at(cluster: Cluster, start: Start) -> list[tuple[Shard, Place]]:
@@ -49,7 +47,7 @@ async def places_at(cluster: Cluster, start: Start) -> list[tuple[Shard, Place]]
     for answer in answers:
         if isinstance(answer, dict):
             places += [(shard, Place(offset)) for shard, offset in answer.items()]
-        elif not isinstance(answer, MoorlineError):
+        elif not isinstance(answer, MoorlineError | OSError):
             raise answer
     return places
 

@@ -3,6 +3,7 @@
 A command goes to the node that leads the group, whichever node it was given to.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,9 +12,17 @@ from moorline.config.settings import Groups as Settings
 from moorline.core.leader import End, Kick, Seek
 from moorline.core.progress import Progress
 from moorline.core.topic import SharedName, shared_name
-from moorline.errors import BadTopic, CallFailed, MoorlineError, NotAuthorized, NotFound
+from moorline.errors import (
+    BadTopic,
+    CallFailed,
+    ConnectionLost,
+    MoorlineError,
+    NotAuthorized,
+    NotFound,
+)
 from moorline.groups.founding import found, places_at
-from moorline.groups.leaders import Leaders, Leading
+from moorline.groups.leaders import Leaders
+from moorline.groups.leading import Leading
 from moorline.groups.start import start_of
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session
@@ -34,6 +43,8 @@ from moorline.wire.group import (
 )
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done
+
+log = logging.getLogger("moorline.groups")
 
 
 class GroupBroker:
@@ -79,10 +90,14 @@ class GroupBroker:
             return self._described(call, row, leading)
         held = await self._leaders.groups.leader(row.reader)
         if held is not None and held[0] != self._leaders.cluster.node:
-            answer = await self._forward(
-                held[0], lambda number: DescribeGroup(number, call.group), GroupDescribed
-            )
-            return GroupDescribed(call.call, answer.group, answer.members, answer.places)
+            try:
+                answer = await self._ask(
+                    held[0], lambda number: DescribeGroup(number, call.group), GroupDescribed
+                )
+            except ConnectionLost as error:
+                log.info("a Leader cannot be asked", extra={"node": held[0], "error": str(error)})
+            else:
+                return GroupDescribed(call.call, answer.group, answer.members, answer.places)
         return await self._from_catalog(call, row)
 
     def _described(self, call: DescribeGroup, row: GroupRow, leading: Leading) -> Answer:
@@ -114,7 +129,7 @@ class GroupBroker:
         return GroupDescribed(call.call, facts, members, places)
 
     async def _from_catalog(self, call: DescribeGroup, row: GroupRow) -> Answer:
-        """Nobody leads it: its places as they are stored."""
+        """Nobody who can be asked leads it: its places as they are stored."""
         places = []
         lines = self._leaders.cluster.lines()
         for shard, place in await self._leaders.places.load(row.reader):
@@ -139,9 +154,10 @@ class GroupBroker:
         if isinstance(leading, str):
             await self._forward(leading, lambda number: DeleteGroup(number, call.group), Done)
             return Done(call.call)
+        # Removed first: a member that is told of it and subscribes again founds a new group.
+        await self._leaders.groups.remove(row.reader)
         leading.post(End("DELETED"))
         await leading.stopped
-        await self._leaders.groups.remove(row.reader)
         return Done(call.call)
 
     async def _seek(self, session: Session, call: SeekGroup) -> Answer:  # noqa: ARG002
@@ -154,6 +170,14 @@ class GroupBroker:
             )
             return Done(call.call)
         places = await places_at(self._leaders.cluster, start)
+        missing = {shard.node for shard in self._leaders.cluster.lines()} - {
+            shard.node for shard, _ in places
+        }
+        if missing:
+            raise CallFailed(
+                f"{', '.join(sorted(missing))} cannot be reached now, and the group would move in the "
+                "streams of the others only: try again in a moment"
+            )
         await leading.seek(Seek(tuple((shard, place.offset) for shard, place in places)))
         return Done(call.call)
 
@@ -186,12 +210,14 @@ class GroupBroker:
             raise CallFailed(f"nobody can lead {row.name} now: try again in a moment")
         return leading
 
+    async def _ask(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
+        # A Leader that says nothing for as long as its lease is none any more.
+        lease_ms = self._settings.lease_ms
+        return await self._leaders.cluster.ask(node, make, reply, within_ms=lease_ms)
+
     async def _forward(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
-        link = self._leaders.cluster.link(node)
-        if link is None:
-            raise CallFailed(f"the group is led by {node}, which cannot be reached now")
         try:
-            return await link.call(make, reply)
+            return await self._ask(node, make, reply)
         except CallFailed:
             raise
         except MoorlineError as error:

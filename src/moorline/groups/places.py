@@ -5,7 +5,8 @@ before it commits again, so its places are stored in order.
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,6 +17,11 @@ from moorline.core.ranges import Range
 from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
 
+log = logging.getLogger("moorline.groups")
+
+Waiting = tuple[int, int, list[Row], "asyncio.Future[bool]"]
+"""Reader, epoch, places, and who waits for them to be stored."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Range, ...])
 
@@ -25,7 +31,7 @@ class Places:
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._waiting: list[tuple[int, int, list[Row], asyncio.Future[bool]]] = []
+        self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
 
     async def load(self, reader: int) -> list[tuple[Shard, Place]]:
@@ -41,7 +47,7 @@ class Places:
         self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]], *, seek: bool = False
     ) -> bool:
         """Stores places; False if the reader is another's by now."""
-        rows = [_row(shard, place) for shard, place in places]
+        rows = [row_of(shard, place) for shard, place in places]
         if seek:
             return await self._groups.commit(reader, epoch, rows, seek=True)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -58,29 +64,40 @@ class Places:
         finally:
             self._task = None
 
-    async def _write_batch(
-        self, batch: list[tuple[int, int, list[Row], "asyncio.Future[bool]"]]
-    ) -> None:
+    async def _write_batch(self, batch: list[Waiting]) -> None:
         # A reader is named once in a statement; a second one of it waits for the next.
-        now: dict[int, tuple[int, int, list[Row], asyncio.Future[bool]]] = {}
+        now: dict[int, Waiting] = {}
         for one in batch:
             if one[0] in now:
                 self._waiting.append(one)
             else:
                 now[one[0]] = one
         try:
-            fenced = await self._groups.commit_all([one[:3] for one in now.values()])
+            await self._write_once(list(now.values()))
         except (MoorlineError, OSError) as error:
-            for *_, done in now.values():
-                if not done.done():
-                    done.set_exception(error)
-            return
-        for reader, _, _, done in now.values():
+            _fail(now.values(), error)
+        except Exception as error:
+            # The catalog is there and refuses: something in one of them is wrong. The others go alone.
+            log.exception("places were refused")
+            if len(now) == 1:
+                _fail(now.values(), error)
+            for one in now.values() if len(now) > 1 else ():
+                await self._write_batch([one])
+
+    async def _write_once(self, commits: list[Waiting]) -> None:
+        fenced = await self._groups.commit_all([one[:3] for one in commits])
+        for reader, _, _, done in commits:
             if not done.done():
                 done.set_result(reader not in fenced)
 
 
-def _row(shard: Shard, place: Place) -> Row:
+def _fail(commits: Iterable[Waiting], error: Exception) -> None:
+    for *_, done in commits:
+        if not done.done():
+            done.set_exception(error)
+
+
+def row_of(shard: Shard, place: Place) -> Row:
     return Row(
         shard.node,
         shard.number,

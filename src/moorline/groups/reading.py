@@ -8,13 +8,13 @@ for a slow client.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 from moorline.core.block import Block
 from moorline.core.feed import Feed
-from moorline.core.ranges import Range
+from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher
 from moorline.errors import MoorlineError
@@ -51,7 +51,16 @@ class Window:
 class Running:
     """A feed at work."""
 
-    __slots__ = ("feed", "is_open", "is_ready", "reading", "wake", "window")
+    __slots__ = (
+        "burying",
+        "feed",
+        "is_open",
+        "is_ready",
+        "is_waiting",
+        "reading",
+        "wake",
+        "window",
+    )
 
     def __init__(self, feed: Feed, window: Window, wake: Callable[["Running"], None]) -> None:
         self.feed = feed
@@ -59,6 +68,10 @@ class Running:
         self.is_open = True
         self.is_ready = False
         self.reading = False
+        self.is_waiting = False
+        """For news of its shard."""
+        self.burying: set[int] = set()
+        """Messages on their way to the dead letters."""
         self.wake = partial(wake, self)
 
 
@@ -87,7 +100,7 @@ class Reading:
     # --- feeds come and go ------------------------------------------------------------------------
 
     def begin(self, feed: Feed, window: Window) -> None:
-        running = self.running[feed.number] = Running(feed, window, self.ready)
+        running = self.running[feed.number] = Running(feed, window, self._woken)
         self.ready(running)
 
     def end(self, feed: Feed) -> None:
@@ -98,7 +111,7 @@ class Reading:
         window = running.window
         window.out -= len(feed.out)
         window.starved.pop(feed.number, None)
-        if feed.stream.node == self._cluster.node:
+        if running.is_waiting:
             self._cluster.local.forget(feed.stream.shard, running.wake)
         self._feed_starved(window)
 
@@ -108,6 +121,14 @@ class Reading:
         for running in list(self.running.values()):
             self.end(running.feed)
 
+    def change(self, window: Window, size: int, qos: int) -> None:
+        """The client has subscribed once more, with another window or qos."""
+        window.size, window.qos = size, qos
+        if qos == 0:  # of what is out nobody will say anything
+            for running in [one for one in self.running.values() if one.window is window]:
+                self.ack(running.feed.number, list(running.feed.out))
+        self._feed_starved(window)
+
     # --- what the client says ---------------------------------------------------------------------
 
     def ack(self, number: int, ranges: list[Range]) -> None:
@@ -115,7 +136,7 @@ class Reading:
         if running is None:
             return  # too late
         freed = 0
-        for first, upto in ranges:
+        for first, upto in _sparing(ranges, running.burying):
             freed += running.feed.ack(first, upto)
         self._freed(running, freed)
 
@@ -124,7 +145,7 @@ class Reading:
         if running is None:
             return
         freed = 0
-        for first, upto in ranges:
+        for first, upto in _sparing(ranges, running.burying):
             freed += running.feed.give_back(first, upto)
         self._freed(running, freed)
         self.ready(running)
@@ -133,8 +154,11 @@ class Reading:
         running = self.running.get(number)
         if running is None:
             return
+        if offset in running.burying:
+            return  # said twice
         is_hopeless = running.feed.reject(offset)
         if is_hopeless:
+            running.burying.add(offset)
             self._bury(running, offset)
         elif is_hopeless is False:
             self._freed(running, 1)
@@ -142,6 +166,7 @@ class Reading:
 
     def buried(self, running: Running, offset: int) -> None:
         """A message is in its grave: for its stream it is done."""
+        running.burying.discard(offset)
         if running.is_open:
             self._freed(running, running.feed.ack(offset, offset + 1))
 
@@ -164,6 +189,16 @@ class Reading:
             running.is_ready = True
             self._ready.append(running)
             self._turn_soon()
+
+    def _wait(self, running: Running) -> None:
+        """Until the shard has something new; once, however often it was looked at in vain."""
+        if not running.is_waiting:
+            running.is_waiting = True
+            self._cluster.local.when_moved(running.feed.stream.shard, running.wake)
+
+    def _woken(self, running: Running) -> None:
+        running.is_waiting = False
+        self.ready(running)
 
     def _turn_soon(self) -> None:
         if not self._turn_due and not self._waits_for_client:
@@ -204,7 +239,7 @@ class Reading:
         extent = local.store.extent(stream.shard, stream.generation)
         wanted = feed.wanted(extent.end if extent is not None else FAR)
         if wanted is None:
-            local.when_moved(stream.shard, running.wake)
+            self._wait(running)
             return
         if not local.store.read_is_cached(stream.shard, stream.generation, wanted[0]):
             self._read_later(running, wanted)
@@ -248,7 +283,7 @@ class Reading:
         feed, window = running.feed, running.window
         if found is None:
             if feed.stream.node == self._cluster.node:
-                self._cluster.local.when_moved(feed.stream.shard, running.wake)
+                self._wait(running)
             return
         if isinstance(found, Gap):
             self._lost(running, found, wanted[1])
@@ -281,6 +316,7 @@ class Reading:
         hopeless = [offset for offset, _ in tries if feed.is_beyond(offset)]
         if hopeless:
             frames = _without(frames, set(hopeless))
+            tries = [one for one in tries if one[0] not in hopeless]
         window.out += selection.taken
         self.delivered += selection.taken - len(hopeless)
         if frames:
@@ -289,6 +325,7 @@ class Reading:
             for start, stop in selection.runs:
                 window.out -= feed.ack(start, stop)
         for offset in hopeless:
+            running.burying.add(offset)
             self._bury(running, offset)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -300,6 +337,16 @@ class Reading:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a feed failed", exc_info=task.exception())
+
+
+def _sparing(ranges: list[Range], burying: set[int]) -> Iterable[Range]:
+    """The ranges without what is on its way to the dead letters: of that the client has no say any more."""
+    if not burying:
+        return ranges
+    left = Ranges(ranges)
+    for offset in burying:
+        left.remove(offset, offset + 1)
+    return left
 
 
 def _without(frames: bytes, offsets: set[int]) -> bytes:

@@ -15,7 +15,13 @@ from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
 from moorline.core.effects import CancelTimer, Effect, SetTimer
 from moorline.core.feed import Feed
-from moorline.core.group_message import LeaderMessage, LeaderWanted
+from moorline.core.group_message import (
+    BorrowerMessage,
+    Disconnect,
+    LeaderConnectResponse,
+    LeaderMessage,
+    LeaderWanted,
+)
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
 from moorline.core.private import PrivateLines, Skipped
 from moorline.core.progress import Place
@@ -43,7 +49,7 @@ log = logging.getLogger("moorline.groups")
 class Subscription:
     """One subscription of a session."""
 
-    __slots__ = ("filter", "group", "private", "reader", "start_us", "window")
+    __slots__ = ("filter", "group", "is_leaving", "private", "reader", "window")
 
     def __init__(
         self, filter_text: str, window: Window, group: SharedName | None, reader: int
@@ -54,7 +60,8 @@ class Subscription:
         self.reader = reader
         """Number of the group, or of the private place in the catalog; 0 for a place in memory."""
         self.private: PrivateLines | None = None
-        self.start_us = 0
+        self.is_leaving = False
+        """Unsubscribed, and known until the last of its feeds is drained."""
 
 
 class TopicSession:
@@ -64,6 +71,8 @@ class TopicSession:
         self.session = session
         self.row: SessionRow | None = None
         """The durable session, if it is one."""
+        self.ends_with_connection = False
+        """The client asked for a session that nobody comes back to."""
         self.subscriptions: dict[int, Subscription] = {}
         self.is_open = True
         self._context = context
@@ -71,7 +80,11 @@ class TopicSession:
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._committing = False
+        self._left_early: dict[str, int] = {}
+        """Borrowers that left before a Leader had answered, and their groups."""
+        self._storing = asyncio.Lock()
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._commit_due = False
         self._handlers: Handler | None = None
         self.reading = Reading(session, context.cluster, self._changed, self._bury)
@@ -108,9 +121,10 @@ class TopicSession:
     def subscribe_shared(
         self, filter_text: str, group: SharedName, reader: int, size: int, qos: int
     ) -> int:
-        """Takes part in a group; a second time changes nothing."""
+        """Takes part in a group; a second time changes only the window and the qos."""
         for number, known in self.subscriptions.items():
-            if known.reader == reader and known.group is not None:
+            if known.reader == reader and known.group is not None and not known.is_leaving:
+                self.reading.change(known.window, size, qos)
                 return number
         number = next(self._numbers)
         window = Window(number, group.filter, size, qos)
@@ -164,14 +178,27 @@ class TopicSession:
             del self.subscriptions[number]
         else:
             # Its feeds are drained first: it stays known until the last of them is closed.
+            subscription.is_leaving = True
             self._perform(self._handler.on_unsubscribe(number, monotonic_ms()))
             self._forget_if_over(number)
         return subscription
 
     def end_subscription(self, number: int, code: str) -> None:
         """Somebody else ended it: the client is told."""
-        if self.subscriptions.pop(number, None) is not None and self.session.is_open:
+        subscription = self.subscriptions.pop(number, None)
+        if subscription is None:
+            return
+        if self.session.is_open:
             self.session.send(TopicSubscriptionEnded(number, code))
+        if code == "DELETED" and self.row is not None:
+            # A session that came back with it would make the group anew.
+            self._context.spawn(self._forget_for_good(self.row, subscription.filter))
+
+    async def _forget_for_good(self, row: SessionRow, filter_text: str) -> None:
+        try:
+            await self._context.sessions.unsubscribe(row.name, row.epoch, filter_text)
+        except (MoorlineError, OSError) as error:
+            log.warning("a subscription was not removed", extra={"error": str(error)})
 
     def _forget_if_over(self, number: int) -> None:
         if not self._handler.has_members(number):
@@ -180,7 +207,11 @@ class TopicSession:
     # --- Leaders ----------------------------------------------------------------------------------
 
     def from_leader(self, message: LeaderMessage) -> None:
-        if self.is_open:
+        if isinstance(message, LeaderConnectResponse) and message.borrower in self._left_early:
+            # Its Leader was still being looked for when it left: nobody heard that it did.
+            reader = self._left_early.pop(message.borrower)
+            self._say(reader, message.leader, Disconnect(message.borrower, message.epoch, ()))
+        elif self.is_open:
             self._perform(self._handler.received(message, monotonic_ms()))
 
     def node_lost(self, node: str) -> None:
@@ -192,12 +223,22 @@ class TopicSession:
         if subscription is None:
             return
         context = self._context
-        if isinstance(effect.message, LeaderWanted):
-            context.borrowers[effect.message.borrower] = self
-        if effect.node in ("", context.cluster.node):
-            context.leaders.hear(subscription.reader, effect.message, self, passed_on=False)
+        message = effect.message
+        if isinstance(message, LeaderWanted):
+            context.borrowers[message.borrower] = self
+        elif isinstance(message, Disconnect):
+            if message.epoch == 0:
+                self._left_early[message.borrower] = subscription.reader
+            else:
+                context.borrowers.pop(message.borrower, None)
+        self._say(subscription.reader, effect.node, message)
+
+    def _say(self, reader: int, node: str, message: BorrowerMessage) -> None:
+        context = self._context
+        if node in ("", context.cluster.node):
+            context.leaders.hear(reader, message, self, passed_on=False)
         else:
-            context.cluster.to_leader(effect.node, subscription.reader, effect.message)
+            context.cluster.to_leader(node, reader, message)
 
     # --- effects ----------------------------------------------------------------------------------
 
@@ -210,10 +251,7 @@ class TopicSession:
                     if self.session.is_open:
                         self.session.send(FeedStopping(feed.number))
                 case FeedClosed(feed):
-                    self.reading.end(feed)
-                    if self.session.is_open:
-                        self.session.send(FeedEnded(feed.number))
-                    self._forget_soon(feed.subscription)
+                    self._close_feed(feed)
                 case ToLeader():
                     self._to_leader(effect)
                 case SetTimer(name, after_ms):
@@ -224,9 +262,7 @@ class TopicSession:
                 case SubscriptionOver(number, reason):
                     self.end_subscription(number, reason)
                 case Skipped(number, shard, first, upto):
-                    self.session.send(
-                        MessagesLost(number, shard.node, shard.number, first, upto, "RETENTION")
-                    )
+                    self._tell_lost(number, shard, first, upto)
                 case _:
                     raise AssertionError(f"nobody to perform {effect}")
 
@@ -235,10 +271,27 @@ class TopicSession:
         self.session.send(FeedBegun(feed.number, feed.subscription, *feed.stream))
         self.reading.begin(feed, subscription.window)
 
-    def _forget_soon(self, number: int) -> None:
-        subscription = self.subscriptions.get(number)
-        if subscription is not None and subscription.group is not None:
-            self._loop.call_soon(self._forget_if_over, number)
+    def _close_feed(self, feed: Feed) -> None:
+        self.reading.end(feed)
+        if self.session.is_open:
+            self.session.send(FeedEnded(feed.number))
+        subscription = self.subscriptions.get(feed.subscription)
+        if subscription is None or subscription.group is None:
+            return
+        self._loop.call_soon(self._forget_if_over, feed.subscription)
+        # Retention may be why it is over: the Leader passes over what is gone, the member must know it.
+        extents = self._context.cluster.line(feed.stream.line)
+        begins = extents[0].first if extents else 0
+        for low, end in ((0, begins),) if feed.ranges is None else feed.ranges.clip(0, begins):
+            for first, upto in feed.progress.open_ranges(low, end):
+                for start, stop in feed.returned.missing(first, upto):
+                    self._tell_lost(feed.subscription, feed.stream.line, start, stop)
+
+    def _tell_lost(self, number: int, shard: Shard, first: int, upto: int) -> None:
+        if self.session.is_open:
+            self.session.send(
+                MessagesLost(number, shard.node, shard.number, first, upto, "RETENTION")
+            )
 
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
@@ -282,28 +335,18 @@ class TopicSession:
         self._loop.call_later(PRIVATE_COMMIT_MS / 1_000, self._commit)
 
     def _commit(self) -> None:
-        if self._committing or not self._commit_due:
-            return
-        self._committing = True
-        self._context.spawn(self.commit())
+        if self._commit_due:
+            self._context.spawn(self.commit())
 
     async def commit(self) -> None:
-        """Stores what changed of the places of a durable session."""
-        self._commit_due = False
-        self._committing = True
-        try:
-            for number, subscription in list(self.subscriptions.items()):
-                if subscription.private is not None and subscription.reader:
-                    await self._commit_one(number, subscription, subscription.private)
-        finally:
-            self._committing = False
-        if self._commit_due:
+        """Stores what changed of the places of a durable session; one commit after the other."""
+        async with self._storing:
             self._commit_due = False
-            self._commit_soon()
+            for subscription in list(self.subscriptions.values()):
+                if subscription.private is not None and subscription.reader:
+                    await self._commit_one(subscription, subscription.private)
 
-    async def _commit_one(
-        self, number: int, subscription: Subscription, private: PrivateLines
-    ) -> None:
+    async def _commit_one(self, subscription: Subscription, private: PrivateLines) -> None:
         assert self.row is not None
         places = private.take_dirty()
         if not places:
@@ -317,14 +360,22 @@ class TopicSession:
             return
         if not held:
             log.info("a session was taken over", extra={"member": self.name})
-            self.take_over(number)
+            self.take_over()
 
-    def take_over(self, number: int | None = None) -> None:
+    def take_over(self) -> None:
         """Another connection has opened the session: everything here is over."""
-        for known in list(self.subscriptions) if number is None else [number]:
-            self.end_subscription(known, "TAKEN_OVER")
-        if self.session.is_open:
-            self.session.close("TAKEN_OVER", "another connection has opened this session")
+        if not self.session.is_open:
+            return
+        for number in self.subscriptions:
+            self.session.send(TopicSubscriptionEnded(number, "TAKEN_OVER"))
+        # The subscriptions stay known: their Borrowers say their last word when the connection is over.
+        self.session.close("TAKEN_OVER", "another connection has opened this session")
+
+    async def hand_over(self) -> None:
+        """The same, and returns when what the client has acknowledged until now is stored."""
+        self.take_over()
+        await self.commit()
+        await self._settled.wait()
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -340,8 +391,25 @@ class TopicSession:
             self._cancel(name)
         self._context.forget(self)
         if self.row is not None:
-            self._context.spawn(self._last_commit())
+            self._settled.clear()
+            self._context.settling.add(self)
+            self._context.spawn(self._settle(self.row))
         self.reading.close()
 
-    async def _last_commit(self) -> None:
-        await self.commit()
+    async def _settle(self, row: SessionRow) -> None:
+        """The last commit; whoever opens the session again waits for it."""
+        try:
+            await self.commit()
+            if self.ends_with_connection and self.session.end_code != "TAKEN_OVER":
+                await self._remove(row)
+        finally:
+            self._context.settling.discard(self)
+            self._settled.set()
+
+    async def _remove(self, row: SessionRow) -> None:
+        sessions = self._context.sessions
+        try:
+            if await sessions.seen(row.name, row.epoch):
+                await sessions.remove(row.name)
+        except (MoorlineError, OSError) as error:
+            log.info("the session expires by itself", extra={"error": str(error)})

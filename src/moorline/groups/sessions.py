@@ -3,23 +3,25 @@
 import logging
 from collections.abc import Iterable
 
+from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.stream import Shard
 from moorline.core.topic import check_filter, shared_name
-from moorline.errors import BadTopic, MoorlineError, NotFound, SessionTaken
+from moorline.errors import BadTopic, ConnectionLost, MoorlineError, NotFound, SessionTaken
 from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.founding import found, places_at
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
 from moorline.groups.topics import Link, TopicBroker, newest_retained
-from moorline.limits import SUBSCRIPTIONS_MAX
+from moorline.limits import SESSIONS_KEPT_MS, SUBSCRIPTIONS_MAX
+from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.group import ForLeader
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done
-from moorline.wire.segment import all_stored, frames_in
+from moorline.wire.segment import all_stored, frames_in, stored_at
 from moorline.wire.topic import (
     AckMessages,
     GiveBack,
@@ -33,6 +35,9 @@ from moorline.wire.topic import (
 )
 
 log = logging.getLogger("moorline.groups")
+
+EXPIRY_S_MIN = -(-3 * SESSIONS_KEPT_MS // 1_000)
+"""An open session says that often that it lives: one kept for less would expire under its client."""
 
 
 class SessionBroker:
@@ -70,6 +75,8 @@ class SessionBroker:
     def _of(self, session: Session) -> TopicSession:
         known = self._sessions.get(session)
         if known is None:
+            if not session.is_open:
+                raise ConnectionLost("the client went before its call had its turn")
             known = self._sessions[session] = TopicSession(session, self.context)
             self.context.open_sessions.add(known)
             session.on_end.append(lambda: self._forget(session))
@@ -83,34 +90,56 @@ class SessionBroker:
         own = self._of(session)
         if own.row is not None or own.subscriptions:
             raise SessionTaken("this connection has a session already: open another connection")
+        await self._hand_over(own, call.name)
+        expiry_s = max(call.expiry_s, EXPIRY_S_MIN)
         row = await self.context.sessions.open(
-            call.name, session.identity.name, self.context.cluster.node, call.expiry_s
+            call.name, session.identity.name, self.context.cluster.node, expiry_s
         )
-        for other in list(self.context.open_sessions):
-            if other is not own and other.row is not None and other.row.name == row.name:
+        for other in self._others(own, row.name):
+            if other.row is not None and other.row.epoch < row.epoch:
                 other.take_over()
+        _check_open(own)
         own.row = row
+        own.ends_with_connection = call.expiry_s == 0
         for known in row.subscriptions:
-            size = self._settings.window
-            group = shared_name(known.filter)
-            if group is None:
-                assert known.reader is not None
-                places = await self.context.places.load(known.reader)
-                number = own.subscribe_private(known.filter, known.reader, places, size, known.qos)
-                await self._begin(own, number, Start(False, known.start_us))
-            else:
-                row_of_group, _ = await found(
-                    self.context.leaders, group, Start(True), self._settings.deliveries_max
-                )
-                own.subscribe_shared(known.filter, group, row_of_group.reader, size, known.qos)
+            await self._resume(own, known)
         subscriptions = [(number, one.filter) for number, one in own.subscriptions.items()]
         return SessionOpened(call.call, not row.is_new, subscriptions)
+
+    async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
+        size = self._settings.window
+        group = shared_name(known.filter)
+        if group is None:
+            assert known.reader is not None
+            await self._begin(
+                own, known.filter, known.reader, Start(False, known.start_us), size, known.qos
+            )
+            return
+        row, _ = await found(
+            self.context.leaders, group, Start(True), self._settings.deliveries_max
+        )
+        _check_open(own)
+        own.subscribe_shared(known.filter, group, row.reader, size, known.qos)
+
+    def _others(self, own: TopicSession, name: str) -> list[TopicSession]:
+        """Those of this node that have the session, one whose connection is just over included."""
+        return [
+            other
+            for other in (*self.context.open_sessions, *self.context.settling)
+            if other is not own and other.row is not None and other.row.name == name
+        ]
+
+    async def _hand_over(self, own: TopicSession, name: str) -> None:
+        """What the client has acknowledged on another connection is stored before this one reads on."""
+        for other in self._others(own, name):
+            if other.session.identity.name == own.session.identity.name:
+                await other.hand_over()
 
     # --- subscriptions ----------------------------------------------------------------------------
 
     async def _subscribe(self, session: Session, call: SubscribeTopic) -> Answer:
         own, start = self._of(session), start_of(call.start)
-        if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
+        if len(own.subscriptions) >= SUBSCRIPTIONS_MAX and own.find(call.filter) is None:
             raise BadTopic(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
         group = shared_name(call.filter)
         if group is None:
@@ -118,7 +147,8 @@ class SessionBroker:
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
         row, _ = await found(self.context.leaders, group, start, self._settings.deliveries_max)
-        await self._remember(own, call)
+        await self._remember(own, call, start)
+        _check_open(own)
         number = own.subscribe_shared(call.filter, group, row.reader, call.window, call.qos)
         return TopicSubscribed(call.call, number, call.filter)
 
@@ -126,41 +156,48 @@ class SessionBroker:
         self, own: TopicSession, call: SubscribeTopic, start: Start
     ) -> Answer:
         check_filter(call.filter)
+        reader = await self._remember(own, call, start)
         known = own.find(call.filter)
         if known is not None:
-            own.subscriptions[known].window.size = call.window
+            own.reading.change(own.subscriptions[known].window, call.window, call.qos)
             return TopicSubscribed(call.call, known, call.filter)
-        reader = await self._remember(own, call)
-        places = await self.context.places.load(reader) if reader else []
-        number = own.subscribe_private(call.filter, reader, places, call.window, call.qos)
-        await self._begin(own, number, start)
+        number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
         if reader:
             await own.commit()
         await self._send_retained(own.session, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
-    async def _remember(self, own: TopicSession, call: SubscribeTopic) -> int:
+    async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
         """Writes the subscription of a durable session into the catalog; the number of its reader."""
         if own.row is None:
             return 0
+        start_us = None if start.is_now else start.time_us
         row = await self.context.sessions.subscribe(
-            own.row.name, own.row.epoch, call.filter, call.qos
+            own.row.name, own.row.epoch, call.filter, call.qos, start_us=start_us
         )
         if row is None:
             own.take_over()
             raise SessionTaken("another connection has opened this session")
         return row.reader or 0
 
-    async def _begin(self, own: TopicSession, number: int, start: Start) -> None:
-        """Gives a private subscription all streams there are, with its start in those new to it."""
+    async def _begin(
+        self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int
+    ) -> int:
+        """A private subscription to all streams there are, with its start in those new to it."""
+        places = await self.context.places.load(reader) if reader else []
         starts = {
             shard: place.offset for shard, place in await places_at(self.context.cluster, start)
         }
+        # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
+        # and one that does not know its start yet would begin at the beginning.
+        _check_open(own)
         lines = self.context.cluster.lines()
         for shard, extents in lines.items():
             # A node that did not answer: from its beginning on, rather than with a hole.
             starts.setdefault(shard, extents[0].first if extents else 0)
+        number = own.subscribe_private(filter_text, reader, places, size, qos)
         own.see(number, lines, starts)
+        return number
 
     def _reshaped(self, lines: Lines) -> None:
         starts: dict[Shard, int] = {
@@ -177,7 +214,12 @@ class SessionBroker:
             frames += frames_in(several)
         known = [(one.topic, one.time_us, frame) for frame in frames for one in all_stored(frame)]
         for frame in newest_retained(known):
-            session.send(RetainedMessage(number, frame))
+            message = stored_at(frame, 0)
+            if message.ttl_s and message.time_us + message.ttl_s * 1_000_000 <= wall_us():
+                continue
+            if not session.writable:
+                await session.room_to_write()
+            session.push(RetainedMessage(number, frame), len(frame))
 
     async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
         own = self._of(session)
@@ -231,8 +273,22 @@ class SessionBroker:
         ]
         try:
             if held:
-                await self.context.sessions.seen_all(held)
+                ours = await self.context.sessions.seen_all(held)
+                self._taken_over({one for one in held if one[0] not in ours})
             for name in await self.context.sessions.remove_expired():
                 log.info("a session has expired", extra={"member": name})
         except MoorlineError as error:
             log.warning("sessions were not looked after", extra={"error": str(error)})
+
+    def _taken_over(self, lost: set[tuple[str, int]]) -> None:
+        """Others have opened these sessions, or removed them."""
+        for own in list(self._sessions.values()):
+            if own.row is not None and (own.row.name, own.row.epoch) in lost:
+                log.info("a session was taken over", extra={"member": own.name})
+                own.take_over()
+
+
+def _check_open(own: TopicSession) -> None:
+    """A client that goes while the catalog is asked must not become a member that nobody hears of."""
+    if not own.is_open:
+        raise ConnectionLost("the client went while its call was at work")

@@ -108,7 +108,7 @@ class LocalStreams:
         answers: dict[Session, list[Answer]] = {}
         for session, answer in batch.answers:
             if callable(answer):
-                answer()
+                self._call_back(answer)
             else:
                 answers.setdefault(session, []).append(answer)
         for session, ready in answers.items():
@@ -116,6 +116,13 @@ class LocalStreams:
         self._wake(touched)
         if not self._writing:
             self._quiet.set()
+
+    def _call_back(self, stored: Callable[[], None]) -> None:
+        try:
+            stored()
+        except Exception:
+            # Whoever gave it may be gone: the others of the batch are to hear of it all the same.
+            log.exception("nobody could be told that a message is stored")
 
     def _wake(self, shards: list[int]) -> None:
         for shard in shards:
@@ -173,6 +180,8 @@ class LocalStreams:
         waiting = self._waiting.get(shard)
         if waiting is not None and wake in waiting:
             waiting.remove(wake)
+            if not waiting:
+                del self._waiting[shard]
 
     def lines(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
@@ -189,19 +198,17 @@ class LocalStreams:
         """Rolls what is too old, seals what was rolled, drops what retention says."""
         while True:
             try:
-                await self._roll()
+                self._roll()
                 await self._seal()
                 self._drop()
-            except (OSError, MoorlineError):
+            except Exception:
+                # Without this task nothing would be sealed or dropped any more, until the disk is full.
                 log.exception("the upkeep of streams was interrupted")
             await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
 
-    async def _roll(self) -> None:
-        if not self.store.due(wall_us()):
-            return
-        await self._quiet.wait()
+    def _roll(self) -> None:
         if self.store.roll(wall_us()):
-            self.look_for_new_generations()
+            self.changed()  # a commit begins the new generations, also where nobody publishes
 
     async def _seal(self) -> None:
         for shard, generation in self.store.unsealed():

@@ -11,7 +11,7 @@ from moorline.core.block import Block
 from moorline.core.group_message import LeaderMessage
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher, check_filter
-from moorline.errors import BadTopic, CallFailed, NodeDiskFull, TooLarge
+from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
 from moorline.groups.streams import LocalStreams
 from moorline.journal.retained import is_tombstone
 from moorline.limits import (
@@ -254,12 +254,14 @@ class TopicBroker:
 
     async def _read_or_wait(self, call: ReadStream, bytes_max: int) -> Block | Gap | None:
         streams = self.streams
-        found = await streams.read(call.shard, call.generation, call.offset, bytes_max)
-        if found is not None or not call.wait_ms:
-            return found
+        self._check_read(call)
+        # Before the first look: what is stored during it is not to be missed.
         moved = asyncio.Event()
         streams.when_moved(call.shard, moved.set)
         try:
+            found = await streams.read(call.shard, call.generation, call.offset, bytes_max)
+            if found is not None or not call.wait_ms:
+                return found
             async with asyncio.timeout(call.wait_ms / 1_000):
                 await moved.wait()
         except TimeoutError:
@@ -267,6 +269,19 @@ class TopicBroker:
         finally:
             streams.forget(call.shard, moved.set)
         return await streams.read(call.shard, call.generation, call.offset, bytes_max)
+
+    def _check_read(self, call: ReadStream) -> None:
+        """Refuses what is no place of any stream; one of a generation that is dropped is a gap."""
+        store = self.streams.store
+        newest = store.newest_generations().get(call.shard)
+        if newest is None or call.generation > newest:
+            raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
+        extent = store.extent(call.shard, call.generation)
+        if extent is not None and store.first(call.shard) <= call.offset < extent.first:
+            raise NotFound(
+                f"{call.offset} is in an earlier generation of the shard {call.shard} than "
+                f"{call.generation}, which begins at {extent.first}"
+            )
 
     async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
         store = self.streams.store

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from moorline.broker.operator import OperatorBroker
+from moorline.broker.queue_contents import QueueContents
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.config import Config
@@ -132,6 +133,7 @@ class Node:
         stack.callback(services.close)
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())
+        self._handlers.update(QueueContents(broker).handlers())
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._disk_failed)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from moorline.groups.leaders import Leaders
 from moorline.groups.operator import GroupBroker
 from moorline.groups.places import Places
 from moorline.groups.sessions import SessionBroker
+from moorline.groups.staging import Staging, open_staging
+from moorline.groups.stream_files import StreamFiles
 from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import FileDisk
@@ -24,11 +27,16 @@ from moorline.metrics import Metrics
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
 
+log = logging.getLogger("moorline.node")
+
 FOLDER = "streams"
+STAGING_FOLDER = "staging"
 
 
 class Topics:
     """Everything of topics that a node runs."""
+
+    staging: Staging
 
     def __init__(
         self,
@@ -43,6 +51,7 @@ class Topics:
         self.cluster = Cluster(config, catalog, self.streams)
         self.leaders = Leaders(groups, self.places, self.cluster, config.groups)
         self.broker = TopicBroker(self.streams, config.streams)
+        self.files = StreamFiles(self.streams, catalog)
         self.context = Context(
             self.cluster, self.leaders, self.places, Sessions(catalog), config.groups
         )
@@ -50,18 +59,23 @@ class Topics:
         self.operator = GroupBroker(self.leaders, config.groups, is_trusted)
 
     def handlers(self) -> Handlers:
-        return self.broker.handlers() | self.sessions.handlers() | self.operator.handlers()
+        parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
+        return {kind: handler for part in parts for kind, handler in part.handlers().items()}
 
     async def keep_sessions_forever(self) -> None:
         while True:
-            await self.sessions.keep_up()
+            try:
+                await self.sessions.keep_up()
+            except Exception:
+                # Without this task durable sessions would expire while they are in use.
+                log.exception("sessions were not looked after")
             await asyncio.sleep(SESSIONS_KEPT_MS / 1_000)
 
     async def close(self) -> None:
         """Leaders store what they know first, while the catalog and the links are there."""
         await self.leaders.close()
         await self.context.close()
-        for part in (self.broker, self.sessions, self.operator):
+        for part in (self.broker, self.files, self.sessions, self.operator):
             part.close()
         await self.cluster.close()
         await self.streams.close()
@@ -93,7 +107,9 @@ async def open_topics(
         asyncio.create_task(topics.keep_sessions_forever()),
     ]
     try:
-        yield topics
+        staged = FileDisk(data / STAGING_FOLDER)
+        async with open_staging(staged, topics.broker, config.streams) as topics.staging:
+            yield topics
     finally:
         for task in tasks:
             task.cancel()
@@ -134,6 +150,10 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         ),
         "group_elections_total": ("Leaderships won.", lambda: led.counts.elections),
         "group_fenced_total": ("Leaderships lost to another.", lambda: led.counts.fenced),
+        "group_lapsed_total": (
+            "Leaderships whose lease ran out before it was renewed.",
+            lambda: led.counts.lapsed,
+        ),
         "group_commits_total": ("Commits of progress.", lambda: led.counts.commits),
         "group_messages_missed_total": (
             "Messages that were gone before a group had read them.",

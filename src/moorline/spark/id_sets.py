@@ -1,8 +1,9 @@
 """Room: spark. Sets of ids as Spark reads them: by the file in the workers, never through the JVM.
 
-A side of a comparison is Parquet files, CSV files, or the associations of a service in the catalog. A task reads a piece of
-it with pyarrow (or asyncpg), hashes all of it at once, and yields either one digest for each of 65,536 buckets (the first 16 bits of
-the hash), or the ids of some buckets. What goes through Spark is small, however large the sets are.
+A side of a comparison is Parquet files, CSV files, the SQLite list of a client, or the associations of a
+service in the catalog. A task reads a piece of it with pyarrow (or asyncpg), hashes all of it at once, and
+yields either one digest for each of 65,536 buckets (the first 16 bits of the hash), or the ids of some
+buckets. What goes through Spark is small, however large the sets are.
 """
 
 import asyncio
@@ -18,13 +19,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from moorline.catalog.address import OPEN_ERRORS, shown, unreachable
 from moorline.errors import ConfigError
 from moorline.limits import ID_SET_BUCKET_BITS, ID_SET_PIECE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+KINDS = ("parquet", "csv", "sqlite", "catalog")
+
 BUCKETS = 1 << ID_SET_BUCKET_BITS
+
+CATALOG_PIECE = 2
+"""First bytes of the hash that are asked for at once: less than a million of 10^8 associations."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -38,17 +45,26 @@ class Side(NamedTuple):
 
     @staticmethod
     def of(text: str) -> "Side":
-        """`parquet:PATH[#COLUMN]`, `csv:PATH[#COLUMN]`, `catalog:DSN#SERVICE`, or a path that ends in its kind."""
+        """`parquet:PATH[#COLUMN]`, `csv:PATH[#COLUMN]`, `sqlite:FILE`, `catalog:DSN#SERVICE`, or a path."""
         kind, colon, where = text.partition(":")
-        if not colon or kind not in ("parquet", "csv", "catalog"):
-            where, kind = text, "csv" if text.split("#")[0].endswith(".csv") else "parquet"
-        where, _, column = where.partition("#")
+        if not colon or kind not in KINDS:
+            where = text
+            ending = text.partition("#")[0].rpartition(".")[2]
+            kind = ending if ending in ("csv", "sqlite") else "parquet"
+        # A column has no #, and a path or an address may.
+        where, _, column = where.rpartition("#") if "#" in where else (where, "", "")
         if not where or (kind == "catalog" and not column):
             raise ConfigError(
-                f"{text!r} is no set of ids; accepted: parquet:PATH#COLUMN, csv:PATH#COLUMN, "
-                "catalog:postgresql://…#SERVICE"
+                f"{_shown(text)} is no set of ids; accepted: parquet:PATH#COLUMN, csv:PATH#COLUMN, "
+                "sqlite:FILE of a client, catalog:postgresql://…#SERVICE"
             )
         return Side(kind, where, column)
+
+    @property
+    def label(self) -> str:
+        """As texts may show it: without the password of an address."""
+        where = shown(self.where) if self.kind == "catalog" else self.where
+        return f"{self.kind}:{where}" + (f"#{self.column}" if self.column else "")
 
 
 class Piece(NamedTuple):
@@ -162,21 +178,58 @@ def _from_file(piece: Piece, column: str) -> Iterator[pa.Array]:
     if piece.kind == "csv":
         import pyarrow.csv
 
-        with pyarrow.csv.open_csv(piece.path) as reader:
+        # Ids are texts: left to itself it would take digits for numbers, and lose leading zeros.
+        name = _column(column, pyarrow.csv.open_csv(piece.path).schema.names, piece.path)
+        options = pyarrow.csv.ConvertOptions(
+            include_columns=[name], column_types={name: pa.binary()}
+        )
+        with pyarrow.csv.open_csv(piece.path, convert_options=options) as reader:
             for batch in reader:
-                yield _binary(batch.column(column or batch.schema.names[0]))
+                yield _binary(batch.column(0))
+        return
+    if piece.kind == "sqlite":
+        yield from _from_client(piece.path)
         return
     import pyarrow.parquet
 
     file = pyarrow.parquet.ParquetFile(piece.path)
-    name = column or file.schema_arrow.names[0]
+    name = _column(column, file.schema_arrow.names, piece.path)
     for batch in file.iter_batches(
         ID_SET_PIECE_ROWS, row_groups=list(range(piece.first, piece.upto)), columns=[name]
     ):
         yield _binary(batch.column(0))
 
 
+def _column(wanted: str, names: list[str], path: str) -> str:
+    """The first one where none is named."""
+    if wanted and wanted not in names:
+        raise ConfigError(f"{path} has no column {wanted!r}; there are {', '.join(names)}")
+    return wanted or names[0]
+
+
+def _from_client(path: str) -> Iterator[pa.Array]:
+    """The list that a client keeps of a service's queues."""
+    import sqlite3
+
+    database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        cursor = database.execute("select queue from association")
+        while rows := cursor.fetchmany(ID_SET_PIECE_ROWS):
+            yield pa.array([row[0] for row in rows], pa.binary())
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} is not the list of a client: {error}") from error
+    finally:
+        database.close()
+
+
+def _shown(text: str) -> str:
+    """What was given, unless there may be a password in it."""
+    return repr(text) if "@" not in text else "this"
+
+
 def _binary(column: pa.Array) -> pa.Array:
+    if column.null_count:
+        column = column.drop_null()
     if pa.types.is_integer(column.type):
         column = column.cast(pa.string())
     return column.cast(pa.binary())
@@ -186,7 +239,10 @@ async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]
     """The associations of a service whose hashes begin with one of these bytes."""
     import asyncpg
 
-    connection = await asyncpg.connect(side.where)
+    try:
+        connection = await asyncpg.connect(side.where)
+    except OPEN_ERRORS as error:
+        raise unreachable(side.where, error) from None
     try:
         rows = await connection.fetch(
             "select a.queue, a.hash_high, a.hash_low from moorline.association a "
@@ -209,15 +265,21 @@ async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]
 def pieces_of(side: Side) -> list[Piece]:
     """What the tasks share out among themselves: row groups, files, or parts of the catalog."""
     if side.kind == "catalog":
-        return [Piece("catalog", "", first, first + 8) for first in range(0, 256, 8)]
+        return [
+            Piece("catalog", "", first, first + CATALOG_PIECE)
+            for first in range(0, 256, CATALOG_PIECE)
+        ]
     paths = _paths(side)
-    if side.kind == "csv":
-        return [Piece("csv", str(path), 0, 1) for path in paths]
+    if side.kind in ("csv", "sqlite"):
+        return [Piece(side.kind, str(path), 0, 1) for path in paths]
     import pyarrow.parquet
 
     pieces: list[Piece] = []
     for path in paths:
-        groups = pyarrow.parquet.ParquetFile(path).num_row_groups
+        try:
+            groups = pyarrow.parquet.ParquetFile(path).num_row_groups
+        except (OSError, pa.ArrowException) as error:
+            raise ConfigError(f"{path} cannot be read as Parquet: {error}") from error
         pieces += [Piece("parquet", str(path), group, group + 1) for group in range(groups)]
     return pieces
 

@@ -6,7 +6,7 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import group, operator, queue, service, topic
+from moorline.wire import group, operator, queue, queue_contents, service, staging, stream_file, topic
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
@@ -23,6 +23,9 @@ HeardByNode = (
     | operator.COMMANDS
     | topic.COMMANDS
     | group.COMMANDS
+    | staging.COMMANDS
+    | stream_file.COMMANDS
+    | queue_contents.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -37,6 +40,9 @@ HeardByClient = (
     | operator.EVENTS
     | topic.EVENTS
     | group.EVENTS
+    | staging.EVENTS
+    | stream_file.EVENTS
+    | queue_contents.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

@@ -1,4 +1,5 @@
-insert into moorline.node (name, id, roles, addresses, http, version, started_at, seen_at)
+-- Nothing is returned where another node with that name gave a sign of life within $7 milliseconds.
+insert into moorline.node as known (name, id, roles, addresses, http, version, started_at, seen_at)
 values ($1, $2, $3, $4, $5, $6, now(), now())
 on conflict (name) do update set
     id = excluded.id,
@@ -7,4 +8,6 @@ on conflict (name) do update set
     http = excluded.http,
     version = excluded.version,
     started_at = excluded.started_at,
-    seen_at = excluded.seen_at;
+    seen_at = excluded.seen_at
+where known.id = excluded.id or known.seen_at <= now() - $7::bigint * interval '1 millisecond'
+returning true;

@@ -1,11 +1,11 @@
 """Room: spark. `audit`: the digests of all services recomputed from their associations, ids hashed anew.
 
-Three things must agree: what the associations' ids hash to, the hashes stored beside them, and the 256 bucket digests that are
-kept for each service. Where a client's own list is given, it must agree too.
+Three things must agree: what the associations' ids hash to, the hashes stored beside them, and the 256
+bucket digests that are kept for each service. Where a client's own list is given, it must agree too.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +14,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
 from moorline.core.digest import Digest
-from moorline.spark.id_sets import hashed
+from moorline.errors import ConfigError
+from moorline.spark.id_sets import Side, hashed
+from moorline.spark.jobs.diff import digest_of
+from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,30 +27,48 @@ if TYPE_CHECKING:
 PREFIXES_PER_TASK = 8
 """First bytes of the hash that one task reads: 32 tasks, each a range of the index."""
 
+ROWS_AT_ONCE = 65_536
+"""Associations that a task holds at once."""
+
 ASSOCIATIONS = """
 select a.service, a.queue, a.hash_high, a.hash_low from moorline.association a
 where ((a.hash_high >> 56) & 255) between $1 and $2
 """
 
+ONE_BUCKET = """
+select a.queue from moorline.association a
+where a.service = $1 and ((a.hash_high >> 56) & 255) = $2
+"""
+
+SERVICES = "select number, name from moorline.service order by name"
+
 KEPT = """
-select s.number, s.name, coalesce(sum(b.count), 0)::bigint as count,
-       coalesce(bit_xor(b.hash_high), 0) as high, coalesce(bit_xor(b.hash_low), 0) as low
-from moorline.service s left join moorline.service_bucket b on b.service = s.number
-group by s.number, s.name order by s.name
+select service, bucket, count, hash_high as high, hash_low as low from moorline.service_bucket
 """
 
 
 class Audited(msgspec.Struct, frozen=True):
-    """One service: its kept digest, the recomputed one, and stored hashes that are not their ids'."""
+    """One service: its kept digest, the recomputed one, and stored hashes that are not their ids'.
+
+    `wrong_buckets` are the first bytes of hashes whose kept digest is wrong. Where a client's list is
+    given, `client` is its digest.
+    """
 
     service: str
     kept: Digest
     recomputed: Digest
     wrong_hashes: int
+    wrong_buckets: list[int] = []
+    client: Digest | None = None
 
     @property
     def is_right(self) -> bool:
-        return self.kept == self.recomputed and not self.wrong_hashes
+        agrees = self.client is None or self.client == self.recomputed
+        return (
+            self.kept == self.recomputed
+            and not (self.wrong_hashes or self.wrong_buckets)
+            and agrees
+        )
 
 
 class AssociationAudit(DataSource):
@@ -57,7 +79,7 @@ class AssociationAudit(DataSource):
         return "moorline_audit"
 
     def schema(self) -> str:
-        return "service int, count long, high long, low long, wrong long"
+        return "service int, bucket int, count long, high long, low long, wrong long"
 
     def reader(self, schema: StructType) -> "AuditReader":  # noqa: ARG002
         return AuditReader(self.options["catalog"])
@@ -78,69 +100,164 @@ class AuditReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition)
-        rows = asyncio.run(_fetch(self._catalog, ASSOCIATIONS, partition.first))
-        if not rows:
-            return
-        services = np.array([row[0] for row in rows], np.int32)
-        ids = pa.array([row[1] for row in rows], pa.binary())
-        stored = np.array([(row[2], row[3]) for row in rows], np.int64).view(np.uint64)
-        hashes = hashed(ids)
-        wrong = (stored != hashes).any(axis=1)
-        found = []
-        for service in np.unique(services):
-            own = services == service
-            high, low = np.bitwise_xor.reduce(hashes[own], axis=0).view(np.int64)
-            found.append((service, own.sum(), high, low, wrong[own].sum()))
-        columns = [pa.array([int(row[at]) for row in found], kind) for at, kind in _COLUMNS]
-        yield pa.record_batch(columns, names=["service", "count", "high", "low", "wrong"])
+        yield asyncio.run(_audited(self._catalog, partition.first))
 
 
-_COLUMNS = [(0, pa.int32()), *((at, pa.int64()) for at in range(1, 5))]
+async def _audited(catalog: str, first: int) -> pa.RecordBatch:
+    """The associations whose hashes begin so: digests by service and first byte."""
+    found: dict[tuple[int, int], _Sum] = {}
+    connection = await _connected(catalog)
+    try:
+        async with connection.transaction(readonly=True):
+            cursor = await connection.cursor(ASSOCIATIONS, first, first + PREFIXES_PER_TASK - 1)
+            while rows := await cursor.fetch(ROWS_AT_ONCE):
+                _add(found, rows)
+    finally:
+        await connection.close()
+    rows = [
+        (service, bucket, one.count, *one.halves.view(np.int64).tolist(), one.wrong)
+        for (service, bucket), one in found.items()
+    ]
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(_KINDS)]
+    return pa.record_batch(columns, names=["service", "bucket", "count", "high", "low", "wrong"])
 
 
-async def _fetch(catalog: str, statement: str, *values: int) -> list[Any]:
+_KINDS = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64()]
+
+
+class _Sum:
+    def __init__(self) -> None:
+        self.count = 0
+        self.wrong = 0
+        self.halves = np.zeros(2, np.uint64)
+
+
+def _add(found: dict[tuple[int, int], _Sum], rows: list[Any]) -> None:
+    ids = pa.array([row[1] for row in rows], pa.binary())
+    stored = np.array([(row[2], row[3]) for row in rows], np.int64).view(np.uint64)
+    hashes = hashed(ids)
+    wrong = (stored != hashes).any(axis=1)
+    services = np.array([row[0] for row in rows], np.int64)
+    # By the stored hash: that is the bucket which keeps it.
+    keys = (services << 8) | (stored[:, 0] >> np.uint64(56)).astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1])
+    mixed = np.bitwise_xor.reduceat(hashes[order], starts, axis=0)
+    counts = np.diff(np.append(starts, len(keys)))
+    wrongs = np.add.reduceat(wrong[order].astype(np.int64), starts)
+    for place, start in enumerate(starts):
+        key = int(keys[order[start]])
+        one = found.setdefault((key >> 8, key & 255), _Sum())
+        one.count += int(counts[place])
+        one.wrong += int(wrongs[place])
+        one.halves ^= mixed[place]
+
+
+async def _connected(catalog: str) -> Any:
     import asyncpg
 
-    connection = await asyncpg.connect(catalog)
     try:
-        bounds = (values[0], values[0] + PREFIXES_PER_TASK - 1) if values else ()
-        return list(await connection.fetch(statement, *bounds))
+        return await asyncpg.connect(catalog)
+    except OPEN_ERRORS as error:
+        raise unreachable(catalog, error) from None
+
+
+async def _fetch(catalog: str, statement: str) -> list[Any]:
+    import asyncpg
+
+    connection = await _connected(catalog)
+    try:
+        return list(await connection.fetch(statement))
+    except asyncpg.UndefinedTableError:
+        raise ConfigError("this database holds no catalog of Moorline") from None
     finally:
         await connection.close()
 
 
-def audit(spark: "SparkSession", catalog: str) -> list[Audited]:
-    """All services, by name."""
-    from pyspark.sql import functions
-
-    spark.dataSource.register(AssociationAudit)
-    rows = (
-        spark.read.format("moorline_audit")
-        .option("catalog", catalog)
-        .load()
-        .groupBy("service")
-        .agg(
-            functions.sum("count").alias("count"),
-            functions.bit_xor("high").alias("high"),
-            functions.bit_xor("low").alias("low"),
-            functions.sum("wrong").alias("wrong"),
-        )
-        .collect()
-    )
-    found = {row.service: row for row in rows}
+def audit(
+    spark: "SparkSession",
+    catalog: str,
+    clients: Mapping[str, Side] | None = None,
+    seen: Seen = nobody,
+) -> list[Audited]:
+    """All services, by name; those in `clients` also against the lists of their clients."""
+    check_address(catalog)
+    services = asyncio.run(_fetch(catalog, SERVICES))
+    names = [row["name"] for row in services]
+    for name in clients or {}:
+        if name not in names:
+            known = ", ".join(names[:10]) or "none"
+            raise ConfigError(f"there is no service {name!r} in the catalog; there are {known}")
+    recomputed, wrong_hashes = _recomputed(spark, catalog, seen)
+    kept: dict[int, dict[int, Digest]] = {}
+    for row in asyncio.run(_fetch(catalog, KEPT)):
+        digest = _digest(row["count"], row["high"], row["low"])
+        if digest != Digest.empty():
+            kept.setdefault(row["service"], {})[row["bucket"]] = digest
     audited = []
-    for kept in asyncio.run(_fetch(catalog, KEPT)):
-        row = found.get(kept["number"])
-        recomputed = Digest.empty() if row is None else _digest(row["count"], row.high, row.low)
+    for row in services:
+        number, name = row["number"], row["name"]
+        mine, true = kept.setdefault(number, {}), recomputed.setdefault(number, {})
+        # Services change while we read: what seems wrong is looked at again, both sides at one moment.
+        for bucket in _wrong(mine, true):
+            mine[bucket], true[bucket] = asyncio.run(_at_once(catalog, number, bucket))
+        side = (clients or {}).get(name)
         audited.append(
             Audited(
-                kept["name"],
-                _digest(kept["count"], kept["high"], kept["low"]),
-                recomputed,
-                0 if row is None else row.wrong,
+                name,
+                _total(mine),
+                _total(true),
+                wrong_hashes.get(number, 0),
+                _wrong(mine, true),
+                None if side is None else digest_of(spark, side, seen),
             )
         )
     return audited
+
+
+def _recomputed(
+    spark: "SparkSession", catalog: str, seen: Seen
+) -> tuple[dict[int, dict[int, Digest]], dict[int, int]]:
+    """The digests of all buckets from the ids themselves; and how many stored hashes are wrong."""
+    spark.dataSource.register(AssociationAudit)
+    frame = spark.read.format("moorline_audit").option("catalog", catalog).load()
+    digests: dict[int, dict[int, Digest]] = {}
+    wrong: dict[int, int] = {}
+    for row in watched(spark, frame.collect, seen):
+        buckets = digests.setdefault(row.service, {})
+        buckets[row.bucket] = _digest(row["count"], row.high, row.low)
+        wrong[row.service] = wrong.get(row.service, 0) + row.wrong
+    return digests, wrong
+
+
+def _wrong(kept: Mapping[int, Digest], true: Mapping[int, Digest]) -> list[int]:
+    return [
+        bucket
+        for bucket in range(256)
+        if kept.get(bucket, Digest.empty()) != true.get(bucket, Digest.empty())
+    ]
+
+
+async def _at_once(catalog: str, service: int, bucket: int) -> tuple[Digest, Digest]:
+    """The kept and the true digest of one bucket, as they are together."""
+    connection = await _connected(catalog)
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            row = await connection.fetchrow(
+                KEPT + " where service = $1 and bucket = $2", service, bucket
+            )
+            ids = await connection.fetch(ONE_BUCKET, service, bucket)
+    finally:
+        await connection.close()
+    kept = Digest.empty() if row is None else _digest(row["count"], row["high"], row["low"])
+    return kept, Digest.of(one["queue"] for one in ids)
+
+
+def _total(buckets: Mapping[int, Digest]) -> Digest:
+    total = Digest.empty()
+    for digest in buckets.values():
+        total = total.merge(digest)
+    return total
 
 
 def _digest(count: int, high: int, low: int) -> Digest:

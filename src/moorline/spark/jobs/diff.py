@@ -1,10 +1,9 @@
 """Room: spark. `diff`: what is missing on either side of two sets of ids, of any size.
 
-First 65,536 bucket digests of each side are compared; only the ids of buckets that differ are compared one by one.
-Equal sets cost one pass and nothing else.
+First 65,536 bucket digests of each side are compared; only the ids of buckets that differ are compared one
+by one. Equal sets cost one pass and nothing else.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +11,7 @@ import numpy as np
 
 from moorline.core.digest import Digest
 from moorline.spark.id_sets import BUCKETS, Side, read_side
+from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,19 +29,73 @@ class Comparison(msgspec.Struct, frozen=True):
         return self.left == self.right and not self.buckets_differing
 
 
+class Found(msgspec.Struct, frozen=True):
+    """The result: how many ids only one side has, and the first of them as (id, side)."""
+
+    comparison: Comparison
+    only_left: int = 0
+    only_right: int = 0
+    ids: list[tuple[bytes, str]] = []
+
+    @property
+    def is_equal(self) -> bool:
+        return self.comparison.is_equal
+
+    @property
+    def has_repeats(self) -> bool:
+        """The sides are the same sets, and one of them has an id more than once."""
+        return not self.is_equal and not self.only_left and not self.only_right
+
+
+def diff(
+    spark: "SparkSession",
+    left: Side,
+    right: Side,
+    *,
+    tasks: int,
+    limit: int,
+    out: str = "",
+    seen: Seen = nobody,
+) -> Found:
+    """Compares two sets; the ids that differ are counted, the first `limit` are named, all go to `out`."""
+    from pyspark.sql import functions
+
+    comparison, buckets = compare(spark, left, right, tasks=tasks, seen=seen)
+    if comparison.is_equal:
+        return Found(comparison)
+    frame = differences(spark, left, right, buckets, tasks=tasks).persist()
+    try:
+        grouped = frame.groupBy("only").agg(functions.count("*").alias("count"))
+        counts = {row.only: row["count"] for row in watched(spark, grouped.collect, seen)}
+        first = frame.orderBy("only", "id").limit(limit).collect() if limit else []
+        if out:
+            frame.write.mode("errorifexists").parquet(out)
+    finally:
+        frame.unpersist()
+    return Found(
+        comparison,
+        counts.get("left", 0),
+        counts.get("right", 0),
+        [(bytes(row.id), row.only) for row in first],
+    )
+
+
 def compare(
-    spark: "SparkSession", left: Side, right: Side, *, tasks: int, said: Callable[[str], None]
+    spark: "SparkSession", left: Side, right: Side, *, tasks: int, seen: Seen = nobody
 ) -> tuple[Comparison, bytes]:
     """Compares by digest; the buckets that differ, as bits."""
-    said("digests of the left side")
-    one = _collected(read_side(spark, left, tasks=tasks))
-    said("digests of the right side")
-    other = _collected(read_side(spark, right, tasks=tasks))
+    one = _collected(spark, read_side(spark, left, tasks=tasks), seen)
+    other = _collected(spark, read_side(spark, right, tasks=tasks), seen)
     differing = (one != other).any(axis=1)
     return (
         Comparison(_total(one), _total(other), int(differing.sum())),
         np.packbits(differing).tobytes(),
     )
+
+
+def digest_of(spark: "SparkSession", side: Side, seen: Seen = nobody, *, tasks: int = 8) -> Digest:
+    """The digest of one side."""
+    return _total(_collected(spark, read_side(spark, side, tasks=tasks), seen))
 
 
 def differences(
@@ -61,19 +115,18 @@ def differences(
     )
 
 
-def _collected(frame: "DataFrame") -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+def _collected(
+    spark: "SparkSession", frame: "DataFrame", seen: Seen
+) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
     """(count, high, low) of every bucket."""
     from pyspark.sql import functions
 
-    table = (
-        frame.groupBy("bucket")
-        .agg(
-            functions.sum("count").alias("count"),
-            functions.bit_xor("high").alias("high"),
-            functions.bit_xor("low").alias("low"),
-        )
-        .toArrow()
+    summed = frame.groupBy("bucket").agg(
+        functions.sum("count").alias("count"),
+        functions.bit_xor("high").alias("high"),
+        functions.bit_xor("low").alias("low"),
     )
+    table = watched(spark, summed.toArrow, seen)
     kept = np.zeros((BUCKETS, 3), np.int64)
     places = table.column("bucket").to_numpy()
     for at, name in enumerate(("count", "high", "low")):

@@ -1,0 +1,1 @@
+select * from moorline.group_state where reader = $1

@@ -1,0 +1,323 @@
+"""Room: cli. `moor group`: groups that share the work of reading, seen, watched, moved and ended."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from moorline.cli import output
+from moorline.cli.bodies import time_of
+from moorline.cli.reach import Reach, with_node
+from moorline.cli.start import FORMS, HELP, start_of
+from moorline.client.moor import Moor
+from moorline.config.shown import escaped
+from moorline.core.topic import shared_name
+from moorline.wire.group import GroupDescribed, GroupFacts, PlaceFacts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="See, watch, move and end the groups that share the reading of topics. "
+    "A group is named as '$shared/billing/orders/#', in single quotes for the shell.",
+    epilog="Example: moor group show '$shared/billing/orders/#'",
+)
+
+MEMBER_NAME_MAX = 512
+"""Characters that the node takes as the name of a member."""
+
+
+def _valid(text: str) -> str:
+    """A mistake in the name is told before a node is asked; `orders` alone is one, not a group."""
+    if shared_name(text) is None:
+        raise typer.BadParameter(
+            "write '$shared/NAME/FILTER' or '$queue/NAME/FILTER', in single quotes"
+        )
+    return text
+
+
+GroupName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        show_default=False,
+        callback=_valid,
+        help="'$shared/NAME/FILTER' or '$queue/NAME/FILTER', in single quotes.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+
+
+@app.command("list", epilog="Example: moor group list --json")
+@with_node
+def list_(reach: Reach, as_json: AsJson = False) -> None:
+    """List all groups, with the nodes that lead them."""
+
+    async def work(moor: Moor) -> None:
+        groups = sorted(await moor.groups(), key=lambda one: one.name)
+        if as_json:
+            for one in groups:
+                output.emit_json(_facts(one))
+            return
+        rows = [
+            (one.name, one.leader or None, one.epoch, one.deliveries_max, time_of(one.created_us))
+            for one in groups
+        ]
+        output.table(("group", "leader", "epoch", "deliveries max", "created"), rows)
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor group show '$shared/billing/orders/#' --json")
+@with_node
+def show(reach: Reach, group: GroupName, as_json: AsJson = False) -> None:
+    """Show one group: its members, and its place and lag in every stream."""
+
+    async def work(moor: Moor) -> None:
+        told = await moor.group(group).info()
+        output.emit(as_json, _described(told), lambda: _show(told))
+
+    _run(reach, work)
+
+
+def _show(told: GroupDescribed) -> None:
+    facts = {
+        **_facts(told.group),
+        "leader": told.group.leader or None,
+        "created": time_of(told.group.created_us),
+        "lag": sum(place.lag for place in told.places),
+    }
+    del facts["created_us"]
+    output.table(("what", "value"), [(_worded(name), value) for name, value in facts.items()])
+    output.line("")
+    members = [(one.member, one.borrower, one.streams, one.silent_ms) for one in told.members]
+    output.table(("member", "borrower", "streams", "silent ms"), members)
+    output.line("")
+    places = [_row(place) for place in told.places]
+    output.table(COLUMNS, places)
+
+
+COLUMNS = ("stream", "offset", "end", "lag", "member", "status", "pending", "failing")
+
+
+def _row(place: PlaceFacts) -> tuple[object, ...]:
+    return (
+        f"{place.node}/{place.shard}",
+        place.offset,
+        place.end,
+        place.lag,
+        place.member or None,
+        place.status,
+        place.pending,
+        place.failing,
+    )
+
+
+@app.command(epilog="Example: moor group watch '$shared/billing/orders/#' --interval 0.5")
+@with_node
+def watch(
+    reach: Reach,
+    group: GroupName,
+    interval_s: Annotated[
+        float, typer.Option("--interval", min=0.05, max=3_600, help="Seconds between two looks.")
+    ] = 1.0,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Stop after that many looks.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a group until Ctrl-C: who reads which stream, how far it is, and how far behind.
+
+    On a terminal it is a table that is drawn anew; in a pipe, or with --json, one JSON object a look.
+    """
+
+    async def work(moor: Moor) -> None:
+        if as_json or not sys.stdout.isatty():
+            await _looks(moor, group, interval_s, count, lambda told, rate: _emit(told, rate))
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(console=Console(), auto_refresh=False, vertical_overflow="ellipsis") as live:
+            await _looks(
+                moor,
+                group,
+                interval_s,
+                count,
+                lambda told, rate: live.update(_drawn(told, rate), refresh=True),
+            )
+
+    _run(reach, work)
+
+
+async def _looks(
+    moor: Moor,
+    group: str,
+    interval_s: float,
+    count: int | None,
+    seen: Callable[[GroupDescribed, int | None], None],
+) -> None:
+    """Looks again and again; with each look how many messages a second were done since the last."""
+    loop = asyncio.get_running_loop()
+    done, looked_s, looks = 0, 0.0, 0
+    while True:
+        told = await moor.group(group).info()
+        now_s = loop.time()
+        done_now = sum(place.end - place.lag for place in told.places)
+        # A seek goes back: then nobody knows a rate.
+        rate = round((done_now - done) / (now_s - looked_s)) if looks and done_now >= done else None
+        done, looked_s, looks = done_now, now_s, looks + 1
+        seen(told, rate)
+        if looks == count:
+            return
+        await asyncio.sleep(interval_s)
+
+
+def _emit(told: GroupDescribed, rate: int | None) -> None:
+    output.emit_json({**_described(told), "done_per_s": rate})
+
+
+def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
+    """Members one below the other, each with its streams; those that nobody reads stand last."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    lag = sum(place.lag for place in told.places)
+    leader = f"led by {told.group.leader}" if told.group.leader else "led by nobody"
+    speed = "" if rate is None else f", {rate:,} a second"
+    table = Table(
+        title=Text(f"{escaped(told.group.name)}  {escaped(leader)}: {lag:,} behind{speed}"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for name in ("member", "stream", "offset", "end", "lag", "pending", "failing", "status"):
+        table.add_column(
+            name, justify="left" if name in ("member", "stream", "status") else "right"
+        )
+    idle = {one.member for one in told.members} - {place.member for place in told.places}
+    for member in sorted(idle):
+        table.add_row(Text(escaped(member)), *["-"] * 7)
+    before = None
+    places = sorted(told.places, key=lambda one: (not one.member, one.member, one.node, one.shard))
+    for place in places:
+        name = "" if place.member == before else place.member or "(nobody)"
+        before = place.member
+        cells = (
+            name,
+            f"{place.node}/{place.shard}",
+            f"{place.offset:,}",
+            f"{place.end:,}",
+            f"{place.lag:,}",
+            f"{place.pending:,}",
+            f"{place.failing:,}",
+            place.status,
+        )
+        table.add_row(*(Text(escaped(cell)) for cell in cells))
+    return table
+
+
+@app.command(epilog="Example: moor group seek '$shared/billing/orders/#' --to beginning")
+@with_node
+def seek(
+    reach: Reach,
+    group: GroupName,
+    to: Annotated[str, typer.Option(show_default=False, help=f"Where to: {FORMS}.")],
+) -> None:
+    """Move a group, running or not: its members go on from there. The operator's."""
+    start = start_of(to)
+    _run(reach, lambda moor: moor.group(group).seek(start))
+
+
+@app.command(epilog="Example: moor group create '$shared/billing/orders/#' --start beginning")
+@with_node
+def create(
+    reach: Reach,
+    group: GroupName,
+    start: Annotated[str, typer.Option(help=HELP)] = "now",
+    deliveries_max: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=1_000_000,
+            help="Failed deliveries before a message becomes a dead letter; 0 is never.",
+        ),
+    ] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Declare a group before its first member: it misses nothing from then on. The operator's.
+
+    A group that is there already stays as it is.
+    """
+    begin = start_of(start)
+
+    async def work(moor: Moor) -> None:
+        made = await moor.group(group).create(start=begin, deliveries_max=deliveries_max)
+        words = "made" if made else "it was there already, and is as it was"
+        output.emit(as_json, {"group": group, "is_new": made}, lambda: output.line(words))
+
+    _run(reach, work)
+
+
+@app.command(epilog="Example: moor group delete '$shared/billing/orders/#' --yes")
+@with_node
+def delete(
+    reach: Reach,
+    group: GroupName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """End a group and forget its places, for good; its members are told. The operator's."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("nobody is there to ask: give --yes")
+        typer.confirm(f"End {escaped(group)} and forget where it is?", abort=True)
+    _run(reach, lambda moor: moor.group(group).delete())
+
+
+@app.command(epilog="Example: moor group kick '$shared/billing/orders/#' node-1/session-7")
+@with_node
+def kick(
+    reach: Reach,
+    group: GroupName,
+    member: Annotated[
+        str, typer.Argument(show_default=False, help="A member or borrower, as `show` names it.")
+    ],
+) -> None:
+    """End the part of one member; what it held goes to the others. The operator's."""
+    if not 0 < len(member) <= MEMBER_NAME_MAX:
+        raise typer.BadParameter(f"a member's name has 1 to {MEMBER_NAME_MAX} characters")
+    _run(reach, lambda moor: moor.group(group).kick(member))
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+def _facts(one: GroupFacts) -> dict[str, Any]:
+    facts = msgspec.structs.asdict(one)
+    return {"group": facts.pop("name"), **facts}
+
+
+def _described(told: GroupDescribed) -> dict[str, Any]:
+    return {
+        **_facts(told.group),
+        "lag": sum(place.lag for place in told.places),
+        "members": [msgspec.structs.asdict(one) for one in told.members],
+        "streams": [dict(zip(COLUMNS, _row(place), strict=True)) for place in told.places],
+    }
+
+
+def _worded(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+    async def connected() -> None:
+        async with reach.connect() as moor:
+            await work(moor)
+
+    asyncio.run(connected())

@@ -1,0 +1,147 @@
+"""Room: cli. How a command gets its Spark: one definition of the flags, a quiet start, a bar, clear errors.
+
+What Spark logs goes to a file, which is named where a job fails and removed where it does not. With
+MOOR_DEBUG=1 it goes to stderr.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moorline.cli import output
+from moorline.cli.progress import progress
+from moorline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PANEL = "Spark"
+
+MASTER = typer.Option(
+    "--master",
+    show_default=False,
+    rich_help_panel=PANEL,
+    help="A cluster, as spark://host:7077; without it, this machine.",
+)
+REMOTE = typer.Option(
+    "--remote", show_default=False, rich_help_panel=PANEL, help="Spark Connect, as sc://host:15002."
+)
+CONF = typer.Option(
+    "--conf",
+    metavar="KEY=VALUE",
+    show_default=False,
+    rich_help_panel=PANEL,
+    help="Any setting of Spark's. Repeatable.",
+)
+Master = Annotated[str | None, MASTER]
+Remote = Annotated[str | None, REMOTE]
+Conf = Annotated[list[str] | None, CONF]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON value.")]
+
+TASKS_MIN = 8
+
+
+@contextlib.contextmanager
+def spark_run(
+    what: str, master: str | None, remote: str | None, conf: list[str] | None
+) -> Iterator[tuple["SparkSession", Callable[[int, int], None]]]:
+    """A session for one job, and what hears of its progress."""
+    settings = dict(map(_setting, conf or []))
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "`moor pipeline` needs Spark: pip install 'moorline[spark,parquet]'"
+        ) from None
+    from moorline.spark.jobs.failures import explained
+
+    with _logged_aside() as log, explained():
+        from moorline.spark.session import session
+
+        with log():
+            spark = session(master, remote, f"moor pipeline: {what}", settings)
+            _quiet(spark)
+        try:
+            with progress(what) as seen:
+                yield spark, seen
+        finally:
+            with contextlib.suppress(Exception):
+                spark.stop()
+
+
+@contextlib.contextmanager
+def _logged_aside() -> Iterator[Callable[[], Any]]:
+    """Gives what sends the stderr of programs that are started under it to a file."""
+    if os.environ.get("MOOR_DEBUG", "") not in ("", "0"):
+        yield contextlib.nullcontext
+        return
+    handle, name = tempfile.mkstemp(prefix="moor-pipeline-", suffix=".log")
+    try:
+        yield lambda: _redirected(handle)
+    except (KeyboardInterrupt, ConfigError):
+        Path(name).unlink(missing_ok=True)
+        raise
+    except BaseException:
+        output.error(f"what Spark logged is in {name}")
+        raise
+    else:
+        Path(name).unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _redirected(handle: int) -> Iterator[None]:
+    """Java and its workers keep the stderr that they are started with."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _quiet(spark: "SparkSession") -> None:
+    from pyspark.errors import PySparkException
+
+    with contextlib.suppress(PySparkException, AttributeError):  # Spark Connect has no context here
+        spark.sparkContext.setLogLevel("ERROR")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise ConfigError(f"--conf {text!r}: accepted: spark.NAME=VALUE")
+    return name, value
+
+
+def tasks_of(spark: "SparkSession") -> int:
+    """About as many tasks as the session runs at once, twice: the last ones are not waited for long."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return max(TASKS_MIN, 2 * spark.sparkContext.defaultParallelism)
+    except (PySparkException, AttributeError):
+        return TASKS_MIN * 4
+
+
+def time_us(text: str, option: str, default: int) -> int:
+    """Microseconds since 1970; a time without a zone is UTC."""
+    if not text:
+        return default
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} {text!r}: accepted: a time as 2026-05-04T08:00:00Z") from None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return round(when.timestamp() * 1_000_000)

@@ -1,0 +1,197 @@
+"""Room: client. What comes of a stream: its feed, the messages in it, and what is said of them."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from moorline.core.stream import Stream
+from moorline.net.caller import Caller
+from moorline.wire.segment import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
+from moorline.wire.topic import (
+    AckMessages,
+    FeedBegun,
+    GiveBack,
+    MessagesLost,
+    RejectMessage,
+)
+
+
+class Lost:
+    """Messages that were gone before they could be delivered."""
+
+    __slots__ = ("first", "reason", "shard", "upto")
+
+    def __init__(self, lost: MessagesLost) -> None:
+        self.shard = f"{lost.node}/{lost.shard}"
+        self.first = lost.first
+        self.upto = lost.upto
+        self.reason = lost.reason
+
+    def __repr__(self) -> str:
+        count = self.upto - self.first
+        return f"<Lost {count} of {self.shard}, from {self.first}: {self.reason}>"
+
+
+class TopicMessage:
+    """One message of a stream. It is yours until you acknowledge or reject it."""
+
+    __slots__ = ("_feed", "_stored", "deliveries")
+
+    def __init__(self, feed: "Feed | None", stored: Stored, deliveries: int) -> None:
+        self._feed = feed
+        self._stored = stored
+        self.deliveries = deliveries
+        """1 the first time; above it, as many deliveries before this one failed."""
+
+    @property
+    def topic(self) -> str:
+        return self._stored.topic
+
+    @property
+    def body(self) -> bytes:
+        return self._stored.body
+
+    @property
+    def key(self) -> bytes | None:
+        return self._stored.key
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        return decode_headers(self._stored.headers)
+
+    @property
+    def offset(self) -> int:
+        return self._stored.offset
+
+    @property
+    def stream(self) -> Stream | None:
+        """Where it is stored; None for a retained message, which is a copy."""
+        return self._feed.stream if self._feed is not None else None
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromtimestamp(self._stored.time_us / 1_000_000, UTC)
+
+    @property
+    def time_us(self) -> int:
+        return self._stored.time_us
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether it came because it is the last retained one of its topic."""
+        return self._feed is None
+
+    @property
+    def qos(self) -> int:
+        """The lower of what it was published and subscribed with."""
+        if self._feed is None:
+            return 0
+        return min(self._feed.qos, 0 if self._stored.flags & QOS0 else 1)
+
+    async def ack(self) -> None:
+        """Done with. Leaves with all other acknowledgements of this turn of the loop."""
+        if self._feed is not None:
+            await self._feed.ack(self.offset)
+
+    async def reject(self) -> None:
+        """Failed: it comes again, here or at another member, until it has failed too often."""
+        if self._feed is not None:
+            await self._feed.reject(self.offset)
+
+    def __repr__(self) -> str:
+        where = f"{self.stream} at {self.offset}" if self._feed is not None else "retained"
+        return f"<TopicMessage {self.topic}: {len(self.body)} bytes, {where}>"
+
+
+class Feed:
+    """One stream on its way to us."""
+
+    __slots__ = ("_acked", "_caller", "is_open", "number", "qos", "stream", "tries")
+
+    def __init__(self, caller: Caller, begun: FeedBegun, qos: int) -> None:
+        self.number = begun.feed
+        self.stream = Stream(begun.node, begun.shard, begun.generation)
+        self.qos = qos
+        self.is_open = True
+        self.tries: dict[int, int] = {}
+        self._caller = caller
+        self._acked: list[tuple[int, int]] = []
+
+    async def ack(self, first: int, upto: int | None = None) -> None:
+        self.ack_soon(first, first + 1 if upto is None else upto)
+        if not self._caller.writable:
+            await self._caller.room_to_write()
+
+    def ack_soon(self, first: int, upto: int) -> None:
+        if not self.is_open or self.qos == 0:
+            return
+        if not self._acked:
+            asyncio.get_running_loop().call_soon(self.flush)
+        if self._acked and self._acked[-1][1] == first:
+            self._acked[-1] = (self._acked[-1][0], upto)
+        else:
+            self._acked.append((first, upto))
+
+    def flush(self) -> None:
+        """Sends what is acknowledged; before anything else that is said of the feed."""
+        if self._acked and self._caller.is_open:
+            self._caller.send(AckMessages(self.number, self._acked))
+        self._acked = []
+
+    async def reject(self, offset: int) -> None:
+        if self.is_open and self.qos:
+            self.flush()
+            self._caller.send(RejectMessage(self.number, offset))
+            if not self._caller.writable:
+                await self._caller.room_to_write()
+
+    def give_back(self, ranges: list[tuple[int, int]]) -> None:
+        if ranges and self.is_open and self._caller.is_open:
+            self.flush()
+            self._caller.send(GiveBack(self.number, ranges))
+
+
+class Batch:
+    """Messages of one stream that came together."""
+
+    __slots__ = ("_feed", "_frames", "_messages")
+
+    def __init__(self, feed: Feed, frames: bytes) -> None:
+        self._feed = feed
+        self._frames = frames
+        self._messages: list[TopicMessage] | None = None
+
+    @property
+    def stream(self) -> Stream:
+        return self._feed.stream
+
+    @property
+    def frames(self) -> bytes:
+        """As they are stored: see moorline.wire.segment."""
+        return self._frames
+
+    @property
+    def messages(self) -> list[TopicMessage]:
+        if self._messages is None:
+            tries = self._feed.tries
+            self._messages = [
+                TopicMessage(self._feed, stored, tries.pop(stored.offset, 1) if tries else 1)
+                for stored in all_stored(self._frames)
+            ]
+        return self._messages
+
+    async def ack(self) -> None:
+        """All of them."""
+        # What does not match the filter lies between, and is the node's: it takes no notice of it.
+        first, upto = self.bounds()
+        await self._feed.ack(first, upto)
+
+    def bounds(self) -> tuple[int, int]:
+        """From the first offset to behind the last."""
+        place, last = 0, 0
+        while place < len(self._frames):
+            last = place
+            place += HEAD.size + HEAD.unpack_from(self._frames, place)[0]
+        return FRAME.unpack_from(self._frames, 0)[2], FRAME.unpack_from(self._frames, last)[2] + 1
+
+    def give_back(self) -> None:
+        self._feed.give_back([self.bounds()])

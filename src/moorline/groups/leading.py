@@ -1,0 +1,203 @@
+"""Room: groups. A Leader of this node and what is around it: homes of Borrowers, streams, commits."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from moorline.catalog.groups import GroupRow
+from moorline.core.effects import Event, Received, Send
+from moorline.core.group_message import (
+    BorrowerMessage,
+    Disconnect,
+    Invalidate,
+    LeaderMessage,
+    LeaderWanted,
+)
+from moorline.core.leader import (
+    Commit,
+    CommitFailed,
+    Committed,
+    Fenced,
+    GapFound,
+    Leader,
+    LinesSeen,
+    Seek,
+    Stopped,
+)
+from moorline.core.stream import Shard
+from moorline.errors import CallFailed, MoorlineError
+from moorline.groups.cluster import Lines
+from moorline.limits import BORROWERS_MAX, PEER_RETRY_MS
+from moorline.net.driver import Driver
+
+if TYPE_CHECKING:
+    from moorline.groups.leaders import Leaders
+
+log = logging.getLogger("moorline.groups")
+
+GAPS_KEPT = 64
+"""Gaps of a group that are kept for those who look; the log has all of them."""
+
+
+class Counts(msgspec.Struct):
+    commits: int = 0
+    commits_failed: int = 0
+    fenced: int = 0
+    lapsed: int = 0
+    messages_missed: int = 0
+    elections: int = 0
+
+
+class Home(Protocol):
+    """Where the Borrower of a message lives: a session of this node, or the link to another node."""
+
+    def from_leader(self, message: LeaderMessage) -> None: ...
+
+
+class Leading:
+    """A Leader and what is around it."""
+
+    def __init__(
+        self, leaders: "Leaders", group: GroupRow, leader: Leader, counts: "Counts"
+    ) -> None:
+        self.group = group
+        self.leader = leader
+        self.gaps: deque[GapFound] = deque(maxlen=GAPS_KEPT)
+        self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._leaders = leaders
+        self._loop = asyncio.get_running_loop()
+        self._counts = counts
+        self._homes: dict[str, Home] = {}
+        self._starting: set[Shard] = set()
+        self._sought: list[asyncio.Future[None]] = []
+        self.driver = Driver(
+            leader,
+            {Send: self._send, Commit: self._commit, GapFound: self._gap, Stopped: self._stop},
+            self._failed,
+        )
+
+    def post(self, event: Event) -> None:
+        if not self.stopped.done():
+            self.driver.post(event)
+
+    def hear(self, message: BorrowerMessage, home: Home) -> None:
+        if isinstance(message, LeaderWanted):
+            self._homes[message.borrower] = home
+            if len(self._homes) > 2 * BORROWERS_MAX:
+                # Those that the Leader had no room for, and that ask no more.
+                known = self.leader.borrowers
+                self._homes = {one: at for one, at in self._homes.items() if one in known}
+                self._homes[message.borrower] = home
+        self.post(Received(message.borrower, message))
+        if isinstance(message, Disconnect):
+            self._homes.pop(message.borrower, None)
+
+    def see(self, lines: Lines) -> None:
+        """Tells the Leader of streams; where a shard is new to the group, its start is found first."""
+        known = [
+            (shard, extents, 0) for shard, extents in lines.items() if shard in self.leader.lines
+        ]
+        if known:
+            self.post(LinesSeen(tuple(known)))
+        unknown = {
+            shard: extents
+            for shard, extents in lines.items()
+            if shard not in self.leader.lines and shard not in self._starting
+        }
+        # Node by node: one that does not answer holds up its own streams only.
+        for node in {shard.node for shard in unknown}:
+            new = {shard: unknown[shard] for shard in unknown if shard.node == node}
+            self._starting.update(new)
+            self._leaders.spawn(self._begin(node, new))
+
+    async def _begin(self, node: str, lines: Lines) -> None:
+        """Tries until it knows the starts, or the node is gone, or somebody else leads."""
+        cluster = self._leaders.cluster
+        try:
+            while not self.stopped.done() and any(cluster.line(shard) for shard in lines):
+                starts = await self._leaders.starts(node, self.group.start_us, lines)
+                seen = tuple(
+                    (shard, cluster.line(shard) or extents, starts[shard])
+                    for shard, extents in lines.items()
+                    if shard in starts
+                )
+                if seen:
+                    self.post(LinesSeen(seen))
+                    return
+                await asyncio.sleep(PEER_RETRY_MS / 1_000)
+        finally:
+            self._starting.difference_update(lines)
+
+    async def seek(self, seek: Seek) -> None:
+        """Moves the group; returns when that is stored."""
+        sought: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sought.append(sought)
+        self.post(seek)
+        either: list[asyncio.Future[Any]] = [sought, self.stopped]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not sought.done():
+            raise CallFailed("the group has another Leader now: try again")
+
+    def _send(self, send: Send) -> None:
+        home = self._homes.get(send.peer)
+        if home is not None:
+            # Later: a member of this node would answer within this step, a thousand grants a thousand times.
+            self._loop.call_soon(home.from_leader, send.message)
+        if isinstance(send.message, Invalidate):
+            self._homes.pop(send.peer, None)
+
+    def _commit(self, commit: Commit) -> Awaitable[Event]:
+        sought: list[asyncio.Future[None]] = []
+        if commit.seek:
+            sought, self._sought = self._sought, []
+        return self._store(commit, sought)
+
+    async def _store(self, commit: Commit, sought: list[asyncio.Future[None]]) -> Event:
+        try:
+            held = await self._leaders.places.commit(
+                self.group.reader, self.leader.epoch, commit.places, seek=commit.seek
+            )
+        except (MoorlineError, OSError) as error:
+            self._counts.commits_failed += 1
+            self._sought += sought
+            log.warning(
+                "places were not stored, and are tried again",
+                extra={"group": str(self.group.name), "error": str(error)},
+            )
+            return CommitFailed(commit.number)
+        self._counts.commits += 1
+        if not held:
+            return Fenced()
+        for one in sought:
+            if not one.done():
+                one.set_result(None)
+        return Committed(commit.number)
+
+    def _gap(self, gap: GapFound) -> None:
+        self._counts.messages_missed += gap.count
+        self.gaps.append(gap)
+        log.warning(
+            "messages were gone before the group had read them",
+            extra={
+                "group": str(self.group.name),
+                "shard": str(gap.shard),
+                "first": gap.first,
+                "upto": gap.upto,
+                "messages": gap.count,
+            },
+        )
+
+    def _stop(self, stopped: Stopped) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(stopped.reason)
+        self._leaders.ended(self, stopped.reason)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("a Leader failed", exc_info=error, extra={"group": str(self.group.name)})
+        if not self.stopped.done():
+            self.stopped.set_result("FAILED")
+        self._leaders.ended(self, "FAILED")

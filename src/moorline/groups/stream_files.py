@@ -1,0 +1,90 @@
+"""Room: groups. Gives the files of this node's streams to readers that decode them themselves."""
+
+import asyncio
+from typing import assert_never
+
+from moorline.catalog import Catalog
+from moorline.groups.streams import LocalStreams
+from moorline.journal.disk import Disk
+from moorline.journal.generation import DENSE, INDEX, RETENTION, SEGMENT
+from moorline.journal.shard import folder_of, path_of
+from moorline.limits import NODE_GONE_MS, STREAM_READ_BYTES_MAX
+from moorline.net.session import Handlers, Session
+from moorline.net.turns import Turns
+from moorline.wire.message import Answer
+from moorline.wire.stream_file import (
+    ClusterDescribed,
+    DescribeCluster,
+    Part,
+    ReadStreamFile,
+    StreamFileRead,
+)
+
+BROKER = "broker"
+
+
+class StreamFiles:
+    """Reads and sends; what is in the bytes is the reader's to check."""
+
+    def __init__(self, streams: LocalStreams, catalog: Catalog) -> None:
+        self._streams = streams
+        self._catalog = catalog
+        self._turns = Turns()
+
+    def handlers(self) -> Handlers:
+        return {
+            DescribeCluster: self._turns.spawned(self._describe),
+            ReadStreamFile: self._turns.spawned(self._read),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    async def _describe(self, session: Session, call: DescribeCluster) -> Answer:  # noqa: ARG002
+        alive = await self._catalog.live_nodes(NODE_GONE_MS)
+        nodes = [
+            (row.name, row.addresses, row.name in alive)
+            for row in await self._catalog.nodes()
+            if BROKER in row.roles
+        ]
+        return ClusterDescribed(call.call, self._streams.node, nodes)
+
+    async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002
+        store = self._streams.store
+        # Both on the loop, so that they speak of the same commit.
+        extent = store.extent(call.shard, call.generation)
+        size_bytes = store.measures(call.shard, call.generation)[0]
+        if extent is None:
+            return StreamFileRead(call.call, b"", 0, 0, 0, True, RETENTION)
+        length = min(call.bytes_max, STREAM_READ_BYTES_MAX)
+        if call.part == "segment":
+            length = min(length, max(0, size_bytes - call.position))
+        path = path_of(folder_of(call.shard), call.generation) + _ending(call.part)
+        data = await asyncio.to_thread(_bytes, store.disk, path, call.position, length)
+        reason = RETENTION if data is None and call.part == "segment" else ""
+        return StreamFileRead(
+            call.call, data or b"", extent.first, extent.end, size_bytes, extent.sealed, reason
+        )
+
+
+def _ending(part: Part) -> str:
+    match part:
+        case "segment":
+            return SEGMENT
+        case "index":
+            return INDEX
+        case "dense":
+            return DENSE
+    assert_never(part)
+
+
+def _bytes(disk: Disk, path: str, position: int, length: int) -> bytes | None:
+    """None if there is no such file: retention was faster, or an index that was never made."""
+    try:
+        file = disk.open(path, create=False)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read_at(position, length)
+    finally:
+        file.close()

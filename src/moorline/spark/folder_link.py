@@ -1,0 +1,278 @@
+"""Room: spark. The streams of a data folder, or of a copy of one, without a server.
+
+Nothing is written and nothing is locked: the node that owns the folder may run. Of the stream that grows
+all whole frames count, and they are synced before anyone relies on them; a torn end is left out.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from moorline.config.settings import Config
+from moorline.core.stream import Extent, Shard, Stream
+from moorline.errors import FolderUnusable
+from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, Generation
+from moorline.journal.overlay import OverlayDisk
+from moorline.journal.seal import Summary, read_summary
+from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, read_frames, read_head, walk
+from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES, read_all
+from moorline.journal.shard import folder_of, path_of
+from moorline.spark.frames import PADDING_BYTES
+from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
+
+log = logging.getLogger("moorline.spark")
+
+STREAMS = "streams"
+LAYOUT = "layout"
+NOTE = "node.json"
+
+
+class Buffer:
+    """One for all blocks of a task: whoever decodes a block copies, and is done before the next."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def of(self, length: int) -> bytearray:
+        if len(self._data) < length:
+            self._data = bytearray(length)
+        return self._data
+
+
+class FolderSegment:
+    """A segment file of a folder."""
+
+    def __init__(
+        self,
+        disk: ReadOnlyDisk,
+        path: str,
+        head: SegmentHead,
+        end: int,
+        size_bytes: int,
+        buffer: "Buffer",
+    ) -> None:
+        self.head = head
+        self.end = end
+        self.size_bytes = size_bytes
+        self.name = str(disk.where(path + SEGMENT))
+        self._disk = disk
+        self._path = path
+        file = disk.open(path + SEGMENT, create=False)
+        assert isinstance(file, ReadOnlyFile)
+        self._file = file
+        self._buffer = buffer
+        self._dense: ReadOnlyFile | None = None
+        self._dense_count = -1
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._file.read_at(offset, length)
+
+    def begin(self, position: int, length: int) -> Callable[[], bytearray]:
+        """The kernel reads ahead by itself: there is nothing to begin."""
+        return lambda: self._read(position, length)
+
+    def _read(self, position: int, length: int) -> bytearray:
+        data = self._buffer.of(length + PADDING_BYTES)
+        count = self._file.read_into(memoryview(data)[:length], position)
+        return data if count == length else bytearray()
+
+    def dense(self, number: int, count: int) -> bytes:
+        if self._dense_count < 0:
+            self._open_dense()
+        if self._dense is None:
+            return b""
+        count = min(count, self._dense_count - number)
+        return self._dense.read_at(number * DENSE_BYTES, count * DENSE_BYTES)
+
+    def _open_dense(self) -> None:
+        self._dense_count = 0
+        with contextlib.suppress(FileNotFoundError):
+            file = self._disk.open(self._path + DENSE, create=False)
+            assert isinstance(file, ReadOnlyFile)
+            self._dense, self._dense_count = file, self.end - self.head.first
+            if file.size() != self._dense_count * DENSE_BYTES:
+                self._dense = None
+                file.close()
+
+    def index(self) -> bytes:
+        return read_all(self._disk, self._path + INDEX)
+
+    def close(self) -> None:
+        self._file.close()
+        if self._dense is not None:
+            self._dense.close()
+
+
+class FolderStreams:
+    """All streams of a folder, as they are now."""
+
+    def __init__(self, path: str, node: str = "") -> None:
+        root = Path(path)
+        streams = root / STREAMS if (root / STREAMS).is_dir() else root
+        if not (streams / LAYOUT).is_file():
+            raise FolderUnusable(f"path: {root.absolute()} is no data folder: it has no streams")
+        self._disk = ReadOnlyDisk(streams)
+        self.node = node or _name_of(root, streams)
+        self._buffer = Buffer()
+        self._ends: dict[Stream, tuple[int, int, int]] = {}
+        """Of streams that grow: the seed, and the message and place up to which frames were whole."""
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def silent(self) -> list[str]:
+        return []
+
+    def addresses(self, node: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def extents(self) -> list[Extent]:
+        return [
+            Extent(Stream(self.node, shard, head.generation), head.first, end, sealed)
+            for shard, head, end, _, sealed in self._found()
+        ]
+
+    def _shards(self) -> list[int]:
+        return [int(name) for name in self._disk.list_folder("") if name.isdecimal()]
+
+    def _found(self) -> Iterator[tuple[int, SegmentHead, int, int, bool]]:
+        """(shard, head, end, bytes, is sealed), in order."""
+        for shard in self._shards():
+            heads = self._heads(shard)
+            for place, head in enumerate(heads):
+                following = heads[place + 1] if place + 1 < len(heads) else None
+                with contextlib.suppress(FileNotFoundError):  # retention was faster
+                    end, size, sealed = self._end(head, following)
+                    yield shard, head, end, size, sealed
+
+    def _heads(self, shard: int) -> list[SegmentHead]:
+        found = []
+        for name in self._disk.list_folder(folder_of(shard)):
+            stem = name.removesuffix(SEGMENT)
+            if stem == name or not stem.isdecimal():
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                head = self._head(shard, int(stem))
+                if head is not None:
+                    found.append(head)
+        return sorted(found, key=lambda head: head.generation)
+
+    def _head(self, shard: int, generation: int) -> SegmentHead | None:
+        """None for one that is being made, or whose head is damaged: then its messages are missing."""
+        file = self._disk.open(path_of(folder_of(shard), generation) + SEGMENT, create=False)
+        try:
+            head = read_head(file)
+        finally:
+            file.close()
+        is_own = head is not None and (head.shard, head.generation) == (shard, generation)
+        if not is_own:
+            log.warning("a segment without a head", extra={"shard": shard, "segment": generation})
+        return head if is_own else None
+
+    def _end(self, head: SegmentHead, following: SegmentHead | None) -> tuple[int, int, bool]:
+        """Its end, its bytes, and whether it is sealed."""
+        summary = self._summary(head)
+        if summary is not None:
+            return summary.end, summary.bytes, True
+        end, size = self._grown(head)
+        has_ended = following is not None
+        if following is not None and following.generation == head.generation + 1:
+            end = following.first
+        return end, size, has_ended
+
+    def _summary(self, head: SegmentHead) -> Summary | None:
+        summary = read_summary(self._disk, self._path(head) + SEAL)
+        is_own = summary is not None and (summary.seed, summary.first) == (head.seed, head.first)
+        return summary if is_own else None
+
+    def _path(self, head: SegmentHead) -> str:
+        return path_of(folder_of(head.shard), head.generation)
+
+    def _grown(self, head: SegmentHead) -> tuple[int, int]:
+        """How far a stream without a seal is whole, and the bytes up to there."""
+        stream = Stream(self.node, head.shard, head.generation)
+        seed, at, position = self._ends.get(stream, (0, 0, 0))
+        file = self._disk.open(self._path(head) + SEGMENT, create=False)
+        try:
+            limit = file.size()
+            if seed != head.seed or position > limit:
+                at, position = head.first, SEGMENT_HEAD.size
+            at, position = self._by_index(head, file, (at, position), limit)
+            for found in walk(file, position, limit, at, head.seed):
+                if isinstance(found, Piece):
+                    at, position = found.upto, found.position + len(found.data)
+                elif found.upto >= 0:
+                    at, position = found.upto, found.position
+            if (at, position) != self._ends.get(stream, (0, 0, 0))[1:]:
+                # A read-only copy may be where nothing can be synced, and need not be.
+                with contextlib.suppress(OSError):
+                    file.sync()
+        finally:
+            file.close()
+        self._ends[stream] = head.seed, at, position
+        return at, position
+
+    def _by_index(
+        self, head: SegmentHead, file: object, known: tuple[int, int], limit: int
+    ) -> tuple[int, int]:
+        """The last entry of the sparse index that is true, if it is behind what is known."""
+        assert isinstance(file, ReadOnlyFile)
+        data = read_all(self._disk, self._path(head) + INDEX)
+        table = np.frombuffer(data, "<i8", len(data) // ENTRY_BYTES * 3).reshape(-1, 3)
+        # A torn entry or one from before a crash may be last: a few are tried.
+        for position, at, _ in table[:-8:-1].tolist():
+            if at <= known[0] or not known[1] < position < limit:
+                continue
+            if read_frames(file, position, limit, at, head.seed, 1).positions:
+                return at, position
+        return known
+
+    # --- places and files -------------------------------------------------------------------------
+
+    def offsets_at(self, time_us: int) -> dict[str, int]:
+        """The first message of each shard that is not older; the end if all are."""
+        found: dict[str, int] = {}
+        # What a look repairs, such as a lost index, it repairs in memory.
+        overlay = OverlayDisk(self._disk)
+        for shard, head, end, size, _ in self._found():
+            line = str(Shard(self.node, shard))
+            if found.get(line, -1) >= 0:
+                continue
+            generation = Generation(overlay, self._path(head), head)
+            generation.end, generation.size_bytes = end, size
+            offset = generation.offset_at(time_us) if end > head.first else end
+            # Negative: the end so far, and perhaps not the last one.
+            found[line] = offset if offset < end else -end - 1
+        return {line: at if at >= 0 else -at - 1 for line, at in found.items()}
+
+    def segment(self, stream: Stream, addresses: tuple[str, ...]) -> FolderSegment | None:  # noqa: ARG002
+        """None if it is gone."""
+        try:
+            head = self._head(stream.shard, stream.generation)
+            if head is None:
+                return None
+            following = None
+            with contextlib.suppress(FileNotFoundError):
+                following = self._head(stream.shard, stream.generation + 1)
+            end, size, _ = self._end(head, following)
+            path = self._path(head)
+            return FolderSegment(self._disk, path, head, end, size, self._buffer)
+        except FileNotFoundError:
+            return None
+
+
+def _name_of(root: Path, streams: Path) -> str:
+    """The name of the node that wrote them: as the layout has it, or the note of a running node."""
+    words = (streams / LAYOUT).read_text(encoding="utf-8", errors="replace").split()
+    fields = dict(word.split("=", 1) for word in words if "=" in word)
+    if fields.get("node"):
+        return fields["node"]
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((root / NOTE).read_text(encoding="utf-8"))["node"])
+    return Config().node

@@ -1,0 +1,271 @@
+"""Room: spark. Frames into Arrow columns, a whole block of them at a time.
+
+A block is a piece of a segment in one buffer, and where in it the frames begin. Numbers are gathered with
+numpy from views of the buffer that begin at every byte; texts and bodies become views of the buffer that
+Arrow copies together once. Nothing here looks at a single message, but for headers: of those, each
+distinct one is decoded once.
+
+    block = Block(data, places, lengths, offsets)
+    frames = Frames(block)
+    frames.values()                            # a binary column
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moorline.core.topic import Matcher
+from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
+
+PADDING_BYTES = 16
+"""Bytes behind the frames of a buffer: a view of twelve bytes may begin at the last one."""
+
+_TIME_AT, _TTL_AT = 16, 24
+_TOPIC_AT, _KEY_AT, _HEADERS_AT, _FLAGS_AT = 28, 30, 32, 34
+_INLINE_BYTES = 12
+"""Arrow keeps values up to this length inside of their views."""
+
+Numbers = npt.NDArray[np.int64]
+Words = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+_REST_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFF_FFFF, 0xFFFF_FFFF], np.uint32)
+
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Block(NamedTuple):
+    """Frames in a padded buffer: where each begins, the length that it says, and its offset."""
+
+    data: bytes | bytearray
+    places: Numbers
+    lengths: Numbers
+    offsets: Numbers
+
+    def chosen(self, mask: Mask) -> "Block":
+        return Block(self.data, self.places[mask], self.lengths[mask], self.offsets[mask])
+
+
+def words_at(data: bytes | bytearray, kind: str) -> Words:
+    """The buffer as numbers of that kind, one beginning at every byte."""
+    width = np.dtype(kind).itemsize
+    return np.ndarray((len(data) - width + 1,), kind, data, 0, (1,))
+
+
+class Frames:
+    """The columns of a block, each made when it is asked for."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._quads = words_at(block.data, "<u4")
+        self._count = len(block.places)
+        self._smalls: Numbers | None = None
+        self._known: dict[int, Numbers] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def offsets(self) -> Numbers:
+        return self._block.offsets
+
+    def times_us(self) -> Numbers:
+        return words_at(self._block.data, "<i8")[self._block.places + _TIME_AT]
+
+    def ttls_s(self) -> npt.NDArray[np.int32]:
+        return words_at(self._block.data, "<i4")[self._block.places + _TTL_AT]
+
+    def flags(self) -> Numbers:
+        return self._small(_FLAGS_AT)
+
+    def _small(self, at: int) -> Numbers:
+        """A number of two bytes: the four of them stand side by side, and are gathered together."""
+        if self._smalls is None:
+            self._smalls = words_at(self._block.data, "<i8")[self._block.places + _TOPIC_AT]
+        if at not in self._known:
+            self._known[at] = (self._smalls >> (8 * (at - _TOPIC_AT))) & 0xFFFF
+        return self._known[at]
+
+    def are_sound(self) -> bool:
+        """Whether the parts of every frame fit into it; so without checks nothing is read beside it."""
+        parts = self._small(_TOPIC_AT) + self._small(_KEY_AT) + self._small(_HEADERS_AT)
+        parts += (self.flags() & PRODUCER != 0) * PRODUCER_PART.size
+        return bool((parts + (FRAME.size - HEAD.size) <= self._block.lengths).all())
+
+    # --- texts and bytes --------------------------------------------------------------------------
+
+    def topics(self) -> pa.StringArray:
+        starts = self._block.places + FRAME.size
+        # A text per frame and what stands between two of them are the values of one array.
+        edges = np.empty(2 * self._count + 1, np.int32)
+        edges[0:-1:2] = starts
+        edges[1::2] = starts + self._small(_TOPIC_AT)
+        edges[-1] = edges[-2] if self._count else 0
+        data = pa.py_buffer(self._block.data)
+        both = pa.Array.from_buffers(
+            pa.string(), 2 * self._count, [None, pa.py_buffer(edges), data]
+        )
+        return both.take(pa.array(np.arange(0, 2 * self._count, 2)))
+
+    def has_dollar(self) -> bool:
+        """Whether some topic begins with a `$`: a leading wildcard does not take it."""
+        octets = np.frombuffer(self._block.data, np.uint8)
+        return bool((octets[self._block.places + FRAME.size] == ord("$")).any())
+
+    def keys(self) -> pa.BinaryArray:
+        keyed = self.flags() & KEYED != 0
+        return self._binary(self._keys_at(), self._small(_KEY_AT), keyed)
+
+    def raw_headers(self) -> pa.BinaryArray:
+        return self._binary(self._headers_at(), self._small(_HEADERS_AT))
+
+    def values(self) -> pa.BinaryArray:
+        starts = self._behind_headers() + (self.flags() & PRODUCER != 0) * PRODUCER_PART.size
+        ends = self._block.places + HEAD.size + self._block.lengths
+        return self._binary(starts, ends - starts)
+
+    def producers(self, at: int) -> pa.Int64Array:
+        """The producer (at 0) or the sequence (at 8) of those frames that have one."""
+        has = self.flags() & PRODUCER != 0
+        found = np.zeros(self._count, np.int64)
+        places = self._behind_headers()[has]
+        found[has] = words_at(self._block.data, "<i8")[places + at]
+        return pa.array(found, mask=~has)
+
+    def headers(self) -> pa.ListArray:
+        """Few are different: each is decoded once."""
+        encoded = self.raw_headers().dictionary_encode()
+        decoded = [
+            [{"key": name, "value": value} for name, value in decode_headers(one)]
+            for one in encoded.dictionary.to_pylist()
+        ]
+        return pa.array(decoded, HEADERS_TYPE).take(encoded.indices)
+
+    def _keys_at(self) -> Numbers:
+        return self._block.places + FRAME.size + self._small(_TOPIC_AT)
+
+    def _headers_at(self) -> Numbers:
+        return self._keys_at() + self._small(_KEY_AT)
+
+    def _behind_headers(self) -> Numbers:
+        return self._headers_at() + self._small(_HEADERS_AT)
+
+    def _binary(self, starts: Numbers, lengths: Numbers, valid: Mask | None = None) -> pa.Array:
+        if valid is not None and valid.all():
+            valid = None
+        if valid is not None and not valid.any():
+            return pa.nulls(self._count, pa.binary())
+        bitmap = (
+            pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+            if valid is not None
+            else None
+        )
+        views = views_of(self._quads, starts, lengths)
+        buffers = [bitmap, pa.py_buffer(views), pa.py_buffer(self._block.data)]
+        return pa.Array.from_buffers(pa.binary_view(), self._count, buffers).cast(pa.binary())
+
+
+def views_of(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.uint32]:
+    """Arrow's sixteen bytes of each value: its length, its first bytes, and where it is."""
+    views = np.empty((len(starts), 4), np.uint32)
+    views[:, 0] = lengths
+    views[:, 1] = quads[starts]
+    views[:, 2] = 0
+    views[:, 3] = starts
+    is_short = lengths <= _INLINE_BYTES
+    if is_short.all():
+        views[:, 1:] = _inline(quads, starts, lengths, views[:, 1])
+    elif is_short.any():
+        short = np.flatnonzero(is_short)
+        views[short, 1:] = _inline(quads, starts[short], lengths[short], views[short, 1])
+    return views
+
+
+def _inline(
+    quads: Words, starts: Numbers, lengths: Numbers, firsts: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """Short values themselves, in up to three numbers of four bytes, with zeros behind them."""
+    found = np.zeros((len(starts), 3), np.uint32)
+    length_max = int(lengths.max(initial=0))
+    for quad in range(-(-length_max // 4)):
+        taken = firsts if not quad else quads[starts + 4 * quad]
+        found[:, quad] = taken & _REST_MASKS[np.clip(lengths - 4 * quad, 0, 4)]
+    return found
+
+
+def checks_of(block: Block, seed: int) -> npt.NDArray[np.uint32]:
+    """What the checks of all frames must be."""
+    import polars
+    import polars_hash
+
+    views = views_of(words_at(block.data, "<u4"), block.places + HEAD.size, block.lengths)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(block.data)]
+    contents = pa.Array.from_buffers(pa.binary_view(), len(block.places), buffers)
+    column = polars.DataFrame({"content": polars.from_arrow(contents)})
+    hashed = column.select(polars_hash.col("content").nchash.xxh3_64(seed=seed))
+    found: npt.NDArray[np.uint64] = hashed.to_series().to_numpy()
+    return found.astype(np.uint32)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+_MAKERS: dict[str, Callable[[Frames], Any]] = {
+    "key": Frames.keys,
+    "value": Frames.values,
+    "offset": lambda frames: pa.array(frames.offsets()),
+    "timestamp": lambda frames: pa.array(frames.times_us()).cast(pa.timestamp("us", "UTC")),
+    "headers": Frames.headers,
+    "ttl_s": lambda frames: pa.array(frames.ttls_s()),
+    "flags": lambda frames: pa.array(frames.flags().astype(np.int32)),
+    "producer": lambda frames: frames.producers(0),
+    "sequence": lambda frames: frames.producers(8),
+    "raw_headers": Frames.raw_headers,
+}
+
+
+class Batches:
+    """Blocks into record batches of a schema: those columns, of the messages that the filters take."""
+
+    def __init__(self, schema: pa.Schema, filters: Sequence[str]) -> None:
+        self._schema = schema
+        self._matchers = [Matcher(one) for one in filters]
+        self._takes_all = any(matcher.takes_all for matcher in self._matchers)
+        self._wants_topic = "topic" in schema.names
+
+    def batch(self, block: Block, stream: str) -> pa.RecordBatch | None:
+        """None if no message of the block is taken."""
+        frames = Frames(block)
+        topics: pa.Array | None = None
+        takes_all = self._takes_all and not frames.has_dollar()
+        if not takes_all or self._wants_topic:
+            topics = frames.topics()
+        if not takes_all:
+            mask = self._mask(topics)
+            if not mask.all():
+                block = block.chosen(mask)
+                topics = topics.filter(pa.array(mask)) if topics is not None else None
+                frames = Frames(block)
+        if not len(frames):
+            return None
+        columns = [self._column(name, frames, topics, stream) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _mask(self, topics: Any) -> Mask:
+        encoded = topics.dictionary_encode()
+        taken = [
+            any(matcher(name) for matcher in self._matchers)
+            for name in encoded.dictionary.to_pylist()
+        ]
+        mask: Mask = np.array(taken, np.bool_)[encoded.indices.to_numpy()]
+        return mask
+
+    def _column(self, name: str, frames: Frames, topics: Any, stream: str) -> Any:
+        if name == "topic":
+            return topics
+        if name == "stream":
+            return pa.repeat(pa.scalar(stream), len(frames))
+        return _MAKERS[name](frames)

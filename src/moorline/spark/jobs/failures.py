@@ -1,0 +1,67 @@
+"""Room: spark. What Spark says when a job fails, as one of our errors: whose mistake, and what to do.
+
+An error that our code raised in a worker, a planner or a committer comes back as text inside of others.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import moorline.errors
+from moorline.errors import CallFailed, MoorlineError
+
+_OURS = re.compile(r"^(?:.*?: )?moorline\.[\w.]+\.(\w+): (.*)$", re.MULTILINE)
+_WORDS_MAX = 500
+
+
+class SparkFailed(MoorlineError):
+    """Spark could not do it, and it was none of our errors: its own words follow."""
+
+
+@contextlib.contextmanager
+def explained(what: str = "") -> Iterator[None]:
+    """Errors of Spark leave as ours; `what` goes before the text, such as the name of a flow."""
+    try:
+        yield
+    except MoorlineError as error:
+        if not what:
+            raise
+        raise _with_text(type(error), f"{what}: {error}") from error
+    except _sparks() as error:
+        found = ours_in(str(error))
+        raise _with_text(type(found), f"{what}: {found}" if what else str(found)) from error
+
+
+def ours_in(text: str) -> MoorlineError:
+    """The error of ours that a text of Spark's ends in, or the beginning of its own words."""
+    found = _OURS.findall(text)
+    for name, words in reversed(found):
+        kind = _kind(name)
+        if kind is not None:
+            return _with_text(kind, words.strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("at ", "JVM stacktrace", "==", "File "))]
+    return SparkFailed((own[0] if own else text)[:_WORDS_MAX])
+
+
+def _kind(name: str) -> type[MoorlineError] | None:
+    kind = getattr(moorline.errors, name, None)
+    if kind is None:
+        from moorline.spark import places
+
+        kind = getattr(places, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, MoorlineError) else None
+
+
+def _with_text(kind: type[MoorlineError], text: str) -> MoorlineError:
+    try:
+        return kind(text)
+    except TypeError:  # one that is made of more than a text
+        return CallFailed(text) if issubclass(kind, CallFailed) else MoorlineError(text)
+
+
+def _sparks() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError)

@@ -1,0 +1,159 @@
+"""Room: spark. The proof of a flow that copies one to one: what the sink got, against the source again.
+
+Both sides are counted and digested by Spark itself, in one pass each. A digest here is of many rows, of
+which some may be the same: so hashes are added up, and not XORed.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import xxhash
+
+from moorline.errors import DriftFound
+from moorline.spark.jobs.archive_files import Archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from moorline.spark.jobs.flows import Flow, FlowReport, Options, Run
+
+PARTITIONS_MAX = 4_096
+"""Partitions of a write whose producers we look for: more than one query has tasks."""
+
+CLOCKS_MS = 600_000
+"""How far the clocks of the driver and a node may be apart."""
+
+
+def prove(
+    spark: "SparkSession",
+    reach: "Options",
+    one: "Flow",
+    checkpoint: str,
+    query: str,
+    run: "Run",
+    report: "FlowReport",
+) -> "FlowReport":
+    """The report, with what both sides have of the batches of this run."""
+    from moorline.spark.jobs.flows import complete
+
+    sink = complete(one.sink, reach)
+    is_whole = sink["format"] != "moorline"
+    source = _source(spark, complete(one.source, reach), run, is_whole=is_whole)
+    expected = one.function(source)
+    if "topic" in sink and not is_whole:
+        from pyspark.sql import functions
+
+        expected = expected.withColumn("topic", functions.lit(sink["topic"]))
+    found = (
+        _files(spark, sink)
+        if is_whole
+        else _published(spark, sink, query, run, _began_ms(checkpoint, run))
+    )
+    names = [name for name in expected.columns if name in found.columns]
+    if not names:
+        raise DriftFound(f"the sink has none of the columns {', '.join(expected.columns)}")
+    one_side, other_side = digest(expected, names), digest(found, names)
+    rows = source.count()
+    return msgspec.structs.replace(
+        report,
+        verified=one_side == other_side and rows == other_side[0],
+        source_count=rows,
+        sink_count=other_side[0],
+        digest=f"{other_side[1]:016x}{other_side[2]:016x}",
+    )
+
+
+def digest(frame: "DataFrame", names: list[str]) -> tuple[int, int, int]:
+    """(rows, two sums of halves of their hashes): equal for equal rows in any order."""
+    from pyspark.sql import functions
+
+    columns = [_plain(frame, name) for name in names]
+    hashes = frame.select(functions.xxhash64(*columns).alias("hash"))
+    row = hashes.agg(
+        functions.count("*").alias("count"),
+        functions.coalesce(functions.sum(functions.expr("hash & 4294967295")), functions.lit(0)),
+        functions.coalesce(
+            functions.sum(functions.shiftrightunsigned("hash", 32)), functions.lit(0)
+        ),
+    ).collect()[0]
+    return int(row[0]), int(row[1]), int(row[2])
+
+
+def _plain(frame: "DataFrame", name: str) -> Any:
+    """Texts and bytes are the same once they are published; nothing and empty headers too."""
+    from pyspark.sql import functions
+
+    column = functions.col(name)
+    kind = frame.schema[name].dataType.simpleString()
+    if name in ("key", "value") and kind == "string":
+        return column.cast("binary")
+    if kind.startswith("array"):
+        return functions.coalesce(functions.to_json(column), functions.lit("[]"))
+    return column
+
+
+def _source(
+    spark: "SparkSession", options: dict[str, str], run: "Run", *, is_whole: bool
+) -> "DataFrame":
+    """The messages of the run once more; all up to its end, where the sink has those before too."""
+    kind = options.pop("format")
+    if kind == "moorline":
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+            options.pop(name, None)
+        given = options.pop("startingOffsets", "earliest")
+        start = (
+            given if is_whole else msgspec.json.encode(run.start).decode() if run.start else given
+        )
+        options |= {
+            "startingOffsets": start,
+            "endingOffsets": msgspec.json.encode(run.end).decode(),
+        }
+    return spark.read.format(kind).options(**options).load()
+
+
+def _files(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
+    kind = options["format"]
+    rest = {name: value for name, value in options.items() if name not in ("format", "path")}
+    return spark.read.format(kind).options(**rest).load(options["path"])
+
+
+def _published(
+    spark: "SparkSession", sink: dict[str, str], query: str, run: "Run", began_ms: int
+) -> "DataFrame":
+    """What the query's batches stored: their producers and sequences say whose a message is."""
+    from pyspark.sql import functions
+
+    reach = {name: sink[name] for name in ("address", "ca", "certificate", "key") if name in sink}
+    producers = [_signed(f"{query}/{place}") for place in range(PARTITIONS_MAX)]
+    first, upto = run.numbers
+    frame = (
+        spark.read.format("moorline")
+        .options(**reach)
+        .option("topics", sink.get("topic", "#,$dead/#"))
+        .option("includeSystem", "true")
+        .option("includeHeaders", "true")
+        .option("startingTimestamp", str(max(0, began_ms - CLOCKS_MS)))
+        .load()
+    )
+    sequence = functions.col("sequence")
+    return frame.where(
+        functions.col("producer").isin(producers)
+        & (sequence >= first << 32)
+        & (sequence < upto << 32)
+    )
+
+
+def _signed(name: str) -> int:
+    number = xxhash.xxh3_64_intdigest(name.encode()) or 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _began_ms(checkpoint: str, run: "Run") -> int:
+    """When Spark first planned the first batch, perhaps in a run before this one."""
+    place = Archive(checkpoint)
+    try:
+        with place.files.open_input_stream(place.full(f"offsets/{run.numbers[0]}")) as source:
+            lines = bytes(source.read()).decode().splitlines()
+        return int(msgspec.json.decode(lines[1])["batchTimestampMs"])
+    except (OSError, LookupError, msgspec.DecodeError, TypeError):
+        return 0

@@ -1,0 +1,251 @@
+"""Room: spark. `run FILE`: a user's own pipeline, functions from a source to a sink in Spark's DataFrame API.
+
+    from moorline.spark import flow
+
+    @flow(source={"topics": "orders/#"}, sink={"topic": "orders-copy"}, one_to_one=True)
+    def copy(orders):
+        return orders.select("key", "value")
+
+Source and sink are options of Spark's; `format` is `moorline` unless it is named. Each flow is one
+streaming query with a checkpoint. One that is declared `one_to_one` is verified when it has caught up: the
+function over the same source messages, as a batch, must give what the sink has; as many, and the same.
+"""
+
+import runpy
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from moorline.errors import ConfigError, DriftFound
+from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.watching import LOOK_S, Seen, nobody, wait
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Options = Mapping[str, str]
+
+MARK = "__moorline_flow__"
+
+TRIGGER = "1 second"
+"""Time between two batches of flows that run continuously."""
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """A function from a source to a sink."""
+
+    name: str
+    function: Callable[["DataFrame"], "DataFrame"]
+    source: dict[str, str]
+    sink: dict[str, str]
+    checkpoint: str
+    one_to_one: bool
+
+
+class FlowReport(msgspec.Struct, frozen=True):
+    """What a flow did in this run; `verified` is None where there was nothing to verify."""
+
+    name: str
+    messages: int
+    batches: int
+    verified: bool | None = None
+    source_count: int | None = None
+    sink_count: int | None = None
+    digest: str | None = None
+
+
+class FlowsOptions(msgspec.Struct, frozen=True):
+    """A file of flows, and what holds for all of them."""
+
+    file: str
+    names: list[str] = []
+    reach: dict[str, str] = {}
+    checkpoints: str = ""
+    trigger: str = ""
+    verify: bool = True
+
+
+def flow(
+    *,
+    source: Options,
+    sink: Options,
+    checkpoint: str = "",
+    one_to_one: bool = False,
+    name: str = "",
+) -> Callable[[Callable[["DataFrame"], "DataFrame"]], Callable[["DataFrame"], "DataFrame"]]:
+    """Marks a function as a flow; without a `checkpoint` it has one beside the file, by its name."""
+
+    def marked(
+        function: Callable[["DataFrame"], "DataFrame"],
+    ) -> Callable[["DataFrame"], "DataFrame"]:
+        known = name or function.__name__
+        for what, options in (("source", source), ("sink", sink)):
+            for option, value in options.items():
+                if not isinstance(value, str):
+                    raise ConfigError(
+                        f"flow {known}: {what}: {option}={value!r}: options are texts, as in Spark"
+                    )
+        made = Flow(known, function, dict(source), dict(sink), checkpoint, one_to_one)
+        setattr(function, MARK, made)
+        return function
+
+    return marked
+
+
+def flows_in(file: str, names: list[str] | None = None) -> list[Flow]:
+    """The flows of a file, in its order; those of the names, if there are any."""
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"{file} is not a file")
+    try:
+        # Under a name that nobody can import: so Spark sends the functions themselves to its workers.
+        found = runpy.run_path(str(path), run_name="__moorline_flows__")
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{file}: {type(error).__name__}: {error}") from error
+    flows = [made for value in found.values() if (made := getattr(value, MARK, None)) is not None]
+    known = [one.name for one in flows]
+    twice = sorted({name for name in known if known.count(name) > 1})
+    if twice:
+        raise ConfigError(f"{file}: two flows are named {twice[0]}: give one another name=")
+    if not flows:
+        raise ConfigError(f"{file} has no flows: mark functions with @moorline.spark.flow(…)")
+    for name in names or []:
+        if name not in known:
+            raise ConfigError(f"{file} has no flow {name!r}: there are {', '.join(known)}")
+    return [one for one in flows if not names or one.name in names]
+
+
+def run_flows(
+    spark: "SparkSession", options: FlowsOptions, seen: Seen = nobody
+) -> list[FlowReport]:
+    """One flow after the other until each has caught up; or all of them at once, without an end."""
+    flows = flows_in(options.file, options.names)
+    if options.trigger:
+        return _continuously(spark, options, flows, seen)
+    return [_once(spark, options, one, seen) for one in flows]
+
+
+def _once(spark: "SparkSession", options: FlowsOptions, one: Flow, seen: Seen) -> FlowReport:
+    with explained(f"flow {one.name}"):
+        checkpoint = checkpoint_of(options, one)
+        query = _started(spark, options, one, checkpoint)
+        run = Run()
+        messages = wait(query, seen, heard=run.hear)
+        report = FlowReport(one.name, messages, run.batches)
+        if not (one.one_to_one and options.verify and run.batches):
+            return report
+        from moorline.spark.jobs.flow_proof import prove
+
+        return prove(spark, options.reach, one, checkpoint, str(query.id), run, report)
+
+
+class Run:
+    """From where to where a run went, as Spark tells it batch by batch."""
+
+    def __init__(self) -> None:
+        self.start: dict[str, int] = {}
+        self.end: dict[str, int] = {}
+        self._first = -1
+        self._last = -1
+
+    def hear(self, batch: int, start: dict[str, int], end: dict[str, int], rows: int) -> None:
+        if not rows and not end:
+            return
+        if self._first < 0 or batch < self._first:
+            self._first, self.start = batch, start
+        if batch >= self._last:
+            self._last, self.end = batch, end
+
+    @property
+    def batches(self) -> int:
+        return self._last - self._first + 1 if self._first >= 0 else 0
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The first batch, and the one behind the last."""
+        return self._first, self._last + 1
+
+
+def _continuously(
+    spark: "SparkSession", options: FlowsOptions, flows: list[Flow], seen: Seen
+) -> list[FlowReport]:
+    running = []
+    reports = []
+    try:
+        for one in flows:
+            with explained(f"flow {one.name}"):
+                running.append((one, _started(spark, options, one, checkpoint_of(options, one))))
+        while all(query.isActive for _, query in running):
+            done = [sum(int(p["numInputRows"] or 0) for p in q.recentProgress) for _, q in running]
+            seen(sum(done), 0)
+            time.sleep(LOOK_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for _, query in running:
+            if query.isActive:
+                query.stop()
+    for one, query in running:
+        with explained(f"flow {one.name}"):
+            rows = wait(query, nobody)
+            reports.append(FlowReport(one.name, rows, len(query.recentProgress)))
+    return reports
+
+
+def _started(spark: "SparkSession", options: FlowsOptions, one: Flow, checkpoint: str) -> Any:
+    source = complete(one.source, options.reach)
+    if source["format"] == "moorline":
+        # Run once, a flow that began at the latest message would never do anything.
+        source.setdefault("startingOffsets", "earliest")
+    kind = source.pop("format")
+    frame = one.function(spark.readStream.format(kind).options(**source).load())
+    _check(frame)
+    sink = complete(one.sink, options.reach)
+    writer = (
+        frame.writeStream.format(sink.pop("format"))
+        .options(**sink)
+        .option("checkpointLocation", checkpoint)
+        .queryName(f"moor pipeline run {one.name}")
+    )
+    if options.trigger:
+        return writer.trigger(processingTime=options.trigger).start()
+    return writer.trigger(availableNow=True).start()
+
+
+def complete(given: Options, reach: Options) -> dict[str, str]:
+    """With the format, and with the node of the command line where a flow names none."""
+    options = {"format": "moorline", **given}
+    if options["format"] == "moorline" and not {"address", "path"} & set(options):
+        options |= reach
+    return options
+
+
+def checkpoint_of(options: FlowsOptions, one: Flow) -> str:
+    if one.checkpoint:
+        return one.checkpoint
+    base = options.checkpoints or str(Path(options.file).absolute().with_suffix(".checkpoints"))
+    return f"{base}/{one.name}"
+
+
+def _check(frame: Any) -> None:
+    if not hasattr(frame, "writeStream"):
+        raise ConfigError(f"it returned {type(frame).__name__}, not a DataFrame")
+    if not frame.isStreaming:
+        raise ConfigError(
+            "what it returned does not come from its source: use the DataFrame it gets"
+        )
+
+
+def check(reports: list[FlowReport]) -> None:
+    """Raises if a copy is not one."""
+    for one in reports:
+        if one.verified is False:
+            raise DriftFound(
+                f"flow {one.name}: {one.source_count} messages should be in the sink, "
+                f"{one.sink_count} are; or their contents differ"
+            )

@@ -1,0 +1,119 @@
+"""Room: spark. The nodes' side of a proof: what they sealed, and the messages of one stream.
+
+Nodes are named by the options of the data source: `address` with its certificates, or `path` for a data
+folder or a copy of one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from moorline.core.stream import Stream
+from moorline.errors import CallFailed, ConnectionLost
+from moorline.journal.generation import SEAL
+from moorline.journal.seal import read_summary
+from moorline.journal.shard import folder_of, path_of
+from moorline.spark import runs
+from moorline.spark.folder_link import STREAMS, FolderStreams
+from moorline.spark.frames import Batches
+from moorline.spark.jobs.archive_files import SealedStream
+from moorline.spark.jobs.parquet import SCHEMA
+from moorline.spark.node_link import Links, NodeStreams
+from moorline.spark.options import reach_of
+from moorline.spark.read_only_disk import ReadOnlyDisk
+from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
+from moorline.wire.topic import DescribeStreams, StreamsDescribed
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The sealed streams, where each node is, and the nodes that did not answer."""
+
+    seals: list[SealedStream]
+    addresses: dict[str, list[str]]
+    silent: list[str]
+
+
+class Lost(NamedTuple):
+    """Messages `first` to before `upto` cannot be read on the node."""
+
+    first: int
+    upto: int
+    text: str
+
+
+def ask(source: dict[str, str]) -> Told:
+    """What all nodes have sealed up to now."""
+    if source.get("path"):
+        return Told(_of_folder(source), {}, [])
+    reach = reach_of(source)
+    links = Links(reach)
+    try:
+        told = links.call((reach.address,), DescribeCluster, ClusterDescribed)
+        addresses = {name: list(known) for name, known, _ in told.nodes}
+        # It was reached by this one, whatever it thinks that it listens on.
+        addresses[told.node] = [reach.address]
+        seals: list[SealedStream] = []
+        silent = [name for name, _, is_alive in told.nodes if not is_alive and name != told.node]
+        for node, known in addresses.items():
+            if node in silent:
+                continue
+            try:
+                described = links.call(tuple(known), DescribeStreams, StreamsDescribed)
+            except (ConnectionLost, CallFailed):
+                silent.append(node)
+                continue
+            seals += [SealedStream.of(one) for one in described.streams if one.digest]
+        return Told(seals, addresses, silent)
+    finally:
+        links.close()
+
+
+def _of_folder(source: dict[str, str]) -> list[SealedStream]:
+    streams = FolderStreams(source["path"], source.get("node", ""))
+    root = Path(source["path"])
+    disk = ReadOnlyDisk(root / STREAMS if (root / STREAMS).is_dir() else root)
+    seals = []
+    for stream, first, end, is_sealed in streams.extents():
+        path = path_of(folder_of(stream.shard), stream.generation) + SEAL
+        summary = read_summary(disk, path) if is_sealed else None
+        if summary is not None:
+            seals.append(SealedStream(*stream, first, end, str(summary.digest)))
+    return seals
+
+
+def node_rows(
+    source: dict[str, str],
+    addresses: list[str],
+    stream: Stream,
+    first: int,
+    upto: int,
+    filters: list[str],
+) -> Iterator[pa.RecordBatch | Lost]:
+    """In a worker: messages `first` to before `upto` with all columns of an archive; those of the filters."""
+    streams = (
+        FolderStreams(source["path"], source.get("node", ""))
+        if source.get("path")
+        else NodeStreams(reach_of(source))
+    )
+    made = Batches(SCHEMA, filters)
+    try:
+        segment = streams.segment(stream, tuple(addresses))
+        if segment is None:
+            yield Lost(first, upto, "the node has dropped it")
+            return
+        try:
+            for block in runs.runs(segment, first, upto, verify=True):
+                if isinstance(block, runs.Lost):
+                    text = f"{segment.name}: damaged at byte {block.position}"
+                    yield Lost(block.first, block.upto, text)
+                    continue
+                batch = made.batch(block, str(stream))
+                if batch is not None:
+                    yield batch
+        finally:
+            segment.close()
+    finally:
+        streams.close()

@@ -1,0 +1,292 @@
+"""Room: spark. The streams of running nodes: each node is asked for its own, over its own link.
+
+Spark's code is synchronous. So the links live on an event loop in a thread of their own, which also
+answers the nodes' pings while a task is busy with something else.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from moorline.config.addresses import Address, listen_address
+from moorline.core.stream import Extent, Shard, Stream
+from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged
+from moorline.journal.segment import MAGIC, SEGMENT_HEAD, SegmentHead
+from moorline.journal.segment_index import DENSE_BYTES
+from moorline.limits import (
+    HELLO_TIMEOUT_MS,
+    KEEPALIVE_MS,
+    SPARK_LINK_PAUSE_MS,
+    SPARK_LINK_TRIES,
+    SPARK_READS_IN_FLIGHT,
+    STREAM_READ_BYTES_MAX,
+)
+from moorline.net.caller import Caller, open_caller
+from moorline.spark.frames import PADDING_BYTES
+from moorline.spark.options import Reach
+from moorline.version import SOFTWARE
+from moorline.wire.group import FindOffsets, OffsetsFound
+from moorline.wire.message import Answer, Failed, Message
+from moorline.wire.stream_file import (
+    ClusterDescribed,
+    DescribeCluster,
+    Part,
+    ReadStreamFile,
+    StreamFileRead,
+)
+from moorline.wire.topic import DescribeStreams, StreamsDescribed
+
+log = logging.getLogger("moorline.spark")
+
+Result = TypeVar("Result")
+Reply = TypeVar("Reply", bound=Answer)
+
+
+class Links:
+    """Links to nodes, by their addresses, on a loop in a thread. Opened when they are needed."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._callers: dict[str, Caller] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="moorline-links", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self.run(self._say_goodbye())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.begin(work)()
+
+    def begin(self, work: Coroutine[Any, Any, Result]) -> Callable[[], Result]:
+        """Begins it on the loop; what it returns waits for the result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result
+
+    def call(
+        self, addresses: tuple[str, ...], make: Callable[[int], Message], reply: type[Reply]
+    ) -> Reply:
+        return self.run(self.ask(addresses, make, reply))
+
+    async def ask(
+        self, addresses: tuple[str, ...], make: Callable[[int], Message], reply: type[Reply]
+    ) -> Reply:
+        (answer,) = await self.ask_all(addresses, [make], reply)
+        return answer
+
+    async def ask_all(
+        self,
+        addresses: tuple[str, ...],
+        makes: Sequence[Callable[[int], Message]],
+        reply: type[Reply],
+    ) -> list[Reply]:
+        """Calls that change nothing, so they may be made again: a node that restarts is waited for."""
+        tries = 0
+        while True:
+            try:
+                caller = await self._link(addresses)
+                answers = await caller.call_all(makes)
+                break
+            except ConnectionLost:
+                tries += 1
+                if tries >= SPARK_LINK_TRIES:
+                    raise
+                await asyncio.sleep(SPARK_LINK_PAUSE_MS / 1_000)
+        found: list[Reply] = []
+        for answer in answers:
+            if isinstance(answer, Failed):
+                raise CallFailed.of(answer.code, answer.text)
+            assert isinstance(answer, reply), f"{type(answer).__name__} for {reply.__name__}"
+            found.append(answer)
+        return found
+
+    async def _link(self, addresses: tuple[str, ...]) -> Caller:
+        for address in addresses:
+            caller = self._callers.get(address)
+            if caller is not None and not caller.lost.done():
+                return caller
+        lost: ConnectionLost | None = None
+        for address in addresses:
+            try:
+                self._callers[address] = await self._open(address)
+                return self._callers[address]
+            except ConnectionLost as error:
+                lost = error
+        assert lost is not None, "a node has an address"
+        raise lost
+
+    async def _open(self, address: str) -> Caller:
+        reach = self._reach
+        return await open_caller(
+            address_of(address),
+            lambda: Caller(
+                f"{SOFTWARE} spark", hello_timeout_ms=HELLO_TIMEOUT_MS, keepalive_ms=KEEPALIVE_MS
+            ),
+            timeout_ms=HELLO_TIMEOUT_MS,
+            ca=Path(reach.ca) if reach.ca else None,
+            certificate=Path(reach.certificate) if reach.certificate else None,
+            key=Path(reach.key) if reach.key else None,
+        )
+
+    async def _say_goodbye(self) -> None:
+        for caller in self._callers.values():
+            caller.close("DONE", "the read is over")
+        open_ones = [caller.lost for caller in self._callers.values() if not caller.lost.done()]
+        if open_ones:
+            await asyncio.wait(open_ones, timeout=1)
+
+
+def address_of(text: str) -> Address:
+    try:
+        return listen_address(text)
+    except ValueError as error:
+        raise ConfigError(f"address: {text!r}: {error}") from None
+
+
+class NodeSegment:
+    """A segment on a node; reads of a block are under way together."""
+
+    def __init__(self, links: Links, addresses: tuple[str, ...], stream: Stream) -> None:
+        self.name = f"{stream.node}: streams/{stream.shard:03}/{stream.generation:08}.seg"
+        self._links = links
+        self._addresses = addresses
+        self._stream = stream
+        told = self._piece("segment", 0, SEGMENT_HEAD.size)
+        self.is_gone = bool(told.reason)
+        self.end = told.end
+        self.size_bytes = told.size_bytes
+        self.head = SegmentHead(stream.shard, stream.generation, told.first, 0, 0)
+        if not self.is_gone:
+            self.head = self._head(told.data)
+
+    def _head(self, data: bytes) -> SegmentHead:
+        if len(data) < SEGMENT_HEAD.size or data[:8] != MAGIC:
+            raise JournalDamaged(f"{self.name}: its head is damaged: no message of it can be read")
+        return SegmentHead(*SEGMENT_HEAD.unpack(data)[1:])
+
+    def close(self) -> None:
+        """The links outlive it."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._links.run(self._read("segment", offset, length))
+
+    def begin(self, position: int, length: int) -> Callable[[], bytearray]:
+        read = self._links.begin(self._read("segment", position, length))
+
+        def padded() -> bytearray:
+            data = bytearray(read())
+            data += bytes(PADDING_BYTES)
+            return data
+
+        return padded
+
+    def dense(self, number: int, count: int) -> bytes:
+        count = min(count, self.end - self.head.first - number)
+        data = self._links.run(self._read("dense", number * DENSE_BYTES, count * DENSE_BYTES))
+        return data if len(data) == count * DENSE_BYTES else b""
+
+    def index(self) -> bytes:
+        parts, position = [], 0
+        while True:
+            told = self._piece("index", position, STREAM_READ_BYTES_MAX)
+            parts.append(told.data)
+            position += len(told.data)
+            if len(told.data) < STREAM_READ_BYTES_MAX:
+                return b"".join(parts)
+
+    def _piece(self, part: Part, position: int, length: int) -> StreamFileRead:
+        return self._links.call(self._addresses, self._call(part, position, length), StreamFileRead)
+
+    def _call(self, part: Part, position: int, length: int) -> Callable[[int], Message]:
+        shard, generation = self._stream.shard, self._stream.generation
+        return lambda call: ReadStreamFile(call, shard, generation, part, position, length)
+
+    async def _read(self, part: Part, position: int, length: int) -> bytes:
+        calls = [
+            self._call(part, position + at, min(STREAM_READ_BYTES_MAX, length - at))
+            for at in range(0, length, STREAM_READ_BYTES_MAX)
+        ]
+        parts: list[bytes] = []
+        for start in range(0, len(calls), SPARK_READS_IN_FLIGHT):
+            some = calls[start : start + SPARK_READS_IN_FLIGHT]
+            answers = await self._links.ask_all(self._addresses, some, StreamFileRead)
+            parts += [answer.data for answer in answers]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class NodeStreams:
+    """All streams of all nodes of a cluster, of which one is asked where the others are."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._links = Links(reach)
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._silent: list[str] = []
+        self._asked = ""
+
+    def close(self) -> None:
+        self._links.close()
+
+    def silent(self) -> list[str]:
+        """Nodes of the cluster that did not answer when streams were last asked for."""
+        return self._silent
+
+    def addresses(self, node: str) -> tuple[str, ...]:
+        return self._known.get(node, ())
+
+    def extents(self) -> list[Extent]:
+        found: list[Extent] = []
+        self._find_nodes()
+        for node, addresses in self._known.items():
+            if node in self._silent:
+                continue
+            try:
+                told = self._links.call(addresses, DescribeStreams, StreamsDescribed)
+            except ConnectionLost as error:
+                log.warning("a node does not answer", extra={"node": node, "error": str(error)})
+                self._silent.append(node)
+                continue
+            found += [
+                Extent(
+                    Stream(one.node, one.shard, one.generation), one.first, one.end, one.is_sealed
+                )
+                for one in told.streams
+            ]
+        return found
+
+    def _find_nodes(self) -> None:
+        # Any node that was heard of may answer, should the one that was named be away.
+        others = [address for known in self._known.values() for address in known]
+        told = self._links.call((self._reach.address, *others), DescribeCluster, ClusterDescribed)
+        self._silent = [name for name, _, is_alive in told.nodes if not is_alive]
+        self._known = {name: tuple(addresses) for name, addresses, _ in told.nodes}
+        if self._asked in ("", told.node):
+            # It was reached by this address, whatever it thinks that it listens on.
+            self._asked = told.node
+            self._known[told.node] = (self._reach.address,)
+        if told.node in self._silent:
+            self._silent.remove(told.node)
+
+    def offsets_at(self, time_us: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node, addresses in self._known.items():
+            if node not in self._silent:
+                told = self._links.call(
+                    addresses, lambda call: FindOffsets(call, time_us), OffsetsFound
+                )
+                found.update({str(Shard(node, shard)): at for shard, at in told.offsets})
+        return found
+
+    def segment(self, stream: Stream, addresses: tuple[str, ...]) -> NodeSegment | None:
+        """None if it is gone."""
+        found = NodeSegment(self._links, addresses, stream)
+        return None if found.is_gone else found

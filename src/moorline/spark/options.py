@@ -1,0 +1,241 @@
+"""Room: spark. The options of the data source: read once, checked by name, and carried as plain values.
+
+Spark gives options without the case of their names. What is not an option of ours is refused, with the
+list of those that are: a wrong letter must not change what a query reads.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from moorline.core.topic import check_filter, shared_name
+from moorline.errors import BadTopic, ConfigError
+
+DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
+
+REACH = ("address", "ca", "certificate", "key")
+TOPICS = (
+    "topics",
+    "path",
+    "node",
+    *REACH,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "includeSystem",
+    "verifyChecks",
+)
+QUEUES = ("queues", "path", *REACH, "minPartitions")
+ASSOCIATIONS = ("associations", "catalog", *REACH, "minPartitions")
+KINDS = ("topics", "queues", "associations", "group")
+"""What can be read: one of these options says which."""
+
+EARLIEST, LATEST = -2, -1
+"""Offsets that stand for a place, as in Spark's Kafka source."""
+
+Offsets = dict[str, int]
+Value = TypeVar("Value")
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """A node's address, and the files that prove who we are."""
+
+    address: str = DEFAULT_ADDRESS
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+class TopicOptions(msgspec.Struct, frozen=True):
+    """What a read of topics was asked for. Times are microseconds, -1 where none was given."""
+
+    filters: tuple[str, ...]
+    path: str
+    node: str
+    reach: Reach
+    starting: str | Offsets
+    ending: str | Offsets
+    starting_us: int
+    ending_us: int
+    max_offsets: int
+    min_offsets: int
+    max_delay_ms: int
+    min_partitions: int
+    max_records: int
+    fail_on_loss: bool
+    with_headers: bool
+    with_system: bool
+    verify_checks: bool
+
+
+def kind_of(options: Mapping[str, str]) -> str:
+    """Which of the reads is meant."""
+    lowered = {name.lower() for name in options}
+    # A group reads topics too: it goes before them.
+    for kind in ("group", "topics", "queues", "associations"):
+        if kind in lowered:
+            return kind
+    raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}")
+
+
+def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
+    """Refuses what is not known, by its name."""
+    names = sorted(known, key=str.lower)
+    accepted = {name.lower() for name in names}
+    for name in options:
+        if name.lower() not in accepted:
+            raise ConfigError(f"unknown option {name!r}: there are {', '.join(names)}")
+
+
+def reach_of(options: Mapping[str, str]) -> Reach:
+    given = _lowered(options)
+    return Reach(
+        given.get("address") or DEFAULT_ADDRESS,
+        *(given.get(name, "") for name in ("ca", "certificate", "key")),
+    )
+
+
+def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+    """The options of a read of topics, checked."""
+    check_names(options, TOPICS)
+    given = _lowered(options)
+    if given.get("path") and given.get("address"):
+        raise ConfigError("path and address: give one, the folder or the node")
+    if is_stream:
+        for name in ("endingOffsets", "endingTimestamp"):
+            if name.lower() in given:
+                raise ConfigError(f"{name}: a stream has no end; use it with spark.read")
+    starting = _places(given, "startingOffsets", "latest" if is_stream else "earliest")
+    ending = _places(given, "endingOffsets", "latest")
+    if not is_stream and starting == "latest":
+        raise ConfigError("startingOffsets: latest leaves nothing to read; use earliest or offsets")
+    if ending == "earliest":
+        raise ConfigError("endingOffsets: earliest leaves nothing to read; use latest or offsets")
+    return TopicOptions(
+        filters=_filters(given["topics"]),
+        path=given.get("path", ""),
+        node=given.get("node", ""),
+        reach=reach_of(options),
+        starting=starting,
+        ending=ending,
+        starting_us=_time_us(given, "startingTimestamp"),
+        ending_us=_time_us(given, "endingTimestamp"),
+        max_offsets=number_of(given, "maxOffsetsPerTrigger"),
+        min_offsets=number_of(given, "minOffsetsPerTrigger"),
+        max_delay_ms=_parsed(given, "maxTriggerDelay", _duration_ms, 900_000, "90s, 15m, 2h"),
+        min_partitions=number_of(given, "minPartitions"),
+        max_records=number_of(given, "maxRecordsPerPartition"),
+        fail_on_loss=switch_of(given, "failOnDataLoss", default=True),
+        with_headers=switch_of(given, "includeHeaders", default=False),
+        with_system=switch_of(given, "includeSystem", default=False),
+        verify_checks=switch_of(given, "verifyChecks", default=True),
+    )
+
+
+def number_of(options: Mapping[str, str], name: str) -> int:
+    """A number above 0; 0 where the option is not given."""
+    return _parsed(options, name, _positive, 0, "a whole number above 0")
+
+
+def switch_of(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return _parsed(options, name, _switch, default, "true or false")
+
+
+# --- single values --------------------------------------------------------------------------------
+
+
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in options.items()}
+
+
+def _parsed(
+    options: Mapping[str, str],
+    name: str,
+    parse: Callable[[str], Value],
+    default: Value,
+    accepted: str,
+) -> Value:
+    text = _lowered(options).get(name.lower())
+    if text is None:
+        return default
+    try:
+        return parse(text.strip())
+    except ValueError:
+        raise ConfigError(f"{name}: {text!r}: accepted: {accepted}") from None
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _time_us(options: Mapping[str, str], name: str) -> int:
+    return _parsed(options, name, _milliseconds, -1, "milliseconds since 1970")
+
+
+def _milliseconds(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number * 1_000
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration_ms(text: str) -> int:
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(digits) :].strip() or "ms"
+    if unit not in _UNITS_MS:
+        raise ValueError(text)
+    return _positive(digits) * _UNITS_MS[unit]
+
+
+def _filters(text: str) -> tuple[str, ...]:
+    filters = tuple(part.strip() for part in text.split(","))
+    for one in filters:
+        try:
+            check_filter(one)
+            is_group = shared_name(one) is not None
+        except BadTopic as error:
+            raise ConfigError(f"topics: {error}") from None
+        if is_group:
+            raise ConfigError(f"topics: {one!r} names a group: give it as the option group")
+    return filters
+
+
+def _places(options: Mapping[str, str], name: str, default: str) -> str | Offsets:
+    text = options.get(name.lower(), default).strip()
+    if text in ("earliest", "latest"):
+        return text
+    accepted = 'accepted: earliest, latest or JSON such as {"node-1/3": 17}'
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ConfigError(f"{name}: {text!r}: {accepted}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name}: {text!r}: {accepted}")
+    for line, offset in found.items():
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+            raise ConfigError(
+                f"{name}: {line!r}: {offset!r} is no offset; -1 is latest, -2 is earliest"
+            )
+    return found

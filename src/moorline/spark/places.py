@@ -1,0 +1,148 @@
+"""Room: spark. Ranges of streams: where a query begins and ends, how much of it is a batch, who reads what.
+
+Pure: what there is comes in as extents, and a query's place is a dict `{"node-1/3": offset, …}` with one
+entry for each shard, because offsets count through all generations of it.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from moorline.core.stream import Extent, Stream
+from moorline.errors import ConfigError, JournalDamaged
+from moorline.limits import SPARK_BUNDLE_MESSAGES
+from moorline.spark.options import EARLIEST, LATEST, Offsets
+
+Lines = dict[str, list[Extent]]
+"""The streams of each shard, the oldest first."""
+
+
+class MessagesGone(JournalDamaged):
+    """Messages that a query should read are not there any more."""
+
+
+class Range(NamedTuple):
+    """Messages `first` to before `upto` of one stream."""
+
+    stream: Stream
+    first: int
+    upto: int
+
+    @property
+    def messages(self) -> int:
+        return self.upto - self.first
+
+
+class Missing(NamedTuple):
+    """Messages `first` to before `upto` of a shard are gone."""
+
+    line: str
+    first: int
+    upto: int
+
+    def __str__(self) -> str:
+        count = self.upto - self.first
+        return f"{count} messages of {self.line}, {self.first} to {self.upto - 1}"
+
+
+def lines_of(extents: Iterable[Extent]) -> Lines:
+    lines: Lines = {}
+    for extent in sorted(extents, key=lambda one: one.stream):
+        lines.setdefault(str(extent.stream.line), []).append(extent)
+    return lines
+
+
+def firsts(lines: Lines) -> Offsets:
+    return {line: extents[0].first for line, extents in lines.items()}
+
+
+def ends(lines: Lines) -> Offsets:
+    return {line: extents[-1].end for line, extents in lines.items()}
+
+
+def resolved(given: str | Offsets, otherwise: str, lines: Lines, option: str) -> Offsets:
+    """What was asked for as one offset a shard; shards that are not named are at `otherwise`."""
+    first, end = firsts(lines), ends(lines)
+    if isinstance(given, str):
+        return first if given == "earliest" else end
+    found = dict(first if otherwise == "earliest" else end)
+    for line, offset in given.items():
+        if line not in lines:
+            known = ", ".join(lines) or "none"
+            raise ConfigError(f"{option}: there is no stream {line!r}; there are {known}")
+        found[line] = {EARLIEST: first[line], LATEST: end[line]}.get(offset, offset)
+    return found
+
+
+def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
+    """At most so many messages, of each shard a part that goes with what waits in it."""
+    waiting = {line: max(0, end[line] - start.get(line, end[line])) for line in end}
+    total = sum(waiting.values())
+    if total <= rows_max:
+        return end
+    found = dict(end)
+    for line, count in waiting.items():
+        if count:
+            # At least one of each, or a shard with little in it would wait for ever.
+            share = max(1, rows_max * count // total)
+            found[line] = start[line] + min(share, count)
+    return found
+
+
+def ranges(start: Offsets, end: Offsets, lines: Lines) -> tuple[list[Range], list[Missing]]:
+    """The pieces of streams between two places, and what between them is not there any more."""
+    found: list[Range] = []
+    missing: list[Missing] = []
+    for line, upto in sorted(end.items()):
+        at = start.get(line, upto)
+        for extent in lines.get(line, ()):
+            if at >= upto or extent.first >= upto:
+                break
+            if extent.end <= at:
+                continue
+            if extent.first > at:
+                missing.append(Missing(line, at, extent.first))
+                at = extent.first
+            stop = min(extent.end, upto)
+            found.append(Range(extent.stream, at, stop))
+            at = stop
+        if at < upto:
+            missing.append(Missing(line, at, upto))
+    return found, missing
+
+
+def tasks(found: list[Range], min_partitions: int, max_records: int) -> list[list[Range]]:
+    """What each task reads: one range, or several small ones of one shard."""
+    if max_records:
+        found = [part for one in found for part in _split(one, -(-one.messages // max_records))]
+    total = sum(one.messages for one in found)
+    if len(found) < min_partitions and total:
+        # As Kafka's source does: the larger ones are split more often.
+        found = [
+            part
+            for one in found
+            for part in _split(one, max(1, -(-min_partitions * one.messages // total)))
+        ]
+    if min_partitions:
+        return [[one] for one in found]
+    return _bundled(found, max_records or SPARK_BUNDLE_MESSAGES)
+
+
+def _split(one: Range, parts: int) -> list[Range]:
+    parts = min(parts, one.messages)
+    edges = [one.first + one.messages * place // parts for place in range(parts + 1)]
+    return [Range(one.stream, first, upto) for first, upto in pairwise(edges)]
+
+
+def _bundled(found: list[Range], count_max: int) -> list[list[Range]]:
+    bundles: list[list[Range]] = []
+    count = 0
+    for one in found:
+        fits = bool(bundles) and count + one.messages <= count_max
+        if fits and bundles[-1][-1].stream.line == one.stream.line:
+            bundles[-1].append(one)
+            count += one.messages
+        else:
+            bundles.append([one])
+            count = one.messages
+    return bundles

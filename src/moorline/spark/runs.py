@@ -1,0 +1,276 @@
+"""Room: spark. Finding the frames of a range of messages in a segment, block by block, checked.
+
+Where a stream is sealed its dense index says where each frame begins. Where it is not, the sparse index
+does for every 128th, and the others are found for all lanes between two entries at once:
+
+    lane 0   frame 0    frame 1    …  frame 127
+    lane 1   frame 128  frame 129  …  frame 255        each step: place += 8 + length at place
+
+No index is relied upon: the frames of a block must follow each other without a gap, carry the offsets that
+they should, and have the right checks. A block that does not is read again frame by frame, past damage,
+from the last place that was good.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, cast
+
+import numpy as np
+
+from moorline.journal.disk import DiskFile
+from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
+from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES
+from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES, STREAM_INDEX_EVERY
+from moorline.spark.frames import PADDING_BYTES, Block, Frames, Numbers, checks_of, words_at
+from moorline.wire.segment import FRAME, HEAD
+
+
+class SegmentFile(Protocol):
+    """A segment, wherever it is: messages `first` to before `end` in its first `size_bytes`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def head(self) -> SegmentHead: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read_at(self, offset: int, length: int) -> bytes: ...
+
+    def begin(self, position: int, length: int) -> Callable[[], bytearray]:
+        """Begins to read; what it returns gives the bytes, padded, and may be called once."""
+
+    def dense(self, number: int, count: int) -> bytes:
+        """Entries of the dense index; nothing if there is none."""
+
+    def index(self) -> bytes:
+        """The sparse index; nothing if there is none."""
+
+
+class Lost(NamedTuple):
+    """Messages `first` to before `upto` cannot be read: the damage begins at `position` of the file."""
+
+    first: int
+    upto: int
+    position: int
+
+
+class Stretch(NamedTuple):
+    """Messages `first` to before `upto` are between two places of the file; `starts` are those known."""
+
+    first: int
+    upto: int
+    position: int
+    stop: int
+    starts: Numbers
+    """Places of frames from `position` on: of every one, or of every lane."""
+    counts: Numbers | None
+    """How many frames each lane has; None if the places are those of every frame."""
+
+
+Run = tuple[Block, int, int]
+"""A block, and the messages that it is about: `first` to before `upto`."""
+
+
+def runs(file: SegmentFile, first: int, upto: int, *, verify: bool) -> Iterator[Block | Lost]:
+    """Messages `first` to before `upto`, whole blocks of them, and what of them is lost."""
+    sure = (file.head.first, SEGMENT_HEAD.size)
+    at = first
+    for stretch, read in _ahead(file, first, upto):
+        if stretch.first > at:
+            break
+        block = _found(stretch, read(), file.head.seed, verify=verify)
+        if block is None:
+            yield from _carefully(file, sure, max(at, first), min(stretch.upto, upto))
+        else:
+            sure = (stretch.upto, stretch.position + _end_of(block))
+            skip, keep = max(first - stretch.first, 0), min(upto, stretch.upto) - stretch.first
+            yield Block(block.data, *(column[skip:keep] for column in block[1:]))
+        at = stretch.upto
+    if at < upto:
+        # The indexes do not reach so far, or there are none.
+        yield from _carefully(file, sure, at, upto)
+
+
+def _ahead(
+    file: SegmentFile, first: int, upto: int
+) -> Iterator[tuple[Stretch, Callable[[], bytearray]]]:
+    """Every stretch with its bytes, which are read while the one before it is decoded."""
+    waiting: tuple[Stretch, Callable[[], bytearray]] | None = None
+    for stretch in _stretches(file, first, upto):
+        begun = stretch, file.begin(stretch.position, stretch.stop - stretch.position)
+        if waiting is not None:
+            yield waiting
+        waiting = begun
+    if waiting is not None:
+        yield waiting
+
+
+def _found(stretch: Stretch, data: bytearray, seed: int, *, verify: bool) -> Block | None:
+    """The frames of a stretch; None if something is not as it should be."""
+    size = stretch.stop - stretch.position
+    if len(data) < size + PADDING_BYTES or size < FRAME.size:
+        return None
+    places = stretch.starts - stretch.position
+    if stretch.counts is not None:
+        places = _lanes(data, size, places, stretch.counts)
+    count = stretch.upto - stretch.first
+    if len(places) != count or not count or places.min() < 0 or places.max() > size - FRAME.size:
+        return None
+    numbers = words_at(data, "<i8")
+    # The length and the check stand side by side.
+    heads = numbers[places]
+    lengths = heads & 0xFFFF_FFFF
+    ends = places + HEAD.size + lengths
+    offsets = numbers[places + HEAD.size]
+    expected = np.arange(stretch.first, stretch.upto)
+    if (
+        not np.array_equal(ends[:-1], places[1:])
+        or ends[-1] > size
+        or not np.array_equal(offsets, expected)
+    ):
+        return None
+    block = Block(data, places, lengths, expected)
+    if verify and not np.array_equal(checks_of(block, seed), heads >> 32 & 0xFFFF_FFFF):
+        return None
+    return block if verify or Frames(block).are_sound() else None
+
+
+def _end_of(block: Block) -> int:
+    return int(block.places[-1] + HEAD.size + block.lengths[-1])
+
+
+def _lanes(data: bytearray, size: int, starts: Numbers, counts: Numbers) -> Numbers:
+    """The places of all frames of all lanes, step by step for all lanes at once."""
+    quads = words_at(data, "<u4")
+    steps = int(counts.max())
+    grid = np.empty((len(starts), steps), np.int64)
+    places = starts.astype(np.int64)
+    last = size - FRAME.size
+    for step in range(steps):
+        # A lane that is at its end, or that damage led astray, stays inside; its frames do not count.
+        np.clip(places, 0, last, out=places)
+        grid[:, step] = places
+        places += quads[places]
+        places += HEAD.size
+    return grid[np.arange(steps) < counts[:, None]]
+
+
+# --- by the indexes -------------------------------------------------------------------------------
+
+
+def _stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
+    done = first
+    for stretch in _dense_stretches(file, first, upto):
+        yield stretch
+        done = stretch.upto
+    if done < upto:
+        yield from _sparse_stretches(file, done, upto)
+
+
+def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
+    base = file.head.first
+    for start in range(first, upto, SPARK_SLICE_MESSAGES):
+        stop = min(start + SPARK_SLICE_MESSAGES, upto)
+        # One more: where the last one ends.
+        data = file.dense(start - base, stop + 1 - start)
+        count = len(data) // DENSE_BYTES
+        if count < stop - start:
+            return
+        places = np.frombuffer(data, "<i8", count)
+        if stop == file.end or count == stop - start:
+            places = np.append(places[: stop - start], file.size_bytes)
+        if (np.diff(places) <= 0).any() or places[0] < SEGMENT_HEAD.size:
+            # Something of it cannot be read: frame by frame it is.
+            yield Stretch(start, stop, SEGMENT_HEAD.size, SEGMENT_HEAD.size, places[:0], None)
+            continue
+        yield from _cut(start, places)
+
+
+def _cut(first: int, places: Numbers) -> Iterator[Stretch]:
+    """Pieces of about a block; the last place is the end of the last frame."""
+    at, count = 0, len(places) - 1
+    while at < count:
+        stop = int(np.searchsorted(places, places[at] + SPARK_BLOCK_BYTES, "right")) - 1
+        stop = min(max(stop, at + 1), count)
+        begin, end = int(places[at]), int(places[stop])
+        yield Stretch(first + at, first + stop, begin, end, places[at:stop], None)
+        at = stop
+
+
+def _sparse_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
+    data, base = file.index(), file.head.first
+    table = np.frombuffer(data, "<i8", len(data) // ENTRY_BYTES * 3).reshape(-1, 3)
+    table = table[(table[:, 1] < file.end) & (table[:, 1] >= base)]
+    places = np.concatenate([[SEGMENT_HEAD.size], table[:, 0]])
+    offsets = np.concatenate([[base], table[:, 1]])
+    if len(table) and table[0, 1] == base:
+        places, offsets = places[1:], offsets[1:]
+    if (np.diff(places) <= 0).any() or (np.diff(offsets) <= 0).any():
+        return
+    # Behind the last lane stands the end.
+    places = np.append(places, file.size_bytes)
+    offsets = np.append(offsets, file.end)
+    counts = np.diff(offsets)
+    at = max(int(np.searchsorted(offsets, first, "right")) - 1, 0)
+    last = min(int(np.searchsorted(offsets, upto, "left")), len(counts))
+    while at < last:
+        if counts[at] > STREAM_INDEX_EVERY:
+            # An index that is behind its segment: whoever reads frame by frame needs none.
+            return
+        stop = int(np.searchsorted(places, places[at] + SPARK_BLOCK_BYTES, "right")) - 1
+        stop = min(max(stop, at + 1), last)
+        stop = (
+            at + 1 + int(np.argmax(np.append(counts[at + 1 : stop], 1 << 62) > STREAM_INDEX_EVERY))
+        )
+        yield Stretch(
+            int(offsets[at]),
+            int(offsets[stop]),
+            int(places[at]),
+            int(places[stop]),
+            places[at:stop],
+            counts[at:stop],
+        )
+        at = stop
+
+
+# --- frame by frame -------------------------------------------------------------------------------
+
+
+def _carefully(
+    file: SegmentFile, sure: tuple[int, int], first: int, upto: int
+) -> Iterator[Block | Lost]:
+    """The same, from a place that is known to be good, with every check and past damage."""
+    at, position = sure
+    head = file.head
+    good_upto = position
+    # All that a walk does with a file is to read it.
+    readable = cast("DiskFile", file)
+    for found in walk(readable, position, file.size_bytes, at, head.seed):
+        if isinstance(found, Piece):
+            good_upto = found.position + len(found.data)
+            at = found.upto
+            if found.upto > first:
+                yield _block_of(found, first, upto)
+        else:
+            stop = found.upto if found.upto >= 0 else file.end
+            if min(stop, upto) > max(found.first, first):
+                yield Lost(max(found.first, first), min(stop, upto), good_upto)
+            at = stop
+        if at >= upto:
+            return
+    if at < upto:
+        yield Lost(max(at, first), upto, good_upto)
+
+
+def _block_of(piece: Piece, first: int, upto: int) -> Block:
+    skip, keep = max(first - piece.first, 0), min(upto, piece.upto) - piece.first
+    data = bytearray(piece.data)
+    data += bytes(PADDING_BYTES)
+    places = np.array(piece.positions[skip:keep], np.int64)
+    lengths = words_at(data, "<u4")[places].astype(np.int64)
+    return Block(data, places, lengths, np.arange(piece.first + skip, piece.first + keep))

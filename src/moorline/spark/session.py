@@ -1,0 +1,94 @@
+"""Room: spark. A Spark session in one line, with the settings that suit Moorline.
+
+spark = moorline.spark.session()                            # here, on all cores
+spark = moorline.spark.session(master="spark://host:7077")  # a cluster
+spark = moorline.spark.session(remote="sc://host:15002")    # Spark Connect
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from moorline.errors import ConfigError
+from moorline.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGE = "pyspark_moorline"
+
+EVERYWHERE = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # A task is one thread of Spark's: polars would take all cores for each.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+}
+LOCALLY = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+}
+SHORT_JOB = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+"""For tests and jobs of seconds: Java compiles quickly and not well, which saves a third of a start."""
+
+
+def session(
+    master: str | None = None,
+    remote: str | None = None,
+    app_name: str = "moorline",
+    config: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A session with the source `moorline`; `config` goes before our settings."""
+    from pyspark.sql import SparkSession
+
+    if master and remote:
+        raise ConfigError("master and remote: give one, a cluster or a Connect server")
+    if remote:
+        connected = SparkSession.builder.remote(remote).appName(app_name)
+        for name, value in (config or {}).items():
+            connected = connected.config(name, value)
+        return register(connected.getOrCreate())
+    _prepare_environment()
+    settings = settings_for(master, config or {})
+    builder = SparkSession.builder.appName(app_name).master(master or "local[*]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    # A package that is found by its name is registered by Spark itself, which warns of a second time.
+    return made if find_spec(PACKAGE) is not None else register(made)
+
+
+def register(spark: "SparkSession") -> "SparkSession":
+    """Makes the source known where the package `pyspark_moorline` is not found by itself."""
+    from moorline.spark.source import MoorlineSource
+
+    spark.dataSource.register(MoorlineSource)
+    return spark
+
+
+def settings_for(master: str | None, config: Mapping[str, str]) -> dict[str, str]:
+    """Ours, those of a session on this machine, and those that were given."""
+    is_local = master is None or master.startswith("local")
+    settings = dict(EVERYWHERE)
+    if is_local:
+        settings |= LOCALLY
+        settings["spark.sql.shuffle.partitions"] = str(len(os.sched_getaffinity(0)))
+    return settings | dict(config)
+
+
+def _prepare_environment() -> None:
+    """What Java and Python processes of this session inherit. What the user has set stays."""
+    home = ensure_java()
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    # Else Spark takes any python3 of the PATH, which has neither pyarrow nor us.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")

@@ -1,0 +1,147 @@
+"""Room: spark. The data source `moorline`: finds out what is asked for, and hands it to its reader or writer.
+
+    spark.read.format("moorline").option("topics", "orders/#").load()
+    spark.readStream.format("moorline").option("topics", "orders/#").load()
+    df.write.format("moorline")…
+
+What is large is imported where it is used: Spark makes a source in many processes, and most only ask for
+its schema.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from moorline.errors import ConfigError
+from moorline.spark.options import (
+    ASSOCIATIONS,
+    QUEUES,
+    check_names,
+    kind_of,
+    switch_of,
+    topic_options,
+)
+
+TOPIC_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "stream": "string",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+}
+HEADER_COLUMNS = {"headers": "array<struct<key:string,value:binary>>"}
+SYSTEM_COLUMNS = {
+    "ttl_s": "int",
+    "flags": "int",
+    "producer": "bigint",
+    "sequence": "bigint",
+    "raw_headers": "binary",
+}
+QUEUE_COLUMNS = {
+    "queue": "string",
+    "message": "bigint",
+    "timestamp": "timestamp",
+    "is_quota_marker": "boolean",
+    "body": "binary",
+}
+ASSOCIATION_COLUMNS = {
+    "service": "string",
+    "service_id": "binary",
+    "queue": "binary",
+    "hash": "binary",
+}
+ALL_COLUMNS = {
+    "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS},
+    "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS},
+    "queues": QUEUE_COLUMNS,
+    "associations": ASSOCIATION_COLUMNS,
+}
+
+
+class MoorlineSource(DataSource):
+    """What Spark makes for `format("moorline")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moorline"
+
+    def schema(self) -> str:
+        columns = {"queues": QUEUE_COLUMNS, "associations": ASSOCIATION_COLUMNS}.get(self._kind())
+        if columns is None:
+            columns = dict(TOPIC_COLUMNS)
+            if switch_of(self.options, "includeHeaders", default=False):
+                columns |= HEADER_COLUMNS
+            if switch_of(self.options, "includeSystem", default=False):
+                columns |= SYSTEM_COLUMNS
+        return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = self._kind()
+        check_columns(schema, kind)
+        if kind == "queues":
+            from moorline.spark.queue_reader import QueueReader
+
+            check_names(self.options, QUEUES)
+            return QueueReader(dict(self.options), schema)
+        if kind == "associations":
+            from moorline.spark.association_reader import AssociationReader
+
+            check_names(self.options, ASSOCIATIONS)
+            return AssociationReader(dict(self.options), schema)
+        if kind == "group":
+            raise ConfigError("group: a member of a group is a stream: use spark.readStream")
+        from moorline.spark.topic_reader import TopicBatchReader
+
+        return TopicBatchReader(topic_options(self.options, is_stream=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        kind = self._kind()
+        check_columns(schema, kind)
+        if kind == "group":
+            made: DataSourceStreamReader = _later("group_reader").stream_reader(
+                self.options, schema
+            )
+            return made
+        if kind != "topics":
+            raise ConfigError(f"{kind}: they can be read as they are now: use spark.read")
+        from moorline.spark.topic_reader import TopicStreamReader
+
+        return TopicStreamReader(topic_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        made: DataSourceWriter = _later("writer").writer(self.options, schema, overwrite)
+        return made
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        made: DataSourceStreamWriter = _later("writer").stream_writer(
+            self.options, schema, overwrite
+        )
+        return made
+
+    def _kind(self) -> str:
+        return kind_of(self.options)
+
+
+def check_columns(schema: StructType, kind: str) -> None:
+    """Refuses a schema with other columns than there are, by name and by type."""
+    known = ALL_COLUMNS[kind]
+    for field in schema.fields:
+        if field.name not in known:
+            raise ConfigError(f"there is no column {field.name!r}: there are {', '.join(known)}")
+        given = field.dataType.simpleString()
+        if given != known[field.name]:
+            raise ConfigError(f"the column {field.name!r} is {known[field.name]}, not {given}")
+
+
+def _later(name: str) -> Any:
+    """A part of this room that is only loaded by those who use it."""
+    return import_module(f"moorline.spark.{name}")

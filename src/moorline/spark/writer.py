@@ -1,0 +1,307 @@
+"""Room: spark. Writing to topics and queues: staged in the tasks, published once by the driver's commit.
+
+    df.select("topic", "key", "value").write.format("moorline").option("address", …).mode("append").save()
+
+A task stages its rows at the node (wire.staging) and returns the name, count and hash of its stage. The
+driver's commit names the stages; the node publishes them as a batch of a query, and never a batch twice.
+A streaming query has its own id and the number of its batch. A batch write draws an id when it is planned,
+unless the options `query` and `batch` give one: then the same write, run again, publishes nothing.
+"""
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import xxhash
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from moorline.core.topic import check_topic
+from moorline.errors import BadTopic, ConfigError, ConnectionLost, MoorlineError
+from moorline.ids import id_of
+from moorline.limits import KIB
+from moorline.spark.node_link import Links, address_of
+from moorline.spark.options import REACH, Reach, check_names, reach_of
+from moorline.spark.rows import Chunk, Columns, chunks_of, columns_of
+from moorline.wire.message import Answer, Message
+from moorline.wire.staging import (
+    BATCH_MAX,
+    QUERY_BYTES_MAX,
+    QUEUES,
+    TOPICS,
+    AbortStaged,
+    CloseStage,
+    CommitStaged,
+    OpenStage,
+    RowsStaged,
+    StageClosed,
+    StageOpened,
+    StageRows,
+    StagesAborted,
+    StagesCommitted,
+)
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+log = logging.getLogger("moorline.spark")
+
+OPTIONS = (*REACH, "topic", "queue", "query", "batch")
+SPARKS_OPTIONS = ("checkpointLocation", "path", "queryName")
+"""What Spark itself puts among the options of a query."""
+
+CHUNKS_IN_FLIGHT = 8
+"""Chunks that a task has sent and that are not answered: the node works while the next are made."""
+
+COMMIT_S_MAX = 120
+"""Time for which the driver tries to reach a node that is away; a restart takes a few seconds."""
+
+COMMIT_PAUSE_S = 0.5
+
+CHUNK_BYTES = 256 * KIB
+
+Reply = TypeVar("Reply", bound=Answer)
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver; without rows there is no stage."""
+
+    query: str
+    batch: int
+    stage: bytes
+    count: int
+    hash: bytes
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Plain values: it is pickled into tasks and committers."""
+
+    reach: Reach
+    columns: Columns
+
+
+def writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """The writer of `df.write`."""
+    destination = _destination(options, schema, overwrite=overwrite)
+    return BatchWriter(destination, *_named_batch(options))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer of `df.writeStream`."""
+    if {"query", "batch"} & {name.lower() for name in options}:
+        raise ConfigError("query, batch: a streaming query has its own; they are for df.write")
+    return StreamWriter(_destination(options, schema, overwrite=overwrite))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One instance for the whole job, pickled into its tasks: so they all know its id."""
+
+    def __init__(self, destination: Destination, query: str = "", batch: int = 0) -> None:
+        self._destination = destination
+        self._query = query or f"write-{secrets.token_hex(16)}"
+        self._batch = batch
+
+    def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
+        return stage(self._destination, self._query, self._batch, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        commit(self._destination, self._query, self._batch, _staged(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        abort(self._destination, self._query, self._batch, _staged(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """A fresh one for every batch: what the driver must know comes with the messages."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+
+    def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+        if not query or batch is None:
+            raise MoorlineError("this task knows no query and batch: is it one of a stream?")
+        return stage(self._destination, query, int(batch), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        staged = _staged(messages)
+        if staged:
+            commit(self._destination, staged[0].query, batchId, staged)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        staged = _staged(messages)
+        if staged:
+            abort(self._destination, staged[0].query, batchId, staged)
+
+
+# --- the three steps ------------------------------------------------------------------------------
+
+
+def stage(
+    destination: Destination, query: str, batch: int, batches: Iterator["RecordBatch"]
+) -> Staged:
+    """In a task: its rows, durable at the node and seen by nobody. What fails leaves nothing behind."""
+    context = TaskContext.get()
+    partition = context.partitionId() if context else 0
+    attempt = context.taskAttemptId() if context else 0
+    target = QUEUES if destination.columns.is_queues else TOPICS
+    hasher, count, name = xxhash.xxh3_128(), 0, b""
+    link = _Link(destination.reach)
+    try:
+        in_flight: deque[Callable[[], RowsStaged]] = deque()
+        for chunk in _chunks(destination, batches):
+            if not name:
+                name = link.call(
+                    lambda call: OpenStage(call, query, batch, partition, attempt, target),
+                    StageOpened,
+                ).stage
+            hasher.update(chunk.rows)
+            count += chunk.count
+            in_flight.append(link.begin(_rows(name, chunk.rows), RowsStaged))
+            while len(in_flight) >= CHUNKS_IN_FLIGHT:
+                in_flight.popleft()()
+        for answered in in_flight:
+            answered()
+        if name:
+            hash_ = hasher.digest()
+            link.call(lambda call: CloseStage(call, name, count, hash_), StageClosed)
+    finally:
+        link.close()
+    return Staged(query, batch, name, count, hasher.digest())
+
+
+def commit(destination: Destination, query: str, batch: int, staged: list[Staged]) -> None:
+    """In the driver. Said again until it is answered: the node publishes a batch once."""
+    stages = [(one.stage, one.count, one.hash) for one in staged if one.stage]
+    if not stages:
+        return
+    end = time.monotonic() + COMMIT_S_MAX
+    while True:
+        try:
+            answer = _once(
+                destination.reach,
+                lambda call: CommitStaged(call, query, batch, stages),
+                StagesCommitted,
+            )
+        except ConnectionLost:
+            if time.monotonic() > end:
+                raise
+            time.sleep(COMMIT_PAUSE_S)
+        else:
+            break
+    for queue, code, messages in answer.refused:
+        log.warning("the queue %s refused %d messages: %s", queue, messages, code)
+
+
+def abort(destination: Destination, query: str, batch: int, staged: list[Staged]) -> None:
+    """In the driver. A stage that stays is removed by the node after a day."""
+    names = [one.stage for one in staged if one.stage]
+    if not names:
+        return
+    try:
+        _once(destination.reach, lambda call: AbortStaged(call, query, batch, names), StagesAborted)
+    except MoorlineError as error:
+        log.warning("stages are left to the node: %s", error)
+
+
+def _chunks(destination: Destination, batches: Iterator["RecordBatch"]) -> Iterator[Chunk]:
+    for batch in batches:
+        yield from chunks_of(batch, destination.columns, CHUNK_BYTES)
+
+
+def _rows(name: bytes, rows: bytes) -> Callable[[int], Message]:
+    return lambda call: StageRows(call, name, rows)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """Those of tasks that succeeded."""
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+class _Link:
+    """Calls to one node from code that is not asynchronous."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._links = Links(reach)
+        self._addresses = (reach.address,)
+
+    def begin(self, make: Callable[[int], Message], reply: type[Reply]) -> Callable[[], Reply]:
+        return self._links.begin(self._links.ask(self._addresses, make, reply))
+
+    def call(self, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+        return self.begin(make, reply)()
+
+    def close(self) -> None:
+        self._links.close()
+
+
+def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+    link = _Link(reach)
+    try:
+        return link.call(make, reply)
+    finally:
+        link.close()
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Destination:
+    check_names(
+        {name: value for name, value in options.items() if name.lower() not in _SPARKS}, OPTIONS
+    )
+    if overwrite:
+        raise ConfigError(
+            "what is published cannot be overwritten: use mode('append'), or outputMode('append')"
+        )
+    given = {name.lower(): value for name, value in options.items()}
+    topic, queue = given.get("topic", ""), given.get("queue", "")
+    if topic and queue:
+        raise ConfigError("topic and queue: give one")
+    if topic:
+        try:
+            check_topic(topic)
+        except BadTopic as error:
+            raise ConfigError(f"topic: {error}") from None
+    reach = reach_of(options)
+    address_of(reach.address)
+    return Destination(reach, columns_of(schema, topic, _queue_id(queue)))
+
+
+_SPARKS = {name.lower() for name in SPARKS_OPTIONS}
+
+
+def _queue_id(text: str) -> bytes:
+    try:
+        return id_of(text) if text else b""
+    except MoorlineError as error:
+        raise ConfigError(f"queue: {error}") from None
+
+
+def _named_batch(options: Mapping[str, str]) -> tuple[str, int]:
+    given = {name.lower(): value for name, value in options.items()}
+    query, batch = given.get("query", ""), given.get("batch", "0")
+    if len(query) > QUERY_BYTES_MAX:
+        raise ConfigError(f"query: at most {QUERY_BYTES_MAX} characters")
+    if not batch.isdecimal() or int(batch) > BATCH_MAX:
+        raise ConfigError(f"batch: {batch!r}: accepted: 0 to {BATCH_MAX}")
+    if "batch" in given and not query:
+        raise ConfigError("batch: it is a batch of which query? give query too")
+    return query, int(batch)

@@ -1,0 +1,133 @@
+"""Room: wire. The messages of staged writes: rows that wait at a node, and the commit that publishes them.
+
+    OpenStage ─► StageRows … ─► CloseStage      a task: its rows are durable, and nobody sees them
+    CommitStaged                                the driver: all stages of a batch are published, once
+    AbortStaged                                 or none of them
+
+A *stage* is what one attempt of one task wrote. Its rows travel in chunks: `rows` is msgpack of a list of
+`Record` (wire.topic) for topics, or of `QueueRow` for queues. The node keeps the chunks as they came, and
+the digest of a stage is the XXH3-128 of all of them, one behind the other.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorline.wire.message import Answer, Call
+from moorline.wire.queue import QueueId
+from moorline.wire.topic import Number, Record
+
+STAGE_BYTES = 16
+HASH_BYTES = 16
+QUERY_BYTES_MAX = 256
+STAGES_PER_COMMIT_MAX = 8_192
+"""Stages of one commit: a shard remembers more publishers than this, and each stage is one."""
+
+BATCH_MAX = (1 << 31) - 1
+ROWS_MAX = (1 << 32) - 1
+"""A batch and a row make one sequence of 63 bits."""
+
+TOPICS, QUEUES = 0, 1
+"""Where the rows of a stage go."""
+
+StageId = Annotated[bytes, Meta(min_length=STAGE_BYTES, max_length=STAGE_BYTES)]
+StageHash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+Query = Annotated[str, Meta(min_length=1, max_length=QUERY_BYTES_MAX)]
+BatchNumber = Annotated[int, Meta(ge=0, le=BATCH_MAX)]
+RowCount = Annotated[int, Meta(ge=0, le=ROWS_MAX)]
+Target = Annotated[int, Meta(ge=TOPICS, le=QUEUES)]
+
+
+class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message that is to be sent to a queue."""
+
+    queue: QueueId
+    body: bytes
+
+
+class OpenStage(Call, frozen=True, gc=False, tag=150):
+    """A stage of this session begins; if the session ends before it is closed, it is gone."""
+
+    query: Query
+    batch: BatchNumber
+    partition: Number
+    attempt: Number
+    target: Target = TOPICS
+
+
+class StageOpened(Answer, frozen=True, gc=False, tag=151):
+    stage: bytes
+
+
+class StageRows(Call, frozen=True, gc=False, tag=152):
+    """One more chunk. A row that can never be published refuses it, and the stage is of no use any more."""
+
+    stage: StageId
+    rows: bytes
+
+
+class RowsStaged(Answer, frozen=True, gc=False, tag=153):
+    """So many rows are in the stage now; they are durable when it is closed."""
+
+    count: int
+
+
+class CloseStage(Call, frozen=True, gc=False, tag=154):
+    """That was all of it. The node must have seen the same."""
+
+    stage: StageId
+    count: RowCount
+    hash: StageHash
+
+
+class StageClosed(Answer, frozen=True, gc=False, tag=155):
+    """The stage is durable; it waits for a commit for a day."""
+
+    count: int
+
+
+class CommitStaged(Call, frozen=True, gc=False, tag=156):
+    """Publishes these stages, (stage, count, hash), as a batch of that query; once, however often said."""
+
+    query: Query
+    batch: BatchNumber
+    stages: Annotated[
+        list[tuple[StageId, RowCount, StageHash]], Meta(max_length=STAGES_PER_COMMIT_MAX)
+    ]
+
+
+class StagesCommitted(Answer, frozen=True, gc=False, tag=157):
+    """All is published. `already` is that it was so before; the numbers are 0 then.
+
+    `refused` names the queues that were deleted or closed between the decision and the send: (id as
+    text, code, messages).
+    """
+
+    already: bool
+    published: int = 0
+    refused: list[tuple[str, str, int]] = msgspec.field(default_factory=list)
+
+
+class AbortStaged(Call, frozen=True, gc=False, tag=158):
+    """These stages are not wanted any more; those that a decision names are not touched."""
+
+    query: Query
+    batch: BatchNumber
+    stages: Annotated[list[StageId], Meta(max_length=STAGES_PER_COMMIT_MAX)]
+
+
+class StagesAborted(Answer, frozen=True, gc=False, tag=159):
+    removed: int
+
+
+COMMANDS = OpenStage | StageRows | CloseStage | CommitStaged | AbortStaged
+EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborted
+
+_encoder = msgspec.msgpack.Encoder()
+records_decoder = msgspec.msgpack.Decoder(list[Record])
+queue_rows_decoder = msgspec.msgpack.Decoder(list[QueueRow])
+
+
+def encode_rows(rows: list[Record] | list[QueueRow]) -> bytes:
+    return _encoder.encode(rows)

@@ -1,0 +1,52 @@
+"""Room: wire. The files of streams for readers that decode whole blocks themselves, and where the nodes are.
+
+A reader of everything (a Spark task) asks for bytes of a segment as they lie on the disk and checks them
+itself: the node only reads and sends.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from moorline.limits import STREAM_READ_BYTES_MAX
+from moorline.wire.message import Answer, Call
+from moorline.wire.topic import Number
+
+Part = Literal["segment", "index", "dense"]
+"""The frames themselves, the sparse index, and the dense one that a sealed stream has."""
+
+
+class DescribeCluster(Call, frozen=True, gc=False, tag=141):
+    """Where the brokers of this cluster are."""
+
+
+class ClusterDescribed(Answer, frozen=True, gc=False, tag=142):
+    """(name, addresses, whether it gave a sign of life lately) of each node that ever registered."""
+
+    node: str
+    nodes: list[tuple[str, list[str], bool]]
+
+
+class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
+    """Bytes of a stream's file, of a segment only what is committed."""
+
+    shard: Number
+    generation: Number
+    part: Part
+    position: Number
+    bytes_max: Annotated[int, Meta(ge=0, le=STREAM_READ_BYTES_MAX)]
+
+
+class StreamFileRead(Answer, frozen=True, gc=False, tag=144):
+    """`end` and `size_bytes` are what is committed now; `reason` says why a stream is not there."""
+
+    data: bytes
+    first: int
+    end: int
+    size_bytes: int
+    is_sealed: bool
+    reason: str = ""
+
+
+COMMANDS = DescribeCluster | ReadStreamFile
+EVENTS = ClusterDescribed | StreamFileRead

@@ -1,0 +1,248 @@
+"""`moor group` against a real node, as a person and as a script."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from tests.process.nodes import MOOR, NodeProcess, clean_environment
+
+from moorline.client.moor import Moor as Client
+from moorline.client.moor import connect
+from moorline.errors import SubscriptionEnded
+
+pytestmark = pytest.mark.process
+
+COMMANDS = ["list", "show", "watch", "seek", "create", "delete", "kick"]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    folder = tmp_path_factory.mktemp("group-commands")
+    with NodeProcess(folder / "data", "--roles=broker", "--set=streams.shards=2") as running:
+        yield running
+
+
+class Moor:
+    """`moor group` on one node."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+
+    def __call__(
+        self, command: str, *arguments: str, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*MOOR, "group", command, f"--address={self.node.address}", *arguments],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=clean_environment(),
+            check=False,
+        )
+
+    def lines(self, *arguments: str) -> list[str]:
+        done = self(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    def json(self, *arguments: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.lines(*arguments)]
+
+    def error(self, code: int, *arguments: str) -> str:
+        done = self(*arguments)
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == code, line
+        return line
+
+    async def later(self, *arguments: str) -> list[dict[str, object]]:
+        """While a member of this process lives on."""
+        return await asyncio.to_thread(self.json, *arguments)
+
+
+@pytest.fixture
+def moor(node: NodeProcess) -> Moor:
+    return Moor(node)
+
+
+async def published(client: Client, topic: str, count: int) -> None:
+    for number in range(count):
+        await client.publish(topic, b"%d" % number)
+
+
+def test_a_group_is_made_listed_and_ended(moor: Moor) -> None:
+    name = "$shared/made/orders/#"
+    assert moor.lines("create", name, "--deliveries-max", "3") == ["made"]
+    assert moor.lines("create", name) == ["it was there already, and is as it was"]
+    # The same group under its other name.
+    assert moor.json("create", "$share/made/orders/#", "--json")[0]["is_new"] is False
+    (facts,) = [one for one in moor.json("list", "--json") if one["group"] == name]
+    assert (facts["deliveries_max"], facts["leader"]) == (3, "")
+    head, *rows = moor.lines("list")
+    assert head.split() == ["group", "leader", "epoch", "deliveries", "max", "created"]
+    assert any(row.startswith(name) for row in rows)
+    assert "give --yes" in moor.error(2, "delete", name)
+    assert moor.lines("delete", name, "--yes") == []
+    assert "there is no group" in moor.error(12, "show", name)
+
+
+async def test_show_has_members_and_places(moor: Moor) -> None:
+    name = "$shared/shown/shown/#"
+    async with connect(moor.node.address) as client:
+        subscription = await client.subscribe(name)
+        await published(client, "shown/x", 10)
+        messages = [await anext(subscription) for _ in range(10)]
+        (facts,) = await moor.later("show", name, "--json")
+        (member,) = facts["members"]  # type: ignore[misc]
+        assert member["streams"] == 2  # type: ignore[has-type]
+        assert facts["lag"] == 10
+        streams = facts["streams"]
+        assert isinstance(streams, list)
+        assert {one["member"] for one in streams} == {member["member"]}  # type: ignore[has-type]
+        assert sum(one["pending"] for one in streams) == 10
+        for message in messages:
+            await message.ack()
+        while (await moor.later("show", name, "--json"))[0]["lag"]:
+            pass
+    lines = moor.lines("show", name)
+    assert dict(line.split(maxsplit=1) for line in lines if line.count(" ") > 1)["lag"] == "0"
+    assert any(line.split() == ["stream", *STREAM_COLUMNS] for line in lines)
+
+
+STREAM_COLUMNS = ["offset", "end", "lag", "member", "status", "pending", "failing"]
+
+
+async def test_watch_is_json_in_a_pipe(moor: Moor) -> None:
+    name = "$shared/watched/watched/#"
+    moor.lines("create", name)
+    async with connect(moor.node.address) as client:
+        await published(client, "watched/x", 3)
+    looks = moor.json("watch", name, "--count", "2", "--interval", "0.05")
+    assert [look["lag"] for look in looks] == [3, 3]
+    assert [look["done_per_s"] for look in looks] == [None, 0]
+
+
+async def test_watch_is_a_table_on_a_terminal(moor: Moor) -> None:
+    name = "$shared/drawn/drawn/#"
+    async with connect(moor.node.address) as client:
+        await client.subscribe(name)
+        while not (await client.group(name).info()).members:
+            await asyncio.sleep(0.01)
+        shown = await asyncio.to_thread(on_a_terminal, moor, "watch", name, "--count", "2")
+    assert "$shared/drawn/drawn/#  led by node-1: 0 behind" in shown
+    assert re.search(r"node-1/\S+ +node-1/0 ", shown), shown
+
+
+def on_a_terminal(moor: Moor, *arguments: str) -> str:
+    """What a person sees."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = subprocess.Popen(
+        [*MOOR, "group", *arguments, f"--address={moor.node.address}"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**clean_environment(), "TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 65_536):
+            shown += data
+    except OSError:  # the end of a terminal
+        pass
+    os.close(ours)
+    assert process.wait(20) == 0, shown
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+
+
+async def test_seek_goes_back_and_forth(moor: Moor) -> None:
+    name = "$shared/sought/sought/#"
+    moor.lines("create", name)
+    async with connect(moor.node.address) as client:
+        await published(client, "sought/x", 5)
+        moor.lines("seek", name, "--to", "now")
+        assert moor.json("show", name, "--json")[0]["lag"] == 0
+        moor.lines("seek", name, "--to", "beginning")
+        subscription = await client.subscribe(name)
+        assert [(await anext(subscription)).body for _ in range(5)] == [
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+        ]
+    assert "accepted: now" in moor.error(2, "seek", name, "--to", "soon")
+
+
+async def test_a_member_is_kicked(moor: Moor) -> None:
+    name = "$shared/kicked/kicked/#"
+    async with connect(moor.node.address) as client:
+        subscription = await client.subscribe(name)
+        while not (members := (await client.group(name).info()).members):
+            await asyncio.sleep(0.01)
+        await moor.later("kick", name, members[0].member)
+        with pytest.raises(SubscriptionEnded, match="KICKED"):
+            await anext(subscription)
+    assert "is no member" in moor.error(12, "kick", name, "nobody")
+
+
+async def test_delete_tells_the_members(moor: Moor) -> None:
+    name = "$queue/ended/ended/#"
+    async with connect(moor.node.address) as client:
+        subscription = await client.subscribe(name)
+        await moor.later("delete", name, "--yes")
+        with pytest.raises(SubscriptionEnded, match="DELETED"):
+            await anext(subscription)
+
+
+def test_mistakes_are_one_line(moor: Moor) -> None:
+    assert "in single quotes" in moor.error(2, "show", "orders")
+    assert "a group's name has" in moor.error(12, "show", "$shared//orders")
+    assert "1 to 512" in moor.error(2, "kick", "$shared/none/x", "x" * 513)
+    assert "there is no group" in moor.error(12, "watch", "$shared/none/x")
+    assert "there is no group" in moor.error(12, "seek", "$shared/none/x", "--to", "now")
+    assert "there is no group" in moor.error(12, "delete", "$shared/none/x", "--yes")
+
+
+def test_only_operators_change_groups(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    ca, papers = tmp_path / "ca.pem", tmp_path / "papers.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    issued = authority.issue_cert("127.0.0.1", common_name="olga")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    with NodeProcess(
+        tmp_path / "data",
+        "--roles=broker",
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={papers}",
+        f"--tls-key={papers}",
+        f"--tls-client-ca={ca}",
+    ) as node:
+        found = re.search(r"tls://\S+", node.ready_line)
+        assert found is not None
+        olga = (f"--address={found[0]}", f"--ca={ca}", f"--certificate={papers}", f"--key={papers}")
+        moor = Moor(node)
+        moor.lines("create", "$shared/a/b")  # the anonymous client on the same machine may
+        assert "$shared/a/b" in {one["group"] for one in moor.json("list", "--json", *olga)}
+        for command in (["create"], ["seek", "--to=now"], ["delete", "--yes"], ["kick"]):
+            name, *flags = command
+            who = ["x"] if name == "kick" else []
+            assert "only an operator" in moor.error(12, name, "$shared/a/b", *who, *flags, *olga)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_with_an_example(moor: Moor, command: str) -> None:
+    lines = [line for line in moor.lines(command, "--help") if line.strip()]
+    assert f"moor group {command}" in lines[-1]
+    assert "Example: " in lines[-1]

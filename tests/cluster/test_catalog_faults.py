@@ -1,0 +1,148 @@
+"""The catalog hangs, is started anew, or is away when a node stops: nothing is lost, all goes on later."""
+
+import asyncio
+import os
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cluster.running import (
+    Got,
+    Nodes,
+    Publisher,
+    all_done,
+    in_order,
+    join,
+    led_by,
+    members,
+    metric,
+    until,
+)
+
+import moorline
+from moorline.catalog import EmbeddedPostgres
+
+pytestmark = pytest.mark.process
+
+GROUP = "$shared/billing/orders/#"
+
+
+@pytest.fixture
+async def own() -> AsyncIterator[EmbeddedPostgres]:
+    """A Postgres that the test may stop; in a folder whose socket keeps its short name."""
+    with tempfile.TemporaryDirectory(prefix="moor") as folder:
+        async with EmbeddedPostgres(Path(folder) / "catalog") as postgres:
+            yield postgres
+
+
+@contextmanager
+def hanging(postgres: EmbeddedPostgres) -> Iterator[None]:
+    """All processes of this Postgres are stopped, those that serve the nodes included."""
+    # First the one that starts the others; each of these is in a process group of its own.
+    stopped = [postgres.pid]
+    os.kill(postgres.pid, signal.SIGSTOP)
+    try:
+        children = Path(f"/proc/{postgres.pid}/task/{postgres.pid}/children").read_text()
+        stopped += [int(word) for word in children.split()]
+        for pid in stopped[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+def claims_failed(nodes: Nodes) -> int:
+    return sum(node.errors.count("cannot be claimed") for node in nodes.alive().values())
+
+
+async def test_x16_the_catalog_hangs_and_comes_back(own: EmbeddedPostgres, tmp_path: Path) -> None:
+    async with Nodes(own.dsn, tmp_path) as nodes:
+        await nodes.start("a", "b", "c")
+        got = Got()
+        async with members(
+            join(nodes["a"], GROUP, got, "on a"), join(nodes["b"], GROUP, got, "on b")
+        ):
+            publisher = Publisher("steady", "orders/eu", keys=8)
+            publishing = asyncio.create_task(publisher.run(lambda: nodes["c"].address))
+            await until(lambda: bool(got.of("on a") and got.of("on b")), what="flow")
+            with hanging(own):
+                await until(
+                    lambda: (
+                        sum(metric(node, "group_lapsed_total") for node in nodes.alive().values())
+                        > 0
+                    ),
+                    what="the lease runs out",
+                )
+                count = len(publisher.sent)
+                await until(lambda: len(publisher.sent) > count + 50, what="publishing goes on")
+            await led_by(nodes["c"], GROUP, "a", "b", "c", within_s=5)
+            reached = len(got.messages)
+            await until(lambda: len(got.messages) > reached + 50, what="flow again")
+            publisher.stop()
+            await publishing
+            await got.has(publisher.sent)
+            await all_done(nodes["c"], GROUP)
+        in_order(got.bodies())
+        assert set(got.bodies()) == set(publisher.sent)
+
+
+async def test_x16_the_catalog_is_started_anew(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="moor") as folder:
+        first = EmbeddedPostgres(Path(folder) / "catalog")
+        await first.__aenter__()
+        async with Nodes(first.dsn, tmp_path) as nodes:
+            await nodes.start("a", "b", "c")
+            got = Got()
+            async with members(
+                join(nodes["a"], GROUP, got, "on a"), join(nodes["b"], GROUP, got, "on b")
+            ):
+                publisher = Publisher("steady", "orders/eu", keys=8)
+                publishing = asyncio.create_task(publisher.run(lambda: nodes["c"].address))
+                await until(lambda: bool(got.of("on a") and got.of("on b")), what="flow")
+                await first.__aexit__(None, None, None)
+                await until(lambda: claims_failed(nodes) > 0, what="somebody wants to lead")
+                noticed, tried = time.monotonic(), claims_failed(nodes)
+                count = len(publisher.sent)
+                await until(
+                    lambda: time.monotonic() - noticed > 1 and len(publisher.sent) > count,
+                    what="a second without a catalog, in which publishing goes on",
+                )
+                # Two nodes ask, each of them more and more seldom: no storm, whatever the members do.
+                assert claims_failed(nodes) - tried <= 12
+                async with EmbeddedPostgres(Path(folder) / "catalog") as second:
+                    assert second.dsn == nodes.dsn
+                    await led_by(nodes["c"], GROUP, "a", "b", "c", within_s=10)
+                    reached = len(got.messages)
+                    await until(lambda: len(got.messages) > reached + 50, what="flow again")
+                    publisher.stop()
+                    await publishing
+                    await got.has(publisher.sent)
+                    await all_done(nodes["c"], GROUP)
+                    await asyncio.gather(
+                        *(asyncio.to_thread(node.stop) for node in nodes.alive().values())
+                    )
+            in_order(got.bodies())
+            assert set(got.bodies()) == set(publisher.sent)
+
+
+async def test_a_node_stops_in_time_while_the_catalog_hangs(
+    own: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    async with Nodes(own.dsn, tmp_path) as nodes:
+        (a,) = await nodes.start("a")
+        got = Got()
+        member = await join(a, GROUP, got, "on a")
+        async with moorline.connect(a.address) as moor:
+            await moor.publish("orders/eu", b"m")
+        await got.has([b"m"])
+        with hanging(own):
+            begun = time.monotonic()
+            code = await asyncio.to_thread(a.stop)
+            assert code == 0, a.errors
+            assert time.monotonic() - begun < 10
+        await member.leave()

@@ -1,0 +1,95 @@
+"""How groups begin and how their places are stored: exactly, by several nodes at once, each for itself."""
+
+import asyncio
+
+import pytest
+from tests.cluster.running import Got, Member, Nodes, all_done, join, numbered, publish
+
+from moorline.catalog import Catalog
+from moorline.catalog.groups import Groups
+from moorline.core.progress import Place
+from moorline.core.stream import Shard
+from moorline.core.topic import Mode, SharedName
+from moorline.groups.places import Places, row_of
+
+pytestmark = pytest.mark.process
+
+BILLING = SharedName(Mode.SHARED, "billing", "orders/#")
+SHARD = Shard("a", 0)
+
+
+async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
+    async with Catalog.open(dsn) as catalog:
+        groups = Groups(catalog)
+
+        async def declare(offset: int) -> tuple[int, bool]:
+            row, is_created = await groups.declare(
+                BILLING, deliveries_max=5, start_us=1, places=[row_of(SHARD, Place(offset))]
+            )
+            # Whoever sees the group sees where it begins.
+            assert len(await groups.places(row.reader)) == 1
+            return offset, is_created
+
+        answers = await asyncio.gather(*(declare(offset) for offset in range(8)))
+        (winner,) = [offset for offset, is_created in answers if is_created]
+        row = await groups.find(BILLING)
+        assert row is not None
+        assert await groups.of(row.reader) == row
+        (place,) = await groups.places(row.reader)
+        assert (place.node, place.shard, place.offset) == ("a", 0, winner)
+        await groups.remove(row.reader)
+        assert await groups.of(row.reader) is None
+
+
+async def test_a_commit_that_is_refused_does_not_spoil_the_others(dsn: str) -> None:
+    async with Catalog.open(dsn) as catalog:
+        groups = Groups(catalog)
+        places = Places(groups)
+        readers = []
+        for number in range(3):
+            name = SharedName(Mode.SHARED, f"group{number}", "#")
+            row, _ = await groups.declare(name, deliveries_max=5, start_us=1)
+            claim = await groups.claim(row.reader, "a", 60_000)
+            assert claim is not None
+            readers.append((row.reader, claim.epoch))
+        # The second one is more than the catalog can hold; the third is not its reader's epoch.
+        commits = [
+            (*readers[0], 7),
+            (*readers[1], 1 << 63),
+            (readers[2][0], readers[2][1] - 1, 7),
+            (*readers[0], 8),
+        ]
+        answers = await asyncio.gather(
+            *(
+                places.commit(reader, epoch, [(SHARD, Place(offset))])
+                for reader, epoch, offset in commits
+            ),
+            return_exceptions=True,
+        )
+        assert (answers[0], answers[2], answers[3]) == (True, False, True)
+        assert isinstance(answers[1], Exception)
+        assert await places.load(readers[0][0]) == [(SHARD, Place(8))]
+        assert await places.commit(*readers[1], [(SHARD, Place(9))])
+
+
+@pytest.mark.parametrize("turn", range(4))
+async def test_a_group_that_several_nodes_found_at_once_misses_nothing(
+    calm: Nodes, turn: int
+) -> None:
+    topic = f"founding/{turn}"
+    name = f"$shared/billing/{topic}"
+    got = Got()
+
+    async def come(node: str) -> tuple[Member, list[bytes]]:
+        member = await join(calm[node], name, got, f"on {node}")
+        bodies = numbered(f"from-{node}", 20)
+        await publish(calm[node], topic, bodies)
+        return member, bodies
+
+    came = await asyncio.gather(*(come(node) for node in ("a", "b", "c")))
+    sent = [body for _, bodies in came for body in bodies]
+    await got.has(sent)
+    await all_done(calm["a"], name)
+    for member, _ in came:
+        await member.leave()
+    got.is_exactly(sent)

