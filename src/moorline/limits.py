@@ -249,6 +249,9 @@ NODE_GONE_MS = 5_000
 PEER_RETRY_MS = 200
 """Pause before a link to another node is tried again."""
 
+STREAM_SYNCS_MAX = 8
+"""Files that a commit syncs side by side: as many as a node has shards by default."""
+
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""
 

@@ -34,7 +34,7 @@ from moorline.core.group_message import (
     UpdateProgress,
 )
 from moorline.core.progress import Place
-from moorline.errors import CallFailed, NotFound
+from moorline.errors import CallFailed, ConfigError, NotFound
 from moorline.limits import NODE_GONE_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.wire.group import (
@@ -132,6 +132,20 @@ async def test_two_nodes_of_one_name_do_not_go_unnoticed(
     # As after a silence of the first one, in which another took the name.
     await catalog.execute("update moorline.node set id = 'other' where name = 'a'")
     await until(lambda: "has our name now" in a.errors, what="it says so")
+
+
+async def test_a_name_is_free_when_its_node_is_silent(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Catalog.open(dsn) as catalog:
+        await pretend(catalog, "a", "tcp://127.0.0.1:1")
+        with pytest.raises(ConfigError, match="another node of this catalog is called 'a'"):
+            await catalog.register_node("a", b"new", roles=[], addresses=[], http=None, version="0")
+        assert await catalog.node_seen("a")
+        await catalog.execute("update moorline.node set seen_at = now() - interval '1 minute'")
+        await catalog.register_node("a", b"new", roles=[], addresses=[], http=None, version="0")
+        assert "the name was another node's" in caplog.text
+        assert [node.id for node in await catalog.nodes()] == [b"new"]
 
 
 async def test_links_to_strangers_do_not_pile_up(nodes: Nodes, catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ Opening it brings its tables up to date. Whenever Postgres does not answer, the 
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
@@ -27,6 +28,8 @@ from moorline.limits import (
     CATALOG_KILL_MS_MAX,
     NODE_GONE_MS,
 )
+
+log = logging.getLogger("moorline.catalog")
 
 MIGRATION_VERSION = statement("migration_version")
 NODE_REGISTER = statement("node_register")
@@ -88,7 +91,7 @@ class Catalog:
         Refused while another node has the name: streams are named after their node.
         """
         with self._answering():
-            is_ours = await self._pool.fetchval(
+            id_before = await self._pool.fetchval(
                 NODE_REGISTER,
                 name,
                 node_id,
@@ -98,11 +101,17 @@ class Catalog:
                 version,
                 NODE_GONE_MS,
             )
-        if not is_ours:
+        if id_before is None:
             raise ConfigError(
                 f"another node of this catalog is called {name!r} and alive: give this one a name of its "
                 f"own with --node; if the other has just ended for good, try again in "
                 f"{NODE_GONE_MS // 1_000} s"
+            )
+        if id_before != node_id:
+            log.warning(
+                "the name was another node's, whose data folder this is not: groups go on in our streams "
+                "where they were in the other's; `moor group seek` moves them",
+                extra={"node": name},
             )
         self._node_ids[name] = node_id
 

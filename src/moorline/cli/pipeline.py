@@ -12,7 +12,16 @@ import typer
 from moorline.cli import output
 from moorline.cli import pipeline_tables as tables
 from moorline.cli.reach import Reach, with_node
-from moorline.cli.spark_run import AsJson, Conf, Master, Remote, spark_run, tasks_of, time_us
+from moorline.cli.spark_run import (
+    AsJson,
+    Conf,
+    Master,
+    Remote,
+    need_spark,
+    spark_run,
+    tasks_of,
+    time_us,
+)
 from moorline.errors import ConfigError, DriftFound
 
 app = typer.Typer(
@@ -78,22 +87,26 @@ def archive(
     Digests of sealed streams are kept beside the files, so that `moor pipeline verify` can prove the archive
     even when retention has taken the streams.
     """
-    source = source_of(reach, path)
-    with spark_run("archiving", master, remote, conf) as (spark, seen):
-        from moorline.spark.jobs import archive as job
-        from moorline.spark.jobs.node_side import ask
+    need_spark()
+    from moorline.spark.jobs import archive as job
+    from moorline.spark.jobs.node_side import ask
 
+    source = source_of(reach, path)
+    options = job.ArchiveOptions(
+        where,
+        source,
+        topics,
+        format_name,
+        checkpoint,
+        every if continuously else "",
+        compact,
+        batch or 0,
+    )
+    # What can be refused is refused before a session is started, which takes seconds.
+    ask(source)
+    job.opened(options)
+    with spark_run("archiving", master, remote, conf) as (spark, seen):
         job.check_format(spark, format_name)
-        options = job.ArchiveOptions(
-            where,
-            source,
-            topics,
-            format_name,
-            checkpoint,
-            every if continuously else "",
-            compact,
-            batch or 0,
-        )
         done = job.archive(spark, options, lambda: ask(source).seals, seen)
     output.emit(
         as_json,
@@ -125,12 +138,15 @@ def verify(
     Messages that are missing, extra or altered are listed. Ends with 0 if all is equal, or if --repair has
     made it so, and with 17 otherwise.
     """
-    source = source_of(reach, path)
-    with spark_run("verifying", master, remote, conf) as (spark, seen):
-        from moorline.spark.jobs import verify as job
-        from moorline.spark.jobs.node_side import ask
+    need_spark()
+    from moorline.spark.jobs import verify as job
+    from moorline.spark.jobs.node_side import ask
 
-        report = job.verify(spark, job.VerifyOptions(where, source, repair), ask(source), seen)
+    options = job.VerifyOptions(where, source_of(reach, path), repair)
+    told = ask(options.source)
+    job.opened(options)
+    with spark_run("verifying", master, remote, conf) as (spark, seen):
+        report = job.verify(spark, options, told, seen)
     output.emit(
         as_json,
         {**msgspec.structs.asdict(report), "is_equal": report.is_equal},
@@ -176,20 +192,21 @@ def replay(
 
     What was interrupted goes on. To replay the same messages a second time, give another --token.
     """
-    target = reach_options(reach)
-    with spark_run("replaying", master, remote, conf) as (spark, seen):
-        from moorline.spark.jobs import replay as job
+    need_spark()
+    from moorline.spark.jobs import replay as job
 
-        options = job.ReplayOptions(
-            where,
-            target,
-            topics,
-            time_us(since, "--from", 0),
-            time_us(until, "--until", LAST_US),
-            prefix,
-            rate or 0,
-            token,
-        )
+    options = job.ReplayOptions(
+        where,
+        reach_options(reach),
+        topics,
+        time_us(since, "--from", 0),
+        time_us(until, "--until", LAST_US),
+        prefix,
+        rate or 0,
+        token,
+    )
+    job.opened(options)
+    with spark_run("replaying", master, remote, conf) as (spark, seen):
         done = job.replay(spark, options, seen)
     output.emit(
         as_json,
@@ -235,11 +252,12 @@ def audit(
     Ends with 17 if something differs.
     """
     address = catalog or _own_catalog(data)
-    with spark_run("auditing", master, remote, conf) as (spark, seen):
-        from moorline.spark.id_sets import Side
-        from moorline.spark.jobs import audit as job
+    need_spark()
+    from moorline.spark.id_sets import Side
+    from moorline.spark.jobs import audit as job
 
-        clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
+    clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
+    with spark_run("auditing", master, remote, conf) as (spark, seen):
         found = job.audit(spark, address, clients, seen)
     output.emit(
         as_json, [tables.audit_facts(one) for one in found], lambda: tables.show_audit(found)
@@ -275,19 +293,13 @@ def diff(
 
     65,536 digests of each side are compared first; equal sets cost one look. Ends with 17 if they differ.
     """
-    with spark_run("comparing", master, remote, conf) as (spark, seen):
-        from moorline.spark.id_sets import Side
-        from moorline.spark.jobs import diff as job
+    need_spark()
+    from moorline.spark.id_sets import Side
+    from moorline.spark.jobs import diff as job
 
-        found = job.diff(
-            spark,
-            Side.of(left),
-            Side.of(right),
-            tasks=tasks_of(spark),
-            limit=limit,
-            out=out,
-            seen=seen,
-        )
+    sides = Side.of(left), Side.of(right)
+    with spark_run("comparing", master, remote, conf) as (spark, seen):
+        found = job.diff(spark, *sides, tasks=tasks_of(spark), limit=limit, out=out, seen=seen)
     output.emit(as_json, tables.diff_facts(found), lambda: tables.show_diff(found))
     if found.has_repeats:
         raise DriftFound("the same ids are on both sides, and one side has some of them twice")
@@ -330,6 +342,7 @@ def run(
 
     Flows that name no node get the one that is given here. Ends with 17 if a one-to-one copy is none.
     """
+    need_spark()
     from moorline.spark.jobs import flows as job
 
     options = job.FlowsOptions(

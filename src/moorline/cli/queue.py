@@ -1,27 +1,23 @@
 """Room: cli. `moor queue`: queues of a running node, made, sent to, read and looked at."""
 
 import asyncio
-import contextlib
-import os
-import re
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from typer.core import TyperCommand
 
 from moorline.cli import output
+from moorline.cli.bodies import TextCommand, bodies, time_of
+from moorline.cli.bodies import text_of as body_text
 from moorline.cli.reach import Reach, with_node
 from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
-from moorline.errors import CallFailed, Malformed, TooLarge
+from moorline.errors import CallFailed, Malformed
 from moorline.ids import id_of, text_of
-from moorline.limits import KIB, MIB, QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
+from moorline.limits import QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,12 +30,6 @@ SEND_BATCH = 256
 
 READ_BATCH = 64
 """Messages that are printed and then acknowledged together."""
-
-BODY_BYTES_MAX = MIB
-"""What is read of a file or a line before it is certainly more than any node takes."""
-
-CHUNK_BYTES = 64 * KIB
-"""What is read at once."""
 
 QueueName = Annotated[
     str, typer.Argument(metavar="QUEUE", show_default=False, help="Id of the queue.")
@@ -63,18 +53,9 @@ def create(
     _run(reach, work)
 
 
-# No option begins so. One with a letter, as -h, or with two dashes is rather a slip than a message.
-_TEXT_WITH_DASH = re.compile(r"-[^-A-Za-z]")
-
-
-class _Send(TyperCommand):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Takes `-5` for the message that it is."""
-        ctx.ignore_unknown_options = any(map(_TEXT_WITH_DASH.match, args))
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=_Send, epilog="Example: printf 'one\\ntwo\\n' | moor queue send QUEUE - --lines")
+@app.command(
+    cls=TextCommand, epilog="Example: printf 'one\\ntwo\\n' | moor queue send QUEUE - --lines"
+)
 @with_node
 def send(
     reach: Reach,
@@ -98,20 +79,20 @@ def send(
 
     async def work(moor: Moor) -> None:
         done = 0
-        async for bodies in _bodies(text, file, in_lines=lines):
-            for start in range(0, len(bodies), SEND_BATCH):
-                batch = bodies[start : start + SEND_BATCH]
+        async for some in bodies(text, file, in_lines=lines):
+            for start in range(0, len(some), SEND_BATCH):
+                batch = some[start : start + SEND_BATCH]
                 done = await _send_batch(moor, queue_id, batch, done, in_lines=lines)
 
     _run(reach, work)
 
 
 async def _send_batch(
-    moor: Moor, queue_id: bytes, bodies: list[bytes], done: int, *, in_lines: bool
+    moor: Moor, queue_id: bytes, batch: list[bytes], done: int, *, in_lines: bool
 ) -> int:
     """Sends and prints the ids; the first refusal is the error, when the rest is printed."""
     refusal: CallFailed | None = None
-    answers = await moor.send_all([(queue_id, body) for body in bodies])
+    answers = await moor.send_all([(queue_id, body) for body in batch])
     for place, answer in enumerate(answers, done + 1):
         if not isinstance(answer, CallFailed):
             output.line(str(answer))
@@ -119,7 +100,7 @@ async def _send_batch(
             refusal = type(answer)(f"line {place}: {answer}") if in_lines else answer
     if refusal is not None:
         raise refusal
-    return done + len(bodies)
+    return done + len(batch)
 
 
 @app.command(epilog="Example: moor queue read QUEUE --follow --json")
@@ -231,7 +212,7 @@ def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
             **{k: v for k, v in msgspec.structs.asdict(described).items() if k != "call"},
             "queue": text_of(described.queue),
         }
-        words = {**facts, "created_s": _time_of(described.created_s * 1_000)}
+        words = {**facts, "created_s": time_of(described.created_s * 1_000_000)}
         rows = [(_worded(name), value) for name, value in words.items()]
         output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
 
@@ -288,65 +269,8 @@ def _id(text: str) -> bytes:
         raise typer.BadParameter(str(error)) from error
 
 
-async def _bodies(
-    text: str | None, file: Path | None, *, in_lines: bool
-) -> AsyncIterator[list[bytes]]:
-    """What is to be sent: all of it as one message, or the lines as they come in."""
-    rest = b""
-    async for chunk in _chunks(text, file):
-        rest += chunk
-        if in_lines:
-            *whole, rest = rest.split(b"\n")
-            yield [line.removesuffix(b"\r") for line in whole]
-        if len(rest) > BODY_BYTES_MAX:
-            raise TooLarge(f"more than {BODY_BYTES_MAX} bytes in one message: no node takes that")
-    if rest or not in_lines:
-        yield [rest]
-
-
-async def _chunks(text: str | None, file: Path | None) -> AsyncIterator[bytes]:
-    if text is not None and text != "-":
-        yield text.encode("utf-8", "surrogateescape")
-        return
-    try:
-        descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
-        while chunk := await _read_some(descriptor):
-            yield chunk
-        if file is not None:
-            os.close(descriptor)
-    except OSError as error:
-        name = file or "stdin"
-        raise typer.BadParameter(f"{name} cannot be read: {error.strerror}") from error
-
-
-async def _read_some(descriptor: int) -> bytes:
-    """Reads in a thread that nobody waits for at the end: a keyboard may never give another byte."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bytes | OSError] = loop.create_future()
-
-    def read_once() -> None:
-        result: bytes | OSError
-        try:
-            result = os.read(descriptor, CHUNK_BYTES)
-        except OSError as error:
-            result = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the command was stopped
-            loop.call_soon_threadsafe(_settle, answer, result)
-
-    threading.Thread(target=read_once, daemon=True).start()
-    result = await answer
-    if isinstance(result, OSError):
-        raise result
-    return result
-
-
-def _settle(answer: "asyncio.Future[bytes | OSError]", result: bytes | OSError) -> None:
-    if not answer.done():
-        answer.set_result(result)
-
-
 def _show(message: Message, *, as_json: bool) -> None:
-    text = _text_of(message.body)
+    text = body_text(message.body)
     if as_json:
         shown: dict[str, object] = {
             "message": message.id,
@@ -360,20 +284,7 @@ def _show(message: Message, *, as_json: bool) -> None:
         text = "(quota marker: the queue was full, and senders were refused from here on)"
     elif text is None:
         text = f"({len(message.body)} bytes: --json shows them)"
-    output.line(f"{message.id}  {_time_of(message.time_ms)}  {text}")
-
-
-def _text_of(body: bytes) -> str | None:
-    """The body as text, if that is what it is."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if text.isprintable() else None
-
-
-def _time_of(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    output.line(f"{message.id}  {time_of(message.time_ms * 1_000)}  {text}")
 
 
 def _worded(name: str) -> str:

@@ -5,6 +5,7 @@ MOOR_DEBUG=1 it goes to stderr.
 """
 
 import contextlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.progress import progress
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, MoorlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +55,7 @@ def spark_run(
 ) -> Iterator[tuple["SparkSession", Callable[[int, int], None]]]:
     """A session for one job, and what hears of its progress."""
     settings = dict(map(_setting, conf or []))
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "`moor pipeline` needs Spark: pip install 'moorline[spark,parquet]'"
-        ) from None
+    need_spark()
     from moorline.spark.jobs.failures import explained
 
     with _logged_aside() as log, explained():
@@ -76,6 +72,15 @@ def spark_run(
                 spark.stop()
 
 
+def need_spark() -> None:
+    """Refuses to begin where the packages of the pipeline are not installed."""
+    for name in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"`moor pipeline` needs {name}: pip install 'moorline[spark,parquet]'"
+            )
+
+
 @contextlib.contextmanager
 def _logged_aside() -> Iterator[Callable[[], Any]]:
     """Gives what sends the stderr of programs that are started under it to a file."""
@@ -85,11 +90,11 @@ def _logged_aside() -> Iterator[Callable[[], Any]]:
     handle, name = tempfile.mkstemp(prefix="moor-pipeline-", suffix=".log")
     try:
         yield lambda: _redirected(handle)
-    except (KeyboardInterrupt, ConfigError):
-        Path(name).unlink(missing_ok=True)
-        raise
-    except BaseException:
-        output.error(f"what Spark logged is in {name}")
+    except (KeyboardInterrupt, MoorlineError) as error:
+        if error.__cause__ is not None and Path(name).stat().st_size:
+            output.error(f"what Spark logged is in {name}")
+        else:
+            Path(name).unlink(missing_ok=True)
         raise
     else:
         Path(name).unlink(missing_ok=True)

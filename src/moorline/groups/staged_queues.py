@@ -144,10 +144,11 @@ class _Waiting:
 
 
 async def durable(queues: NodeQueues) -> None:
-    """Returns when what is in the batch now is durable, and the log has room again."""
+    """Returns when what is in the batch now is durable, and there is room for more."""
     durable = asyncio.get_running_loop().create_future()
     queues.store.batch.answers.append((_Waiting(durable), None))
     queues.commits.changed()
     await durable
-    while queues.store.log.size_bytes > queues.settings.log_bytes_max:  # noqa: ASYNC110
+    log, log_bytes_max = queues.store.log, queues.settings.log_bytes_max
+    while queues.is_disk_full or log.size_bytes > log_bytes_max:  # noqa: ASYNC110
         await asyncio.sleep(LOG_LOOK_MS / 1_000)

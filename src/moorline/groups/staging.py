@@ -14,7 +14,9 @@ producer is (query, partition) and the sequence is the batch and the row, so tha
 producers as partitions, and not one for every batch. Queues have no deduplication: there the note is a
 message in a queue of the node's own, and is sent in the same turn as the rows it speaks of. Both are in one
 batch of the write-ahead log, which is whole or not there. (A note that waits longer than `queues.ttl_s` is
-gone: a node that was down for so long in the middle of a commit sends its rows to queues again.)
+gone: a node that was down for so long in the middle of a commit sends its rows to queues again. And a node
+that starts with another number of shards in the middle of a commit does not find what it published behind
+the last note: at most NOTE_BYTES come twice.)
 """
 
 import asyncio
@@ -239,7 +241,7 @@ class Staging:
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
-        self._open[session].discard(call.stage)
+        self._open.get(session, set()).discard(call.stage)
         return StageClosed(call.call, call.count)
 
     async def _abort(self, session: Session, call: AbortStaged) -> Answer:  # noqa: ARG002
@@ -368,7 +370,7 @@ class Staging:
                 record.topic,
                 record.body,
                 record.key,
-                encode_headers(record.headers),
+                encode_headers(record.headers) if record.headers else b"",
                 record.ttl_s,
                 record.flags,
                 producer,

@@ -87,8 +87,20 @@ class LocalStreams:
         self._writing = True
         self._quiet.clear()
         started = self._loop.time()
+        if self.store.is_quick(batch):
+            self._write_here(batch, started)
+            return
         written = self._loop.run_in_executor(self._thread, self.store.write, batch)
         written.add_done_callback(lambda done: self._written(batch, done, started))
+
+    def _write_here(self, batch: StreamBatch, started_s: float) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        try:
+            self.store.write(batch)
+            done.set_result(None)
+        except Exception as error:  # whatever it was, nothing may be promised any more
+            done.set_exception(error)
+        self._written(batch, done, started_s)
 
     def _written(self, batch: StreamBatch, done: "asyncio.Future[None]", started_s: float) -> None:
         self._writing = False

@@ -6,9 +6,11 @@ not touch any more; readers see the part when it is committed.
 
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from moorline.core.block import Block
@@ -26,6 +28,10 @@ from moorline.wire.segment import CHECK_MASK, CONTENT, HEAD
 
 _check = xxhash.xxh3_64_intdigest
 _head = HEAD.pack
+_NO_HEAD = bytes(HEAD.size)
+
+FRAMED_ONE_BY_ONE_MAX = 16
+"""Messages of a batch below which numpy costs more than it saves."""
 
 
 class Part(NamedTuple):
@@ -213,18 +219,17 @@ class ShardLog:
 
     def _taken_block(self, first: int, seed: int) -> tuple[Block, tuple[int, int]]:
         contents, count = self.contents, len(self.contents)
-        parts = [b""] * (2 * count)
-        parts[::2] = [
-            _head(len(content), _check(content, seed) & CHECK_MASK) for content in contents
-        ]
-        parts[1::2] = contents
-        lengths = np.fromiter(map(len, contents), np.int64, count) + HEAD.size
-        positions = np.cumsum(lengths) - lengths
-        known: dict[str, int] = {}
-        number = known.setdefault
-        topics = np.array([number(name, len(known)) for name in self.names], np.uint32)
+        lengths = np.fromiter(map(len, contents), np.int64, count)
+        positions = np.cumsum(lengths + HEAD.size) - (lengths + HEAD.size)
+        known = {name: place for place, name in enumerate(dict.fromkeys(self.names))}
+        topics = np.fromiter(map(known.__getitem__, self.names), np.uint32, count)
         block = Block(
-            first, first + count, b"".join(parts), positions.astype(np.uint32), list(known), topics
+            first,
+            first + count,
+            _framed(contents, lengths, positions, seed),
+            positions.astype(np.uint32),
+            list(known),
+            topics,
         )
         if not count:
             return block, (self.time_us, self.time_us)
@@ -304,6 +309,31 @@ class ShardLog:
     def close(self) -> None:
         for generation in self.generations:
             generation.close()
+
+
+def _framed(
+    contents: list[bytes],
+    lengths: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64],
+    seed: int,
+) -> bytes:
+    """The contents with their heads: in a large batch the heads are filled in all at once."""
+    count = len(contents)
+    if count <= FRAMED_ONE_BY_ONE_MAX:
+        parts = [b""] * (2 * count)
+        parts[::2] = [
+            _head(len(content), _check(content, seed) & CHECK_MASK) for content in contents
+        ]
+        parts[1::2] = contents
+        return b"".join(parts)
+    heads = np.empty((count, 2), "<u4")
+    heads[:, 0] = lengths
+    checks = np.fromiter(map(_check, contents, repeat(seed)), np.uint64, count)
+    heads[:, 1] = checks & np.uint64(CHECK_MASK)
+    buffer = bytearray(_NO_HEAD.join([b"", *contents]))
+    places = positions[:, None] + np.arange(HEAD.size)
+    np.frombuffer(buffer, np.uint8)[places] = heads.view(np.uint8).reshape(count, HEAD.size)
+    return bytes(buffer)
 
 
 def folder_of(number: int) -> str:

@@ -35,6 +35,7 @@ from moorline.errors import (
     CallFailed,
     JournalDamaged,
     Malformed,
+    MoorlineError,
     NotFound,
     TooLarge,
 )
@@ -192,7 +193,11 @@ class StagingStore:
         stage = Stage(f"{STAGES}/{name.hex()}{SUFFIX}", facts, len(head))
         stage.file = self._disk.open(stage.path, create=True)
         self._stages[name] = stage
-        stage.file.append(head)
+        try:
+            stage.file.append(head)
+        except (OSError, MoorlineError):
+            self.discard(name)
+            raise
         return name
 
     def facts(self, name: bytes) -> StageFacts:

@@ -12,8 +12,10 @@ One batch is on its way at a time. Design and files: docs/design/streams.md.
 """
 
 import secrets
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Callable, Container, Iterable
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import xxhash
@@ -23,7 +25,7 @@ from moorline.core.digest import Digest
 from moorline.core.stream import Extent, Gap
 from moorline.core.topic import check_topic
 from moorline.errors import StartError
-from moorline.journal.disk import Disk
+from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.dropped import AGE, BYTES, Dropped, read_dropped
 from moorline.journal.generation import SEAL, Generation
 from moorline.journal.retained import Retained, RetainedPart
@@ -32,7 +34,7 @@ from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.segment_index import read_all
 from moorline.journal.shard import Part, ShardLog
 from moorline.journal.shard_recovery import Found, end_newest, producers_before, recover
-from moorline.limits import MIB, TOPICS_CACHED_MAX
+from moorline.limits import KIB, MIB, TOPICS_CACHED_MAX
 from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 
 VERSION = 1
@@ -42,6 +44,12 @@ _content = CONTENT.pack
 _producer_part = PRODUCER_PART.pack
 _hash = xxhash.xxh3_64_intdigest
 _HEAD_BYTES = HEAD.size
+_BEGINNING = struct.Struct("<QQ")
+_beginning = _BEGINNING.pack
+
+
+SMALL_BYTES = 64 * KIB
+"""What a shard's part of a small batch has at most: written within the time of a thread's switch."""
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -66,6 +74,16 @@ class Record(NamedTuple):
     flags: int = 0
 
 
+class PlainRecord(Protocol):
+    """A message that is published with nothing but a topic and a body."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
 class StreamBatch:
     """What one commit stores. `answers` belongs to the caller."""
 
@@ -79,6 +97,14 @@ class StreamBatch:
         self.answers = answers
         self.count = sum(len(part.block.positions) for part in parts)
 
+    @property
+    def is_small(self) -> bool:
+        """Nothing but a few bytes for files that are open."""
+        return self.retained is None and all(
+            part.ended is None and part.snapshot is None and len(part.block.data) <= SMALL_BYTES
+            for part in self.parts
+        )
+
 
 class StreamStore:
     """The loop owns it. In threads: `write`, what `seal` returns, and reads that are not cached."""
@@ -90,8 +116,11 @@ class StreamStore:
         options: StreamOptions,
         now_us: Callable[[], int],
         draw: Callable[[int], bytes] = secrets.token_bytes,
+        syncs: Executor | None = None,
     ) -> None:
+        """`syncs` does the syncs of a commit side by side; it belongs to the caller."""
         assert options.shards > 0
+        self._syncs = syncs
         self._disk = disk
         self._node = node
         self._options = options
@@ -99,7 +128,7 @@ class StreamStore:
         self._draw = draw
         self._shards: dict[int, ShardLog] = {}
         self._in_use: list[ShardLog] = []
-        self._topics: dict[str, tuple[bytes, int, ShardLog]] = {}
+        self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
         self._on_its_way: StreamBatch | None = None
@@ -188,7 +217,7 @@ class StreamStore:
         known = self._topics.get(topic)
         if known is None:
             known = self._learn(topic)
-        name, name_bytes, shard = known
+        name, name_bytes, shard, _ = known
         if key is None:
             middle, key_bytes = headers, 0
         else:
@@ -226,13 +255,39 @@ class StreamStore:
                 self._retain.append(content)
         return shard.number, offset
 
-    def _learn(self, topic: str) -> tuple[bytes, int, ShardLog]:
+    def append_plain(self, records: Iterable[PlainRecord]) -> tuple[int, int]:
+        """Messages with a known topic and a body and nothing else; where the last of them is."""
+        now_us, topics, size, count = self._now_us(), self._topics, 0, 0
+        shard, offset = self._in_use[0], -1
+        for record in records:
+            topic = record.topic
+            _, _, shard, plain = topics[topic]
+            if now_us > shard.time_us:
+                shard.time_us = now_us
+            offset = shard.next_offset
+            content = _beginning(offset, shard.time_us) + plain + record.body
+            shard.contents.append(content)
+            shard.names.append(topic)
+            shard.next_offset = offset + 1
+            size += len(content)
+            count += 1
+        self.batch_bytes += size + count * _HEAD_BYTES
+        return shard.number, offset
+
+    @property
+    def known_topics(self) -> Container[str]:
+        """Topics that were checked before."""
+        return self._topics
+
+    def _learn(self, topic: str) -> tuple[bytes, int, ShardLog, bytes]:
         check_topic(topic)
         if len(self._topics) >= TOPICS_CACHED_MAX:
             self._topics.clear()
         name = topic.encode()
         shard = self._in_use[_hash(name) % len(self._in_use)]
-        self._topics[topic] = known = (name, len(name), shard)
+        # What stands between the time and the body of a message that has nothing else.
+        plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name
+        self._topics[topic] = known = (name, len(name), shard, plain)
         return known
 
     # --- a commit ---------------------------------------------------------------------------------
@@ -261,15 +316,32 @@ class StreamStore:
         for part in batch.parts:
             part.shard.write(part, is_synced=is_synced)
         if is_synced:
-            for part in batch.parts:
-                assert part.generation.file is not None
-                part.generation.file.sync()
+            self._sync([part.generation.file for part in batch.parts])
         if batch.retained is not None:
             self._retained.write(batch.retained, is_synced=is_synced)
         # Last: a start relies on what a snapshot covers, the retained messages included.
         for part in batch.parts:
             if part.snapshot is not None:
                 part.shard.write_snapshot(part.generation, part.snapshot)
+
+    def _sync(self, files: list[DiskFile | None]) -> None:
+        """The file system joins syncs that are asked for together; one behind the other it cannot."""
+        others = []
+        for file in files[1:]:
+            assert file is not None
+            if self._syncs is None:
+                file.sync()
+            else:
+                others.append(self._syncs.submit(file.sync))
+        if files:
+            assert files[0] is not None
+            files[0].sync()
+        for other in others:
+            other.result()
+
+    def is_quick(self, batch: StreamBatch) -> bool:
+        """Whether to write it is less work than to hand it to a thread."""
+        return not self._options.sync and batch.is_small
 
     def committed(self, batch: StreamBatch) -> list[int]:
         """Readers see it from now on; the shards that have something new."""

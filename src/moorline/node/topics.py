@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from moorline.catalog import Catalog
@@ -22,7 +23,7 @@ from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.limits import SESSIONS_KEPT_MS
+from moorline.limits import SESSIONS_KEPT_MS, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
@@ -97,7 +98,9 @@ async def open_topics(
     config: Config, data: Path, catalog: Catalog, is_trusted: Callable[[Session], bool]
 ) -> AsyncIterator[Topics]:
     """The topics of a data folder; the cluster is joined by `Topics.cluster.keep_forever`."""
-    store = StreamStore(FileDisk(data / FOLDER), config.node, options(config.streams), wall_us)
+    syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
+    disk = FileDisk(data / FOLDER)
+    store = StreamStore(disk, config.node, options(config.streams), wall_us, syncs=syncs)
     await asyncio.to_thread(store.open)
     topics = Topics(config, catalog, store, is_trusted)
     tasks = [
@@ -115,6 +118,7 @@ async def open_topics(
             task.cancel()
         await topics.close()
         store.close()
+        syncs.shutdown()
 
 
 def watch(metrics: Metrics, topics: Topics) -> None:
@@ -133,6 +137,10 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "topic_windows_full": (
             "Subscriptions whose window is full: their members are slower than their streams.",
             lambda: _full_windows(sessions),
+        ),
+        "staged_rows_total": (
+            "Rows of staged writes that were published.",
+            lambda: topics.staging.committed_rows,
         ),
         "stream_commits_total": ("Group commits of streams.", lambda: streams.commits),
         "stream_messages_lost_total": (

@@ -258,7 +258,8 @@ def _cut(data: bytes) -> tuple[bytes, bytes]:
     widths = (rows["fields"] == 3) & (rows["queue_bytes"] == ID_BYTES)
     if not (widths & (rows["high_bytes"] == 8) & (rows["low_bytes"] == 8)).all():
         raise Malformed("the catalog copied out a row of another width than an association has")
-    hashes: npt.NDArray[Any] = np.stack([rows["high"], rows["low"]], axis=1)
+    # Big-endian again: numpy makes numbers of its own kind of them.
+    hashes: npt.NDArray[Any] = np.stack([rows["high"], rows["low"]], axis=1).astype(">u8")
     return rows["queue"].tobytes(), hashes.tobytes()
 
 

@@ -47,7 +47,7 @@ SYSTEM_COLUMNS = {
     "raw_headers": "binary",
 }
 QUEUE_COLUMNS = {
-    "queue": "string",
+    "queue": "binary",
     "message": "bigint",
     "timestamp": "timestamp",
     "is_quota_marker": "boolean",

@@ -38,6 +38,7 @@ from moorline.wire.staging import (
     BATCH_MAX,
     QUERY_BYTES_MAX,
     QUEUES,
+    STAGES_PER_COMMIT_MAX,
     TOPICS,
     AbortStaged,
     CloseStage,
@@ -192,6 +193,10 @@ def commit(destination: Destination, query: str, batch: int, staged: list[Staged
     stages = [(one.stage, one.count, one.hash) for one in staged if one.stage]
     if not stages:
         return
+    if len(stages) > STAGES_PER_COMMIT_MAX:
+        raise ConfigError(
+            f"{len(stages)} partitions have rows; one write takes {STAGES_PER_COMMIT_MAX}: coalesce them"
+        )
     end = time.monotonic() + COMMIT_S_MAX
     while True:
         try:

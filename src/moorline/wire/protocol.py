@@ -6,7 +6,16 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import group, operator, queue, queue_contents, service, staging, stream_file, topic
+from moorline.wire import (
+    group,
+    operator,
+    queue,
+    queue_contents,
+    service,
+    staging,
+    stream_file,
+    topic,
+)
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed

@@ -1,4 +1,5 @@
--- Nothing is returned where another node with that name gave a sign of life within $7 milliseconds.
+-- Nothing is returned where another node with that name gave a sign of life within $7 milliseconds; else the id that the
+-- name had before, which is what the statement's own snapshot sees.
 insert into moorline.node as known (name, id, roles, addresses, http, version, started_at, seen_at)
 values ($1, $2, $3, $4, $5, $6, now(), now())
 on conflict (name) do update set
@@ -10,4 +11,4 @@ on conflict (name) do update set
     started_at = excluded.started_at,
     seen_at = excluded.seen_at
 where known.id = excluded.id or known.seen_at <= now() - $7::bigint * interval '1 millisecond'
-returning true;
+returning coalesce((select earlier.id from moorline.node earlier where earlier.name = $1), $2) as id_before;

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorline.core.stream import Stream
+from moorline.core.topic import check_filter
 from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import (
@@ -27,6 +28,7 @@ from moorline.spark.jobs.archive_files import (
     folder_of,
     reached,
 )
+from moorline.spark.jobs.failures import spark_errors
 from moorline.spark.jobs.watching import Seen, nobody, wait
 
 if TYPE_CHECKING:
@@ -80,9 +82,7 @@ def archive(
     `sealed` asks the nodes for their sealed streams. Their digests are kept in the archive, so that it can
     be verified when retention has taken the streams.
     """
-    target = Archive(options.where)
-    topics = [part.strip() for part in options.topics.split(",")]
-    target.open(Holdings(options.format, topics))
+    target = opened(options)
     before = {entry.name for entry in target.entries()}
     told = {seal.stream: seal for seal in sealed()}
     target.note_seals(told.values())
@@ -99,6 +99,16 @@ def archive(
         merged_into,
         len(target.seals()),
     )
+
+
+def opened(options: ArchiveOptions) -> Archive:
+    """The archive, made if there is none; refused if it is of something else, or filters are none."""
+    topics = [part.strip() for part in options.topics.split(",")]
+    for text in topics:
+        check_filter(text)
+    target = Archive(options.where)
+    target.open(Holdings(options.format, topics))
+    return target
 
 
 class _Upkeep:
@@ -324,11 +334,9 @@ def merge_files(item: bytes) -> Iterator[ArchivedFile]:
 
 def check_format(spark: "SparkSession", kind: str) -> None:
     """Refuses a format that the session cannot write, before anything is read."""
-    from pyspark.errors import PySparkException
-
     try:
         spark.read.format(kind).schema("offset long").load([])
-    except PySparkException as error:
+    except spark_errors() as error:
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise ConfigError(
                 f"--format: this Spark session has no format {kind!r}; parquet is always there"

@@ -27,7 +27,7 @@ def explained(what: str = "") -> Iterator[None]:
         if not what:
             raise
         raise _with_text(type(error), f"{what}: {error}") from error
-    except _sparks() as error:
+    except spark_errors() as error:
         found = ours_in(str(error))
         raise _with_text(type(found), f"{what}: {found}" if what else str(found)) from error
 
@@ -60,7 +60,7 @@ def _with_text(kind: type[MoorlineError], text: str) -> MoorlineError:
         return CallFailed(text) if issubclass(kind, CallFailed) else MoorlineError(text)
 
 
-def _sparks() -> tuple[type[Exception], ...]:
+def spark_errors() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

@@ -8,6 +8,7 @@ replay that is over adds only what the archive got since.
 A shard is one task of a step, its messages in the order of their offsets: the order of a key is kept.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ STEP_PIECES = 8
 
 STEP_S = 2.0
 """Seconds of a bounded rate that one step brings: a step costs about one to begin and to commit."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 COLUMNS = ("topic", "key", "value", "headers", "ttl_s")
 
@@ -100,13 +103,7 @@ def replay(
     seen: Seen = nobody,
     pause: Callable[[float], None] = time.sleep,
 ) -> Replayed:
-    archive = Archive(options.where)
-    if archive.holdings().format != "parquet":
-        raise ConfigError(f"the archive at {archive.where} is not Parquet: replay reads no other")
-    for text in options.topics.split(","):
-        check_filter(text.strip())
-    if options.prefix:
-        check_topic(options.prefix + "x")
+    archive = opened(options)
     token = options.name()
     files = archive.live()
     plan = _planned(archive, options, token, files)
@@ -124,6 +121,20 @@ def replay(
     return Replayed(
         token, messages, plan.messages, plan.done - first, round(time.monotonic() - began, 3)
     )
+
+
+def opened(options: ReplayOptions) -> Archive:
+    """The archive, if there is one that can be read; and if what is asked for can be."""
+    archive = Archive(options.where)
+    if archive.holdings().format != "parquet":
+        raise ConfigError(f"the archive at {archive.where} is not Parquet: replay reads no other")
+    for text in options.topics.split(","):
+        check_filter(text.strip())
+    if options.prefix:
+        check_topic(options.prefix + "x")
+    if options.token and not _TOKEN.fullmatch(options.token):
+        raise ConfigError(f"--token {options.token!r}: accepted: letters, digits, . _ and -")
+    return archive
 
 
 # --- the plan ---------------------------------------------------------------------------------------

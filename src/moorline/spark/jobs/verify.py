@@ -117,12 +117,7 @@ def verify(
     seen: Seen = nobody,
 ) -> Report:
     """Compares; with `repair` also puts right, and compares again. `nodes` is what they tell now."""
-    archive = Archive(options.where)
-    holdings = archive.holdings()
-    if holdings.format != "parquet":
-        raise ConfigError(
-            f"the archive at {archive.where} is {holdings.format}: verify reads parquet only"
-        )
+    archive, holdings = opened(options)
     archive.note_seals(nodes.seals)
     checking = _Checking(spark, archive, holdings, options.source, nodes, seen)
     name = f"repaired-{uuid.uuid4().hex[:12]}"
@@ -139,6 +134,17 @@ def verify(
         fetched=sum(one.fetched for one in compared),
         removed=sum(one.counts.get("extra", 0) for one in compared),
     )
+
+
+def opened(options: VerifyOptions) -> tuple[Archive, Holdings]:
+    """The archive, if there is one and it is Parquet."""
+    archive = Archive(options.where)
+    holdings = archive.holdings()
+    if holdings.format != "parquet":
+        raise ConfigError(
+            f"the archive at {archive.where} is {holdings.format}: verify reads parquet only"
+        )
+    return archive, holdings
 
 
 class _Checking:

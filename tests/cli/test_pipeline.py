@@ -1,0 +1,102 @@
+"""`moor pipeline`: its help without Spark, what it refuses at once, and an archive found out and repaired."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.process.nodes import NodeProcess, run_moor
+from tests.spark.conftest import SMALL_GENERATIONS
+from tests.spark.publishing import COUNT, publish
+
+from moorline.cli.spark_run import time_us
+from moorline.errors import ConfigError
+from moorline.spark.jobs.archive_files import Archive
+
+JOBS = ("archive", "verify", "replay", "audit", "diff", "run")
+
+
+def test_help_is_quick_and_needs_no_spark() -> None:
+    program = (
+        "import sys; from moorline.cli.main import run; run(['--help']); run(['pipeline', '--help']);"
+        "heavy = {'pyspark', 'pyarrow', 'numpy', 'polars', 'asyncpg'} & set(sys.modules);"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(job in done.stdout for job in JOBS)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_has_help_with_an_example(job: str) -> None:
+    done = run_moor("pipeline", job, "--help")
+    assert done.returncode == 0
+    words = " ".join(done.stdout.split())
+    assert f"Example: moor pipeline {job}" in words
+    assert all(flag in words for flag in ("--master", "--remote", "--conf", "--json"))
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    assert time_us("", "--from", 7) == 7
+    assert time_us("1970-01-01T00:00:01Z", "--from", 0) == 1_000_000
+    assert time_us("1970-01-01T02:00:00+02:00", "--from", 0) == 0
+    assert time_us("1970-01-02", "--from", 0) == 86_400_000_000
+    with pytest.raises(ConfigError, match="--until 'noon'"):
+        time_us("noon", "--until", 0)
+
+
+def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) -> None:
+    address = "--address=tcp://127.0.0.1:1"
+    (tmp_path / "flows.py").write_text("x = 1\n")
+    for code, words, arguments in (
+        (10, "is the node running?", ("archive", str(tmp_path / "a"), address)),
+        (10, "is the node running?", ("verify", str(tmp_path / "a"), address)),
+        (3, "there is no archive at", ("replay", str(tmp_path / "a"), address)),
+        (3, "has no flows", ("run", str(tmp_path / "flows.py"), address)),
+        (3, "which catalog?", ("audit",)),
+        (3, "is no set of ids", ("diff", "catalog:postgresql://x", "b.parquet")),
+        (3, "--conf 'x=1'", ("diff", "a.parquet", "b.parquet", "--conf", "x=1")),
+        (3, "--from 'noon'", ("replay", str(tmp_path / "a"), "--from", "noon")),
+        (2, "Missing argument", ("diff", "a.parquet")),
+    ):
+        done = run_moor("pipeline", *arguments)
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -> None:
+    where = tmp_path / "archive"
+
+    def moor(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_moor("pipeline", *arguments, f"--address={node.address}", timeout_s=280)
+
+    with NodeProcess(tmp_path / "data", *SMALL_GENERATIONS) as node:
+        asyncio.run(publish(node.address))
+        done = moor("archive", str(where), "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        facts = json.loads(done.stdout)
+        assert (facts["messages"], facts["batches"]) == (COUNT, 1)
+
+        sealed = Archive(str(where)).seals()
+        file = next(one for one in Archive(str(where)).live() if one.stream in sealed)
+        table = pq.ParquetFile(where / file.path).read()
+        pq.write_table(table.slice(1), where / file.path)
+
+        done = moor("verify", str(where))
+        assert done.returncode == 17
+        assert done.stderr == (
+            f"moor: 1 of {len(sealed)} streams differ from their seals; --repair fetches what is missing\n"
+        )
+        assert "1 missing" in done.stdout
+        done = moor("verify", str(where), "--repair", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        facts = json.loads(done.stdout)
+        assert (facts["is_equal"], facts["fetched"], facts["removed"]) == (True, 1, 0)

@@ -1,0 +1,143 @@
+"""The manifest of an archive: which files count, and that a crash at any step leaves it whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from moorline.core.stream import Stream
+from moorline.errors import ConfigError, DriftFound
+from moorline.spark.jobs.archive_files import (
+    ORPHAN_S,
+    OWN,
+    Archive,
+    ArchivedFile,
+    Entry,
+    Holdings,
+    SealedStream,
+    folder_of,
+    idle_entries,
+    live_files,
+    reached,
+    stream_of,
+)
+
+STREAM = Stream("node-1", 3, 7)
+
+
+def file(path: str, first: int = 0) -> ArchivedFile:
+    return ArchivedFile(path, 10, 100, *STREAM, first, first + 9)
+
+
+def batch(number: int, *paths: str) -> Entry:
+    files = [file(path) for path in paths]
+    return Entry(f"q-{number:06}", files, query="q", batch=number, reached={"node-1/3": number})
+
+
+def paths(entries: list[Entry]) -> list[str]:
+    return [one.path for one in live_files(entries)]
+
+
+def test_a_file_counts_until_an_entry_replaces_it() -> None:
+    entries = [batch(0, "a", "b"), batch(1, "c")]
+    assert paths(entries) == ["a", "b", "c"]
+    entries.append(Entry("compacted", [file("d")], replaced=["a", "c"]))
+    assert paths(entries) == ["b", "d"]
+
+
+def test_an_entry_goes_when_it_says_nothing_any_more() -> None:
+    one = Entry("compacted-1", [file("d")], replaced=["a", "b"])
+    assert idle_entries([batch(0, "a", "b"), batch(1, "c"), one]) == ["q-000000"]
+    # While the first batch names what compaction replaced, its word is needed.
+    partly = Entry("compacted-1", [file("d")], replaced=["a"])
+    two = Entry("compacted-2", [file("e")], replaced=["d"])
+    entries = [batch(0, "a", "b"), batch(1, "c"), partly, two]
+    assert idle_entries(entries) == []
+    assert paths(entries) == ["b", "c", "e"]
+
+
+def test_entries_go_in_an_order_in_which_nothing_comes_back() -> None:
+    one = Entry("compacted-1", [file("d")], replaced=["a"])
+    two = Entry("compacted-2", [file("e")], replaced=["d"])
+    entries = [batch(0, "a"), batch(1, "c"), one, two]
+    live = paths(entries)
+    order = idle_entries(entries)
+    assert order == ["q-000000", "compacted-1"]
+    for name in order:
+        entries = [entry for entry in entries if entry.name != name]
+        assert paths(entries) == live
+
+
+def test_the_newest_batch_of_a_query_stays_for_spark_may_ask_for_it_again() -> None:
+    entries = [batch(9, "a"), batch(10, "b"), Entry("compacted", [file("c")], replaced=["a", "b"])]
+    assert idle_entries(entries) == ["q-000009"]
+    assert reached(entries) == {"node-1/3": 10}
+
+
+def test_a_clean_removes_what_is_replaced_and_what_a_crash_left(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    names = [f"{folder_of('q-000000', STREAM)}/{name}.parquet" for name in "abcd"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    a, b, old, new = names
+    long_ago = (tmp_path / old).stat().st_mtime - 2 * ORPHAN_S
+    os.utime(tmp_path / old, (long_ago, long_ago))
+    archive.add(batch(0, a))
+    archive.add(batch(1, b))
+    archive.add(Entry("compacted", [file(b)], replaced=[a]))
+    assert archive.clean() == 2
+    # A file that no entry names may be one that is just being written.
+    assert sorted(path.name for path in tmp_path.rglob("*.parquet")) == ["b.parquet", "d.parquet"]
+    assert [one.path for one in archive.live()] == [b]
+    assert archive.clean() == 0
+    assert (tmp_path / new).exists()
+
+
+def test_an_entry_that_is_not_whole_is_an_error_with_its_name(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.add(batch(0, "a"))
+    (tmp_path / OWN / "entries" / "q-000000.json").write_text('{"name": "q-0')
+    with pytest.raises(DriftFound, match=r"q-000000\.json is not as it was written"):
+        archive.entries()
+
+
+def test_a_write_that_a_crash_cut_short_is_not_seen(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.add(batch(0, "a"))
+    (tmp_path / OWN / "entries" / "q-000001.json.1234.new").write_text('{"na')
+    assert [entry.name for entry in archive.entries()] == ["q-000000"]
+
+
+def test_an_archive_is_of_what_it_was_made_for(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path / "new"))
+    with pytest.raises(ConfigError, match="there is no archive at"):
+        archive.holdings()
+    archive.open(Holdings("parquet", ["orders/#"]))
+    assert archive.open(Holdings("parquet", ["orders/#"])).topics == ["orders/#"]
+    with pytest.raises(ConfigError, match=r"is parquet of orders/#, not parquet of #"):
+        archive.open(Holdings("parquet", ["#"]))
+    with pytest.raises(ConfigError, match="is no place for an archive"):
+        Archive("nonsense://somewhere")
+
+
+def test_seals_are_kept_and_the_last_word_holds(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    seal = SealedStream(*STREAM, 0, 10, "00" * 24)
+    archive.note_seals([seal])
+    archive.note_seals([seal])
+    folder = tmp_path / OWN / "seals"
+    assert len(list(folder.iterdir())) == 1
+    chosen = SealedStream(*STREAM, 0, 10, "00" * 24, "11" * 24)
+    archive.note_seals([chosen])
+    # What the node says again does not forget what was computed.
+    archive.note_seals([seal])
+    assert archive.seals() == {STREAM: chosen}
+
+
+def test_a_folder_says_which_stream_it_is_of() -> None:
+    assert stream_of(f"{folder_of('x', STREAM)}/part.parquet") == STREAM
+    odd = Stream("a b/c", 0, 1)
+    assert stream_of(f"{folder_of('x', odd)}/part.parquet") == odd
+    with pytest.raises(DriftFound, match="is not where a file of a stream would be"):
+        stream_of("batch=1/part.parquet")

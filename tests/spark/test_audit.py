@@ -1,0 +1,112 @@
+"""`audit` on a real Spark and a real Postgres: kept digests that are wrong are found, by service."""
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.services import Services
+from moorline.core.digest import Digest
+from moorline.core.hashing import hash_ids
+from moorline.errors import CatalogUnreachable, ConfigError
+from moorline.spark.id_sets import Side
+from moorline.spark.jobs.audit import audit
+from moorline.spark.jobs.diff import diff
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def ids(count: int, seed: int) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(24) for _ in range(count)]
+
+
+BILLING, MAIL = ids(2_000, 1), ids(300, 2)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a catalog with three services; Postgres runs on a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    postgres = EmbeddedPostgres(tmp_path_factory.mktemp("audit") / "catalog")
+    asyncio.run_coroutine_threadsafe(postgres.__aenter__(), loop).result(60)
+    try:
+        asyncio.run(fill(postgres.dsn))
+        yield postgres.dsn
+    finally:
+        ended = postgres.__aexit__(None, None, None)
+        asyncio.run_coroutine_threadsafe(ended, loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+async def fill(dsn: str) -> None:
+    async with Catalog.open(dsn) as opened:
+        services = Services(opened)
+        for name, queues in (("billing", BILLING), ("empty", []), ("mail", MAIL)):
+            number = (await services.open(name.encode(), name, name.encode() * 3, bytes(16))).number
+            if queues:
+                await services.associate(number, queues, hash_ids(queues))
+
+
+async def execute(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(statement)
+    await connection.close()
+
+
+def test_kept_digests_are_recomputed_and_compared(
+    spark: SparkSession, catalog: str, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"queue": pa.array(BILLING, pa.binary())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"queue": pa.array(MAIL[1:], pa.binary())}), tmp_path / "b.parquet")
+    clients = {
+        "billing": Side.of(f"{tmp_path}/a.parquet#queue"),
+        "mail": Side.of(f"{tmp_path}/b.parquet"),
+    }
+    billing, empty, mail = audit(spark, catalog, clients)
+    assert billing.is_right
+    assert billing.kept == billing.recomputed == billing.client == Digest.of(BILLING)
+    assert (empty.is_right, empty.recomputed) == (True, Digest.empty())
+    # The client of mail lacks one, and a diff with the catalog says which.
+    assert mail.kept == mail.recomputed == Digest.of(MAIL)
+    assert not mail.is_right
+    found = diff(spark, Side.of(f"catalog:{catalog}#mail"), clients["mail"], tasks=2, limit=10)
+    assert found.ids == [(MAIL[0], "left")]
+
+    asyncio.run(
+        execute(catalog, "update moorline.service_bucket set count = count + 1 where bucket = 7")
+    )
+    asyncio.run(
+        execute(
+            catalog,
+            "update moorline.association set hash_low = hash_low # 1 where queue = "
+            f"'\\x{BILLING[0].hex()}'",
+        )
+    )
+    billing, empty, mail = audit(spark, catalog)
+    assert (billing.wrong_hashes, mail.wrong_hashes) == (1, 0)
+    assert billing.wrong_buckets == [7]
+    assert billing.recomputed == Digest.of(BILLING)
+    assert not billing.is_right
+    assert mail.is_right == (7 not in {int(one) >> 56 for one in hash_ids(MAIL)[:, 0]})
+
+
+def test_what_cannot_be_audited_is_named(spark: SparkSession, catalog: str) -> None:
+    with pytest.raises(ConfigError, match="no service 'nobody' in the catalog; there are billing"):
+        audit(spark, catalog, {"nobody": Side.of("a.parquet")})
+    with pytest.raises(CatalogUnreachable) as caught:
+        audit(spark, "postgresql://me:secret@127.0.0.1:1/db")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigError, match="holds no catalog of Moorline"):
+        audit(spark, catalog.replace("/postgres?", "/template1?"))

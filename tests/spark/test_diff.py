@@ -1,0 +1,103 @@
+"""`diff` on a real Spark: what is missing on either side, and digests equal to those of core."""
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.core.test_hashing import joined, vectors
+
+from moorline.core.digest import Digest
+from moorline.core.hashing import hash_ids
+from moorline.errors import CatalogUnreachable, ConfigError
+from moorline.spark.id_sets import Side, hashed
+from moorline.spark.jobs.diff import diff, digest_of
+from moorline.spark.jobs.failures import explained
+
+
+def ids(count: int, seed: int = 1) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(24) for _ in range(count)]
+
+
+def parquet(path: Path, values: list[bytes]) -> Side:
+    pq.write_table(pa.table({"id": pa.array(values, pa.binary())}), path, row_group_size=1_000)
+    return Side.of(str(path))
+
+
+def test_a_side_is_named_by_a_text() -> None:
+    assert Side.of("a/b.parquet") == Side("parquet", "a/b.parquet", "")
+    assert Side.of("a.csv#queue") == Side("csv", "a.csv", "queue")
+    assert Side.of("service.sqlite") == Side("sqlite", "service.sqlite", "")
+    assert Side.of("parquet:a#b#id") == Side("parquet", "a#b", "id")
+    side = Side.of("catalog:postgresql://me:secret@host/db#billing")
+    assert side == Side("catalog", "postgresql://me:secret@host/db", "billing")
+    assert side.label == "catalog:postgresql://me@host/db#billing"
+    for wrong in ("catalog:postgresql://me:secret@host/db", "", "#id"):
+        with pytest.raises(ConfigError, match="is no set of ids; accepted:") as caught:
+            Side.of(wrong)
+        assert "secret" not in str(caught.value)
+
+
+def test_hashes_are_those_of_core() -> None:
+    several = [b"", b"a", *ids(50)]
+    assert (hashed(pa.array(several, pa.binary())) == hash_ids(several)).all()
+    # A slice of a larger array begins in the middle of its buffers.
+    middle = pa.array(several, pa.binary()).slice(7, 20)
+    assert (hashed(middle) == hash_ids(several[7:27])).all()
+    # And those are the published vectors.
+    data = pa.array([vector.data for vector in vectors()], pa.binary())
+    assert joined(hashed(data)) == [vector.hash for vector in vectors()]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_differences_are_found_between_any_two_kinds(spark: SparkSession, tmp_path: Path) -> None:
+    both = ids(5_000)
+    left = parquet(tmp_path / "left.parquet", both[:-5])
+    right = parquet(tmp_path / "right.parquet", both[7:])
+    assert digest_of(spark, left) == Digest.of(both[:-5])
+    found = diff(spark, left, right, tasks=3, limit=100, out=str(tmp_path / "out"))
+    assert (found.only_left, found.only_right, found.has_repeats) == (7, 5, False)
+    assert {one for one, side in found.ids if side == "left"} == set(both[:7])
+    assert {one for one, side in found.ids if side == "right"} == set(both[-5:])
+    assert found.comparison.buckets_differing <= 12
+    stored = pq.read_table(tmp_path / "out")
+    assert {(row["id"], row["only"]) for row in stored.to_pylist()} == set(found.ids)
+
+    # The list that a client keeps, against the same ids twice: the same sets, and not equal.
+    with sqlite3.connect(tmp_path / "list.sqlite") as database:
+        database.execute("create table association (queue blob primary key, high, low)")
+        database.executemany(
+            "insert into association values (?, 0, 0)", [(one,) for one in both[:-5]]
+        )
+    client = Side.of(str(tmp_path / "list.sqlite"))
+    assert diff(spark, left, client, tasks=2, limit=10).is_equal
+    twice = parquet(tmp_path / "twice.parquet", [*both[:-5], both[0]])
+    assert diff(spark, twice, client, tasks=2, limit=10).has_repeats
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_csv_ids_are_texts_and_mistakes_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,id\nx,007\ny,8\nz,9\n")
+    (tmp_path / "b.csv").write_text("id\n7\n8\n9\n")
+    left, right = Side.of(f"{tmp_path}/a.csv#id"), Side.of(f"{tmp_path}/b.csv")
+    found = diff(spark, left, right, tasks=1, limit=10)
+    assert sorted(found.ids) == [(b"007", "left"), (b"7", "right")]
+    with pytest.raises(ConfigError, match="has no column 'nope'; there are name, id"), explained():
+        digest_of(spark, Side.of(f"{tmp_path}/a.csv#nope"))
+    with pytest.raises(ConfigError, match="no parquet files there"):
+        digest_of(spark, Side.of(str(tmp_path)))
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(ConfigError, match=r"bad\.parquet cannot be read as Parquet"):
+        digest_of(spark, Side.of(f"{tmp_path}/bad.parquet"))
+    nowhere = Side.of("catalog:postgresql://me:secret@127.0.0.1:1/db#billing")
+    with pytest.raises(CatalogUnreachable) as caught, explained():
+        digest_of(spark, nowhere)
+    assert "secret" not in str(caught.value)

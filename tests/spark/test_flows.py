@@ -1,0 +1,134 @@
+"""`run FILE`: a user's flows on a real Spark, once and again, with their proof."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.process.nodes import NodeProcess
+from tests.spark.archives import count_of, filled, messages_of, source_of
+from tests.spark.publishing import COUNT, message, number_of, publish
+
+from moorline.errors import ConfigError, DriftFound
+from moorline.spark import flow
+from moorline.spark.jobs.flows import FlowsOptions, check, flows_in, run_flows
+
+__all__ = ["filled"]
+
+FLOWS = """
+from pyspark.sql import functions
+from moorline.spark import flow
+
+@flow(source={"topics": "orders/#,größe", "includeHeaders": "true"}, sink={}, one_to_one=True)
+def copy(messages):
+    copied = functions.concat(functions.lit("copied/"), "topic")
+    return messages.select(copied.alias("topic"), "key", "value", "headers")
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "europe"}, one_to_one=True)
+def europe(messages):
+    return messages.where("topic like 'orders/eu/%'").select("key", "value")
+
+@flow(source={"topics": "orders/#"}, sink={"format": "parquet", "path": "FOLDER"}, one_to_one=True)
+def stored(messages):
+    return messages.select("topic", "key", "value")
+
+@flow(source={"topics": "orders/#", "topicz": "x"}, sink={"topic": "x"})
+def typo(messages):
+    return messages.select("value")
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "x"}, name="no frame")
+def nothing(messages):
+    return 7
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "flows.py"
+    path.write_text(FLOWS.replace("FOLDER", str(tmp_path / "stored")), encoding="utf-8")
+    return str(path)
+
+
+def test_the_flows_of_a_file(file: str, tmp_path: Path) -> None:
+    names = [one.name for one in flows_in(file)]
+    assert names == ["copy", "europe", "stored", "typo", "no frame"]
+    assert [one.name for one in flows_in(file, ["typo"])] == ["typo"]
+    with pytest.raises(ConfigError, match="has no flow 'nope': there are copy, europe"):
+        flows_in(file, ["nope"])
+    with pytest.raises(ConfigError, match="is not a file"):
+        flows_in(str(tmp_path / "nowhere.py"))
+    path = tmp_path / "other.py"
+    for text, words in (
+        ("x = 1", "has no flows: mark functions"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        (
+            "from moorline.spark import flow\n@flow(source={'a': 1}, sink={})\ndef f(x): ...",
+            "f: source: a=1",
+        ),
+        (
+            "from moorline.spark import flow\n@flow(source={}, sink={}, name='g')\ndef f(x): ...\n"
+            "@flow(source={}, sink={})\ndef g(x): ...",
+            "two flows are named g",
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            flows_in(str(path))
+
+
+def test_a_marked_function_is_still_itself() -> None:
+    def itself(messages: DataFrame) -> DataFrame:
+        return messages
+
+    assert flow(source={}, sink={})(itself) is itself
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_copy_is_made_once_and_proven(
+    spark: SparkSession, filled: NodeProcess, file: str
+) -> None:
+    options = FlowsOptions(file, ["copy"], source_of(filled))
+    (done,) = run_flows(spark, options)
+    assert (done.messages, done.verified, done.source_count, done.sink_count) == (
+        COUNT,
+        True,
+        COUNT,
+        COUNT,
+    )
+    (again,) = run_flows(spark, options)
+    assert (again.messages, again.batches, again.verified) == (0, 0, None)
+    asyncio.run(publish(filled.address, 100, COUNT))
+    (more,) = run_flows(spark, options)
+    assert (more.messages, more.verified, more.sink_count) == (100, True, 100)
+    check([done, again, more])
+    assert asyncio.run(count_of(filled.address, "copied/#")) == COUNT + 100
+    found = asyncio.run(messages_of(filled.address, "copied/#", COUNT + 100))
+    plain = [one._replace(topic=one.topic.removeprefix("copied/")) for one in found]
+    assert sorted(plain, key=number_of) == [message(number) for number in range(COUNT + 100)]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_files_as_a_sink_and_a_copy_that_is_none(
+    spark: SparkSession, filled: NodeProcess, file: str
+) -> None:
+    reports = run_flows(spark, FlowsOptions(file, ["europe", "stored"], source_of(filled)))
+    europe, stored = reports
+    assert stored.verified is True
+    assert stored.sink_count == stored.source_count == stored.messages
+    assert europe.verified is False
+    with pytest.raises(DriftFound, match=rf"flow europe: {europe.source_count} messages should"):
+        check(reports)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_an_error_names_its_flow(spark: SparkSession, filled: NodeProcess, file: str) -> None:
+    with pytest.raises(ConfigError, match="flow typo: unknown option 'topicz'"):
+        run_flows(spark, FlowsOptions(file, ["typo"], source_of(filled)))
+    with pytest.raises(ConfigError, match="flow no frame: it returned int, not a DataFrame"):
+        run_flows(spark, FlowsOptions(file, ["no frame"], source_of(filled)))

@@ -1,0 +1,117 @@
+"""`replay` on a real Spark: archived messages come back into topics, each once, in order."""
+
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.process.nodes import NodeProcess
+from tests.spark.archives import (
+    archive_of,
+    count_of,
+    filled,
+    messages_of,
+    sealed_files,
+    source_of,
+    table_of,
+)
+from tests.spark.publishing import COUNT, Message, message, number_of
+
+from moorline.errors import ConfigError, DriftFound
+from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.replay import ReplayOptions, replay
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
+
+__all__ = ["filled"]
+
+
+@pytest.fixture(scope="module")
+def where(
+    spark: SparkSession, filled: NodeProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    where = tmp_path_factory.mktemp("replay") / "archive"
+    archive_of(spark, filled, where)
+    return where
+
+
+def by_key(messages: list[Message]) -> dict[bytes, list[int]]:
+    """The numbers of each key, in the order in which they came."""
+    found = defaultdict(list)
+    for one in messages:
+        found[one.key or one.topic.removeprefix("again/").encode()].append(number_of(one))
+    return found
+
+
+def test_all_messages_come_back_once_and_in_order(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    expected = [message(number) for number in range(COUNT)]
+    options = ReplayOptions(str(where), source_of(filled), prefix="again/")
+
+    def crash(_: float) -> None:
+        raise KeyboardInterrupt
+
+    # Interrupted behind its first step, then run to its end, then once more.
+    slow = ReplayOptions(str(where), source_of(filled), prefix="again/", rate=400)
+    with pytest.raises(KeyboardInterrupt):
+        replay(spark, slow, pause=crash)
+    began = asyncio.run(count_of(filled.address, "again/#"))
+    assert 0 < began <= 800
+    done = replay(spark, options)
+    assert (done.messages, done.messages_in_all) == (COUNT - began, COUNT)
+    again = replay(spark, options)
+    assert (again.messages, again.steps, again.messages_in_all) == (0, 0, COUNT)
+
+    assert asyncio.run(count_of(filled.address, "again/#")) == COUNT
+    found = asyncio.run(messages_of(filled.address, "again/#", COUNT))
+    assert by_key(found) == by_key(expected)
+    stripped = [one._replace(topic=one.topic.removeprefix("again/")) for one in found]
+    assert sorted(stripped, key=number_of) == expected
+
+
+def test_a_filter_a_time_and_a_rate(spark: SparkSession, filled: NodeProcess, where: Path) -> None:
+    file = sealed_files(where, filled)[0]
+    times = table_of(where, file).column("timestamp").to_pylist()
+    upto_us = round(times[len(times) // 2].timestamp() * 1_000_000)
+    pauses: list[float] = []
+    options = ReplayOptions(
+        str(where),
+        source_of(filled),
+        topics="orders/eu/#",
+        upto_us=upto_us,
+        prefix="early/",
+        rate=100,
+        token="early",
+    )
+    done = replay(spark, options, pause=pauses.append)
+    from pyspark.sql import functions
+
+    from moorline.spark.jobs.archive_files import archived
+
+    wanted = archived(spark, str(where)).where(
+        functions.col("topic").startswith("orders/eu/")
+        & (functions.unix_micros("timestamp") < upto_us)
+    )
+    assert done.messages == wanted.count() > 0
+    assert asyncio.run(count_of(filled.address, "early/#")) == done.messages
+    # Nobody slept here: so it was always too early, by what the rate allows.
+    assert sum(pauses) > done.messages / 100 - done.seconds
+    with pytest.raises(ConfigError, match="that replay has prefix 'early/'"):
+        replay(spark, ReplayOptions(str(where), source_of(filled), token="early"))
+    with pytest.raises(ConfigError, match="--token 'a/b'"):
+        replay(spark, ReplayOptions(str(where), source_of(filled), token="a/b"))
+
+
+def test_a_damaged_file_stops_it_with_its_name_and_nothing_is_published(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    where = tmp_path / "archive"
+    archive_of(spark, filled, where, topics="orders/us/#")
+    file = sealed_files(where, filled)[0]
+    (where / file.path).unlink()
+    options = ReplayOptions(str(where), source_of(filled), prefix="broken/")
+    with pytest.raises(DriftFound, match=rf"{file.path} is gone"), explained():
+        replay(spark, options)
+    assert asyncio.run(count_of(filled.address, "broken/#")) == 0

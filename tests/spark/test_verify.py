@@ -1,0 +1,178 @@
+"""`verify` on a real Spark: an archive that somebody changed is found out, named and repaired."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+from tests.process.nodes import NodeProcess
+from tests.spark.archives import (
+    archive_of,
+    filled,
+    messages_in,
+    rewrite,
+    sealed_files,
+    source_of,
+    table_of,
+    told_by,
+)
+from tests.spark.publishing import COUNT, message
+
+from moorline.errors import ConfigError, DriftFound
+from moorline.spark.jobs.archive_files import Archive
+from moorline.spark.jobs.compare import ALTERED, EXTRA, MISSING, Difference
+from moorline.spark.jobs.node_side import Told
+from moorline.spark.jobs.verify import Report, VerifyOptions, check, verify
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
+
+__all__ = ["filled"]
+
+
+@pytest.fixture(scope="module")
+def whole(
+    spark: SparkSession, filled: NodeProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    where = tmp_path_factory.mktemp("whole") / "archive"
+    archive_of(spark, filled, where)
+    return where
+
+
+@pytest.fixture
+def where(whole: Path, tmp_path: Path) -> Path:
+    """A copy to do damage to."""
+    return Path(shutil.copytree(whole, tmp_path / "archive"))
+
+
+def verified(
+    spark: SparkSession, node: NodeProcess, where: Path, *, repair: bool = False
+) -> Report:
+    return verify(spark, VerifyOptions(str(where), source_of(node), repair), told_by(node))
+
+
+def test_what_was_archived_is_proven_by_the_seals_alone(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    report = verified(spark, filled, where)
+    assert report.is_equal
+    assert len(report.streams) == len(told_by(filled).seals) >= 3
+    assert {one.proof for one in report.streams} == {"seal"}
+    assert report.messages == sum(one.end - one.first for one in report.streams)
+    check(report)
+
+
+def test_every_kind_of_damage_is_found_and_repaired(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    removed, altered, gone = sealed_files(where, filled)[:3]
+    table = table_of(where, removed)
+    rewrite(where, removed, pa.concat_tables([table.slice(0, 5), table.slice(6)]))
+    table = table_of(where, altered)
+    values = table.column("value").to_pylist()
+    values[3] = b"somebody else's"
+    place = table.schema.get_field_index("value")
+    changed = table.set_column(place, "value", pa.array(values, pa.binary()))
+    rewrite(where, altered, pa.concat_tables([changed, table.slice(7, 2)]))
+    (where / gone.path).unlink()
+
+    report = verified(spark, filled, where)
+    found = {one.stream: one for one in report.differing}
+    assert set(found) == {str(file.stream) for file in (removed, altered, gone)}
+    assert found[str(removed.stream)].counts == {MISSING: 1}
+    offset = removed.first + 5
+    assert found[str(removed.stream)].differences == [Difference(MISSING, offset, offset + 1)]
+    assert found[str(altered.stream)].counts == {EXTRA: 2, ALTERED: 1}
+    assert Difference(ALTERED, altered.first + 3, altered.first + 4) in (
+        found[str(altered.stream)].differences
+    )
+    assert found[str(gone.stream)].counts == {MISSING: gone.rows}
+    assert [(one.path, one.text) for one in report.files] == [(str(where / gone.path), "is gone")]
+    with pytest.raises(DriftFound, match=rf"3 of .* differ .*{gone.path}; --repair"):
+        check(report)
+
+    repaired = verified(spark, filled, where, repair=True)
+    assert repaired.is_equal
+    assert (repaired.fetched, repaired.removed) == (1 + 1 + gone.rows, 2)
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+    assert verified(spark, filled, where).is_equal
+
+
+def test_a_flipped_byte_and_a_truncated_file_are_named(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    flipped, short = sealed_files(where, filled)[:2]
+    data = bytearray((where / flipped.path).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (where / flipped.path).write_bytes(data)
+    data = bytearray((where / short.path).read_bytes())
+    (where / short.path).write_bytes(data[:-40])
+    report = verified(spark, filled, where)
+    problems = {Path(one.path): one.text for one in report.files}
+    assert "bytes, not the" in problems[where / short.path]
+    assert {one.stream for one in report.differing} == {str(flipped.stream), str(short.stream)}
+    # Read from a data folder in place of the node, which need not run for that.
+    options = VerifyOptions(str(where), {"path": str(filled.data)}, repair=True)
+    assert verify(spark, options, told_by(filled)).is_equal
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+
+
+def test_some_topics_are_proven_by_reading_once_and_then_by_what_was_kept(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    where = tmp_path / "some"
+    archive_of(spark, filled, where, topics="orders/eu/#")
+    first = verified(spark, filled, where)
+    assert first.is_equal
+    assert {one.proof for one in first.streams} == {"reading"}
+    again = verified(spark, filled, where)
+    assert {one.proof for one in again.streams} == {"seal"}
+    assert again.messages == first.messages < sum(one.end - one.first for one in first.streams)
+
+    file = sealed_files(where, filled)[0]
+    table = table_of(where, file)
+    rewrite(where, file, table.filter(pc.not_equal(table.column("offset"), file.last)))
+    report = verified(spark, filled, where)
+    assert [one.counts for one in report.differing] == [{MISSING: 1}]
+    repaired = verified(spark, filled, where, repair=True)
+    assert (repaired.is_equal, repaired.fetched) == (True, 1)
+
+
+def test_streams_that_retention_took_are_proven_by_the_seals_that_were_kept(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    nothing = Told([], {}, [])
+    options = VerifyOptions(str(where), source_of(filled), repair=True)
+    report = verify(spark, options, nothing)
+    assert report.is_equal
+    assert not any(one.is_on_node for one in report.streams)
+
+    file = sealed_files(where, filled)[0]
+    rewrite(where, file, table_of(where, file).slice(1))
+    report = verify(spark, options, nothing)
+    assert [one.stream for one in report.differing] == [str(file.stream)]
+    with pytest.raises(DriftFound, match=rf"{file.stream}: no node has it any more"):
+        check(report)
+
+
+def test_a_stream_that_is_not_archived_to_its_end_is_behind_and_not_wrong(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    archive = Archive(str(where))
+    folder = where / "_moorline" / "entries"
+    entries = archive.entries()
+    for path in folder.iterdir():
+        path.unlink()
+    import msgspec
+
+    for entry in entries:
+        archive.add(msgspec.structs.replace(entry, reached=dict.fromkeys(entry.reached, 1)))
+    report = verified(spark, filled, where, repair=True)
+    assert report.is_equal
+    assert (report.streams, report.behind) == ([], len(told_by(filled).seals))
+
+
+def test_there_must_be_an_archive(spark: SparkSession, filled: NodeProcess, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no archive at"):
+        verified(spark, filled, tmp_path)
