@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from moorline.core.stream import Stream
 from moorline.net.caller import Caller
-from moorline.wire.segment import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
+from moorline.wire.segment import FRAME, QOS0, Stored, all_stored, decode_headers
 from moorline.wire.topic import (
     AckMessages,
     FeedBegun,
@@ -153,11 +153,12 @@ class Feed:
 class Batch:
     """Messages of one stream that came together."""
 
-    __slots__ = ("_feed", "_frames", "_messages")
+    __slots__ = ("_feed", "_frames", "_messages", "_upto")
 
-    def __init__(self, feed: Feed, frames: bytes) -> None:
+    def __init__(self, feed: Feed, frames: bytes, upto: int) -> None:
         self._feed = feed
         self._frames = frames
+        self._upto = upto
         self._messages: list[TopicMessage] | None = None
 
     @property
@@ -187,11 +188,7 @@ class Batch:
 
     def bounds(self) -> tuple[int, int]:
         """From the first offset to behind the last."""
-        place, last = 0, 0
-        while place < len(self._frames):
-            last = place
-            place += HEAD.size + HEAD.unpack_from(self._frames, place)[0]
-        return FRAME.unpack_from(self._frames, 0)[2], FRAME.unpack_from(self._frames, last)[2] + 1
+        return FRAME.unpack_from(self._frames, 0)[2], self._upto
 
     def give_back(self) -> None:
         self._feed.give_back([self.bounds()])

@@ -223,11 +223,11 @@ class Subscriptions:
     def sort(self, message: WireMessage) -> bool:
         """Takes a push that is about topics; False if it is not."""
         match message:
-            case Messages(number, frames, tries):
+            case Messages(number, frames, tries, upto):
                 known = self._feeds.get(number)
                 if known is not None:
                     known[0].tries.update(tries)
-                    known[1].put(Batch(known[0], frames))
+                    known[1].put(Batch(known[0], frames, upto))
             case FeedBegun(number, subscription):
                 owner = self._of(subscription, "")
                 self._feeds[number] = (Feed(self._caller, message, owner.qos), owner)

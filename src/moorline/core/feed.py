@@ -58,6 +58,11 @@ class Feed:
     def is_drained(self) -> bool:
         return self.stopped and not self.out
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do with a feed of ranges."""
+        return self.ranges is not None and not self.out and self.next >= self.end
+
     def wanted(self, upto: int) -> Range | None:
         """What is to be read next, below `upto`: first what must be delivered again."""
         if self.stopped:

@@ -87,8 +87,10 @@ class Handler:
         """Something of this feed was delivered, acknowledged or given back."""
         if feed.number not in self._leases:
             return []
-        if (len(feed.returned), feed.is_drained) != self._told.get(feed.number, (0, False)):
-            return self._report(feed, now_ms)  # somebody waits for it
+        # Somebody waits for a word that something came back, or that a lock is done with.
+        told = self._told.get(feed.number, (0, False))
+        if (len(feed.returned), feed.is_drained) != told or feed.is_done:
+            return self._report(feed, now_ms)
         self._changed[feed.number] = None
         if self._timer_set:
             return []

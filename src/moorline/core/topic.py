@@ -68,6 +68,7 @@ def shared_name(text: str) -> SharedName | None:
         raise BadTopic(
             f"{text!r}: a group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes without + # and /"
         )
+    _check_text(group, "group's name")
     check_filter(filter_text)
     if filter_text.split("/", 1)[0] in _PREFIXES:
         raise BadTopic(f"{text!r}: a group reads topics, not another group")

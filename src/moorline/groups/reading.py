@@ -20,6 +20,7 @@ from moorline.core.topic import Matcher
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster
 from moorline.groups.selection import Selection, select
+from moorline.journal.segment import part_of
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.clock import wall_us
 from moorline.net.session import Session
@@ -58,6 +59,7 @@ class Running:
         "is_ready",
         "is_waiting",
         "reading",
+        "rest",
         "wake",
         "window",
     )
@@ -68,6 +70,8 @@ class Running:
         self.is_open = True
         self.is_ready = False
         self.reading = False
+        self.rest: Block | None = None
+        """What was read and had no room in the window yet."""
         self.is_waiting = False
         """For news of its shard."""
         self.burying: set[int] = set()
@@ -232,7 +236,7 @@ class Reading:
             return
         if feed.stream.node != self._cluster.node:
             wanted = feed.wanted(FAR)
-            if wanted is not None:
+            if wanted is not None and not self._read_rest(running, wanted):
                 self._read_later(running, wanted)
             return
         local, stream = self._cluster.local, feed.stream
@@ -241,11 +245,22 @@ class Reading:
         if wanted is None:
             self._wait(running)
             return
+        if self._read_rest(running, wanted):
+            return
         if not local.store.read_is_cached(stream.shard, stream.generation, wanted[0]):
             self._read_later(running, wanted)
             return
         found = local.store.read(stream.shard, stream.generation, wanted[0], STREAM_READ_BYTES_MAX)
         self._found(running, wanted, found)
+
+    def _read_rest(self, running: Running, wanted: Range) -> bool:
+        """What an earlier read brought from the disk or another node, and had no room for."""
+        rest, running.rest = running.rest, None
+        if rest is None or not rest.first <= wanted[0] < rest.upto:
+            return False
+        running.rest = rest
+        self._found(running, wanted, part_of(rest, wanted[0], STREAM_READ_BYTES_MAX))
+        return True
 
     def _read_later(self, running: Running, wanted: Range) -> None:
         running.reading = True
@@ -277,6 +292,7 @@ class Reading:
         elif running.window.out >= running.window.size:
             running.window.starved[running.feed.number] = running
         else:
+            running.rest = found if isinstance(found, Block) else None
             self._found(running, (wanted[0], min(wanted[1], again[1])), found)
 
     def _found(self, running: Running, wanted: Range, found: Block | Gap | None) -> None:
@@ -320,7 +336,8 @@ class Reading:
         window.out += selection.taken
         self.delivered += selection.taken - len(hopeless)
         if frames:
-            self._session.push(Messages(feed.number, frames, tries), len(frames))
+            upto = selection.runs[-1][1]
+            self._session.push(Messages(feed.number, frames, tries, upto), len(frames))
         if window.qos == 0:
             for start, stop in selection.runs:
                 window.out -= feed.ack(start, stop)

@@ -14,7 +14,7 @@ from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
 from moorline.net.tls import client_context
 from moorline.wire.link import Welcome
-from moorline.wire.message import Answer, Failed, Message
+from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.protocol import client_decoder
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -113,8 +113,9 @@ class Caller(Connection):
             self.pushed(pushed)
 
     def unsendable(self, message: Any) -> None:
-        text = f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
-        self.received([Failed(message.call, "TOO_LARGE", text)])
+        if isinstance(message, Call):
+            text = f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
+            self.received([Failed(message.call, "TOO_LARGE", text)])
 
     def welcomed(self, welcome: Welcome) -> None:
         self.node = welcome

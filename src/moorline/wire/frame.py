@@ -78,7 +78,7 @@ def frame(messages: Sequence[msgspec.Struct]) -> bytearray:
 def frames(
     messages: Sequence[msgspec.Struct],
 ) -> tuple[list[bytearray], list[msgspec.Struct]]:
-    """As few frames as hold these messages in their order, and those too large for any frame."""
+    """As few frames as hold these messages in their order, and those that fit none or have no bytes."""
     if len(messages) > MESSAGES_PER_FRAME_MAX:
         return _join(
             messages[start : start + MESSAGES_PER_FRAME_MAX]
@@ -86,7 +86,8 @@ def frames(
         )
     try:
         return [frame(messages)], []
-    except FrameTooLarge:
+    except (FrameTooLarge, OverflowError, TypeError, ValueError):
+        # A number above 64 bits or half a character is as unsendable as a message that is too large.
         if len(messages) == 1:
             return [], [messages[0]]
         half = len(messages) // 2

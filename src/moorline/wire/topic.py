@@ -133,11 +133,12 @@ class FeedBegun(Message, frozen=True, gc=False, tag=110):
 
 
 class Messages(Message, frozen=True, gc=False, tag=111):
-    """Pushed: frames of a feed. `tries` names those that come for the second time or more."""
+    """Pushed: frames of a feed, below `upto`. `tries` names those that come not for the first time."""
 
     feed: int
     frames: bytes
     tries: list[tuple[int, int]]
+    upto: int
 
 
 class FeedStopping(Message, frozen=True, gc=False, tag=112):
