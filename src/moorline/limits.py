@@ -208,6 +208,12 @@ STREAM_READ_BYTES_MAX = 512 * KIB
 STREAM_TAIL_BYTES_MAX = 8 * MIB
 """Newest frames of a shard that stay in memory for readers that keep up."""
 
+PRODUCER_LENGTH_MAX = 256
+"""Characters of a producer's name."""
+
+TOPICS_PER_PAGE_MAX = 1_000
+"""Rows of one answer to a listing of topics: at most a frame of long names."""
+
 TOPIC_WINDOW_MAX = 65_536
 """Unacknowledged messages of one subscription."""
 
@@ -230,6 +236,12 @@ RETAINED_BYTES_MAX = 512 * KIB
 
 LEASES_REMEMBERED_MAX = 4_096
 """Leases that are over and that a Borrower remembers, to know a late grant: minutes of a busy queue."""
+
+DELIVERIES_MAX = 1_000_000
+"""Failed deliveries that a group may allow a message."""
+
+MEMBER_LENGTH_MAX = 512
+"""Characters of a member's name: a session's, with its node's before it."""
 
 BORROWERS_MAX = 1_024
 """Members of one group: five times what other systems take."""

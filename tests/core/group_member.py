@@ -78,7 +78,7 @@ class MemberNode:
             case Received(_, FromLeader() as message):
                 effects = self.handler.received(message, now_ms)
             case TimerFired("pump"):
-                return [*self._pump(), SetTimer("pump", 100 if self.world.is_calm else 10)]
+                effects = [SetTimer("pump", 100 if self.world.is_calm else 10)]
             case TimerFired(name) if name.startswith("ack "):
                 effects = self._finish(name)
             case TimerFired(name):
@@ -88,8 +88,12 @@ class MemberNode:
         return self._performed(effects)
 
     def _performed(self, effects: list[Effect]) -> list[Effect]:
-        done, due = list[Effect](), deque(effects)
-        while due or (self.is_closing and not self.taken):
+        done, due, is_pumped = list[Effect](), deque(effects), False
+        while due or not is_pumped or (self.is_closing and not self.taken):
+            if not due and not is_pumped:
+                is_pumped = True
+                due.extend(self._pump())
+                continue
             if not due:
                 self.is_closing = False
                 due.extend(self.handler.on_disconnect(self.now_ms, blame=False))
@@ -108,7 +112,7 @@ class MemberNode:
                     self.is_subscribed = False
                 case _:
                     done.append(effect)
-        return done + self._pump()
+        return done
 
     def _give_back(self, feed: Feed) -> list[Effect]:
         for offset in self.waiting.pop(feed.number, ()):

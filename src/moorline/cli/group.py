@@ -15,6 +15,7 @@ from moorline.cli.start import FORMS, HELP, start_of
 from moorline.client.moor import Moor
 from moorline.config.shown import escaped
 from moorline.core.topic import shared_name
+from moorline.limits import DELIVERIES_MAX
 from moorline.wire.group import GroupDescribed, GroupFacts, PlaceFacts
 
 if TYPE_CHECKING:
@@ -241,13 +242,14 @@ def create(
     group: GroupName,
     start: Annotated[str, typer.Option(help=HELP)] = "now",
     deliveries_max: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
-            max=1_000_000,
+            max=DELIVERIES_MAX,
+            show_default="groups.deliveries_max of the node",
             help="Failed deliveries before a message becomes a dead letter; 0 is never.",
         ),
-    ] = 5,
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Declare a group before its first member: it misses nothing from then on. The operator's.

@@ -7,7 +7,10 @@ print(await group.info())
 
 from datetime import datetime
 
+from moorline.client.record import check_filter_text
 from moorline.client.topic import start_text
+from moorline.errors import ConfigError, NotFound
+from moorline.limits import DELIVERIES_MAX, MEMBER_LENGTH_MAX
 from moorline.net.caller import Caller
 from moorline.wire.group import (
     CreateGroup,
@@ -28,13 +31,23 @@ class Group:
     """One group, by its name."""
 
     def __init__(self, caller: Caller, name: str) -> None:
+        check_filter_text(name)
         self.name = name
         self._caller = caller
 
-    async def create(self, *, start: str | int | datetime = "now", deliveries_max: int = 5) -> bool:
-        """Declares it: from now on nothing that it should read is missed. False if it was there."""
+    async def create(
+        self, *, start: str | int | datetime = "now", deliveries_max: int | None = None
+    ) -> bool:
+        """Declares it: from now on nothing that it should read is missed. False if it was there.
+
+        After `deliveries_max` failed deliveries (0 is never) a message goes to `$dead`; without it the
+        node's `groups.deliveries_max` counts.
+        """
+        if deliveries_max is not None and not 0 <= deliveries_max <= DELIVERIES_MAX:
+            raise ConfigError(f"deliveries_max is 0 to {DELIVERIES_MAX}, not {deliveries_max}")
+        limit = -1 if deliveries_max is None else deliveries_max
         made = await self._caller.call(
-            lambda call: CreateGroup(call, self.name, start_text(start), deliveries_max),
+            lambda call: CreateGroup(call, self.name, start_text(start), limit),
             GroupCreated,
         )
         return made.created
@@ -49,6 +62,8 @@ class Group:
 
     async def kick(self, member: str) -> None:
         """Ends the part of a member; what it held goes to the others."""
+        if not 1 <= len(member) <= MEMBER_LENGTH_MAX:
+            raise NotFound(f"no member has a name of {len(member)} characters")
         await self._caller.call(lambda call: KickMember(call, self.name, member), Done)
 
     async def delete(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
+from moorline.client.record import check_filter_text, check_producer
 from moorline.client.topic import (
     Headers,
     Subscribing,
@@ -32,6 +33,7 @@ from moorline.limits import (
     PUBLISH_BATCH_BYTES,
     PUBLISH_BATCH_MAX,
     TOPIC_WINDOW,
+    TOPICS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
@@ -168,6 +170,7 @@ class Moor:
         Messages of one key, or else of one topic, stay in order. With a `producer` and a `sequence` that
         rises, a publish that is tried again is stored once.
         """
+        check_producer(producer, sequence)
         one = record(topic, body, key=key, headers=headers, ttl_s=ttl_s, retain=retain, qos=qos)
         return await self._caller.call(
             lambda call: Publish(call, [one], producer, sequence), Published
@@ -177,6 +180,7 @@ class Moor:
         self, records: Sequence[Record], *, producer: str = "", sequence: int = 0
     ) -> list[Published]:
         """Many messages (`moorline.record`) at once, in batches; for each batch how many were stored."""
+        check_producer(producer, sequence)
         makes = [
             partial(_publish, batch, producer, sequence + start if producer else 0)
             for start, batch in _batches(records)
@@ -214,6 +218,9 @@ class Moor:
         self, filter_text: str = "#", after: str = "", count: int = 1_000
     ) -> list[tuple[str, int]]:
         """Topics of the node behind `after`, with the number of their messages."""
+        check_filter_text(filter_text)
+        if not 1 <= count <= TOPICS_PER_PAGE_MAX:
+            raise ConfigError(f"count is 1 to {TOPICS_PER_PAGE_MAX}, not {count}")
         listed = await self._caller.call(
             lambda call: ListTopics(call, after, filter_text, count), TopicsListed
         )

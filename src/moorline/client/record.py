@@ -8,6 +8,7 @@ from datetime import datetime
 
 from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
+    PRODUCER_LENGTH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
     TOPIC_BYTES_MAX,
@@ -69,10 +70,23 @@ def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:
     return pairs
 
 
-def check_subscription(filter_text: str, window: int, start: str, qos: int) -> None:
-    """Refuses what a node would take for a broken peer; the rest it says itself."""
+def check_filter_text(filter_text: str) -> None:
+    """Refuses the length that a node would take for a broken peer's."""
     if not 1 <= len(filter_text) <= _FILTER_LENGTH_MAX:
         raise BadTopic(f"a filter has 1 to {TOPIC_BYTES_MAX} bytes, this has {len(filter_text)}")
+
+
+def check_producer(producer: str, sequence: int) -> None:
+    """The same for who publishes."""
+    if len(producer) > PRODUCER_LENGTH_MAX:
+        raise ConfigError(f"a producer's name has at most {PRODUCER_LENGTH_MAX} characters")
+    if not 0 <= sequence < 1 << 63:
+        raise ConfigError(f"a sequence is 0 to 2^63 - 1, not {sequence}")
+
+
+def check_subscription(filter_text: str, window: int, start: str, qos: int) -> None:
+    """Refuses what a node would take for a broken peer; the rest it says itself."""
+    check_filter_text(filter_text)
     if not 1 <= window <= TOPIC_WINDOW_MAX:
         raise ConfigError(f"window is 1 to {TOPIC_WINDOW_MAX}, not {window}")
     if len(start) > _START_LENGTH_MAX:

@@ -220,6 +220,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[
         list[str], _text("Addresses of the native protocol.", f"a list of {LISTEN_FORM}")
     ] = msgspec.field(default_factory=lambda: ["tcp://127.0.0.1:7411"])
+    advertise: Annotated[
+        list[str],
+        _text(
+            "Addresses at which other nodes reach this one; empty is those it listens on.",
+            f"a list of {LISTEN_FORM}",
+        ),
+    ] = msgspec.field(default_factory=list)
     http: Annotated[
         str, _text('Address of /healthz, /metrics and the console, or "off".', HTTP_FORM)
     ] = "127.0.0.1:7412"
@@ -274,6 +281,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             yield Problem(("node",), f"accepted: {NODE_FORM}")
         yield from _roles_problems(self)
         yield from _listen_problems(self)
+        for given in self.advertise:
+            try:
+                listen_address(given)
+            except ValueError as error:
+                yield Problem(("advertise",), f'"{given}": {error}; accepted: {LISTEN_FORM}')
         try:
             http_address(self.http)
         except ValueError as error:

@@ -61,7 +61,7 @@ class Feed:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do with a feed of ranges."""
-        return self.ranges is not None and not self.out and self.next >= self.end
+        return self.ranges is not None and not self.out and self.next >= self.ranges.end
 
     def wanted(self, upto: int) -> Range | None:
         """What is to be read next, below `upto`: first what must be delivered again."""

@@ -303,7 +303,8 @@ class Leader(Machine[LeaderState]):
         held: dict[str, list[Shard]] = {borrower: [] for borrower in self.borrowers}
         free: list[Shard] = []
         moving = 0
-        for shard, line in sorted(self.lines.items()):
+        # By number before node: whoever gets a part gets some of every node, and not all of one.
+        for shard, line in sorted(self.lines.items(), key=lambda one: (one[0].number, one[0].node)):
             lease = next(iter(line.leases.values()), None)
             if lease is not None and lease.is_leaving:
                 moving += 1

@@ -145,7 +145,10 @@ class GroupBroker:
 
     async def _create(self, session: Session, call: CreateGroup) -> Answer:  # noqa: ARG002
         name, start = _name(call.group), start_of(call.start)
-        _, created = await found(self._leaders, name, start, call.deliveries_max)
+        deliveries_max = call.deliveries_max
+        if deliveries_max < 0:
+            deliveries_max = self._settings.deliveries_max
+        _, created = await found(self._leaders, name, start, deliveries_max)
         return GroupCreated(call.call, created)
 
     async def _delete(self, session: Session, call: DeleteGroup) -> Answer:  # noqa: ARG002

@@ -7,7 +7,14 @@ from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.stream import Shard
 from moorline.core.topic import check_filter, shared_name
-from moorline.errors import BadTopic, ConnectionLost, MoorlineError, NotFound, SessionTaken
+from moorline.errors import (
+    BadTopic,
+    ConnectionLost,
+    MoorlineError,
+    NotFound,
+    SessionTaken,
+    Unsupported,
+)
 from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.founding import found, places_at
@@ -156,6 +163,8 @@ class SessionBroker:
         self, own: TopicSession, call: SubscribeTopic, start: Start
     ) -> Answer:
         check_filter(call.filter)
+        if call.no_local:
+            raise Unsupported("no_local is not there yet for plain subscriptions: leave it out")
         reader = await self._remember(own, call, start)
         known = own.find(call.filter)
         if known is not None:

@@ -88,7 +88,7 @@ class LocalStreams:
         self._quiet.clear()
         started = self._loop.time()
         if self.store.is_quick(batch):
-            self._write_here(batch, started)
+            self._loop.call_soon(self._write_here, batch, started)
             return
         written = self._loop.run_in_executor(self._thread, self.store.write, batch)
         written.add_done_callback(lambda done: self._written(batch, done, started))

@@ -180,7 +180,7 @@ class Node:
             self.config.node,
             node_id,
             roles=self.roles,
-            addresses=[str(address) for address in self.addresses],
+            addresses=self.config.advertise or [str(address) for address in self.addresses],
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
         )

@@ -148,7 +148,7 @@ class FolderStreams:
             for place, head in enumerate(heads):
                 following = heads[place + 1] if place + 1 < len(heads) else None
                 with contextlib.suppress(FileNotFoundError):  # retention was faster
-                    end, size, sealed = self._end(head, following)
+                    end, size, sealed = self._end(head, following, is_planning=True)
                     yield shard, head, end, size, sealed
 
     def _heads(self, shard: int) -> list[SegmentHead]:
@@ -175,12 +175,14 @@ class FolderStreams:
             log.warning("a segment without a head", extra={"shard": shard, "segment": generation})
         return head if is_own else None
 
-    def _end(self, head: SegmentHead, following: SegmentHead | None) -> tuple[int, int, bool]:
+    def _end(
+        self, head: SegmentHead, following: SegmentHead | None, *, is_planning: bool
+    ) -> tuple[int, int, bool]:
         """Its end, its bytes, and whether it is sealed."""
         summary = self._summary(head)
         if summary is not None:
             return summary.end, summary.bytes, True
-        end, size = self._grown(head)
+        end, size = self._grown(head, is_planning=is_planning)
         has_ended = following is not None
         if following is not None and following.generation == head.generation + 1:
             end = following.first
@@ -194,8 +196,11 @@ class FolderStreams:
     def _path(self, head: SegmentHead) -> str:
         return path_of(folder_of(head.shard), head.generation)
 
-    def _grown(self, head: SegmentHead) -> tuple[int, int]:
-        """How far a stream without a seal is whole, and the bytes up to there."""
+    def _grown(self, head: SegmentHead, *, is_planning: bool) -> tuple[int, int]:
+        """How far a stream without a seal is whole, and the bytes up to there.
+
+        Whoever plans relies on the end: it is synced. A task reads what was planned.
+        """
         stream = Stream(self.node, head.shard, head.generation)
         seed, at, position = self._ends.get(stream, (0, 0, 0))
         file = self._disk.open(self._path(head) + SEGMENT, create=False)
@@ -209,7 +214,7 @@ class FolderStreams:
                     at, position = found.upto, found.position + len(found.data)
                 elif found.upto >= 0:
                     at, position = found.upto, found.position
-            if (at, position) != self._ends.get(stream, (0, 0, 0))[1:]:
+            if is_planning and (at, position) != self._ends.get(stream, (0, 0, 0))[1:]:
                 # A read-only copy may be where nothing can be synced, and need not be.
                 with contextlib.suppress(OSError):
                     file.sync()
@@ -260,7 +265,7 @@ class FolderStreams:
             following = None
             with contextlib.suppress(FileNotFoundError):
                 following = self._head(stream.shard, stream.generation + 1)
-            end, size, _ = self._end(head, following)
+            end, size, _ = self._end(head, following, is_planning=False)
             path = self._path(head)
             return FolderSegment(self._disk, path, head, end, size, self._buffer)
         except FileNotFoundError:

@@ -10,7 +10,12 @@ from msgspec import Meta
 
 from moorline.core.group_message import BorrowerMessage, LeaderMessage
 from moorline.core.stream import Extent
-from moorline.limits import STREAM_READ_BYTES_MAX, STREAM_WAIT_MS_MAX
+from moorline.limits import (
+    DELIVERIES_MAX,
+    MEMBER_LENGTH_MAX,
+    STREAM_READ_BYTES_MAX,
+    STREAM_WAIT_MS_MAX,
+)
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.topic import Filter, Number
 
@@ -67,11 +72,14 @@ class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
 
 
 class CreateGroup(Call, frozen=True, gc=False, tag=125):
-    """Declares a group before its first member: from now on nothing that it should read is missed."""
+    """Declares a group before its first member: from now on nothing that it should read is missed.
+
+    With `deliveries_max` -1 the node's `groups.deliveries_max` counts.
+    """
 
     group: Filter
     start: Annotated[str, Meta(max_length=64)] = "now"
-    deliveries_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+    deliveries_max: Annotated[int, Meta(ge=-1, le=DELIVERIES_MAX)] = -1
 
 
 class GroupCreated(Answer, frozen=True, gc=False, tag=126):
@@ -95,7 +103,7 @@ class KickMember(Call, frozen=True, gc=False, tag=129):
     """Ends the part of a member in a group; answered by `Done`."""
 
     group: Filter
-    member: Annotated[str, Meta(min_length=1, max_length=512)]
+    member: Annotated[str, Meta(min_length=1, max_length=MEMBER_LENGTH_MAX)]
 
 
 # --- between nodes --------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ import msgspec
 from msgspec import Meta
 
 from moorline.limits import (
+    PRODUCER_LENGTH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPIC_WINDOW_MAX,
+    TOPICS_PER_PAGE_MAX,
 )
 from moorline.wire.message import Answer, Call, Message
 
@@ -49,7 +51,7 @@ class Publish(Call, frozen=True, gc=False, tag=100):
     """Stores messages. With a producer they are numbered from `sequence` on, and stored once."""
 
     records: list[Record]
-    producer: Annotated[str, Meta(max_length=256)] = ""
+    producer: Annotated[str, Meta(max_length=PRODUCER_LENGTH_MAX)] = ""
     sequence: Number = 0
 
 
@@ -183,7 +185,7 @@ class ListTopics(Call, frozen=True, gc=False, tag=117):
 
     after: str = ""
     filter: str = "#"
-    count: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
+    count: Annotated[int, Meta(ge=1, le=TOPICS_PER_PAGE_MAX)] = TOPICS_PER_PAGE_MAX
 
 
 class TopicsListed(Answer, frozen=True, gc=False, tag=118):
