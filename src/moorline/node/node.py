@@ -17,6 +17,7 @@ import msgspec
 
 from moorline.broker.operator import OperatorBroker
 from moorline.broker.queue_contents import QueueContents
+from moorline.broker.queues import QueueBroker
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.config import Config
@@ -76,8 +77,9 @@ class Node:
         self._open_metrics()
         topics: Topics | None = None
         if "broker" in self.roles:
-            await self._open_queues(stack, folder)
+            queues = await self._open_queues(stack, folder)
             topics = await self._open_topics(stack, folder)
+            topics.staging.serve_queues(queues)
         await self._open_listeners(stack)
         await self._register(identity(folder))
         if topics is not None:
@@ -126,7 +128,7 @@ class Node:
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
 
-    async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+    async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> QueueBroker:
         broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
         assert self._catalog is not None
         services = OperatorBroker(self._catalog, broker)
@@ -137,6 +139,7 @@ class Node:
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._disk_failed)
+        return broker
 
     async def _open_topics(self, stack: contextlib.AsyncExitStack, folder: Path) -> Topics:
         assert self._catalog is not None
