@@ -76,6 +76,10 @@ def archive(
     compact: Annotated[
         bool, typer.Option("--compact/--no-compact", help="Merge small files of sealed streams.")
     ] = True,
+    allow_loss: Annotated[
+        bool,
+        typer.Option("--allow-loss", help="Go past messages that are gone or damaged; name them."),
+    ] = False,
     path: Folder = None,
     master: Master = None,
     remote: Remote = None,
@@ -92,6 +96,8 @@ def archive(
     from moorline.spark.jobs.node_side import ask
 
     source = source_of(reach, path)
+    if allow_loss:
+        source["failOnDataLoss"] = "false"
     options = job.ArchiveOptions(
         where,
         source,
@@ -108,6 +114,8 @@ def archive(
     with spark_run("archiving", master, remote, conf) as (spark, seen):
         job.check_format(spark, format_name)
         done = job.archive(spark, options, lambda: ask(source).seals, seen)
+    for text in done.lost:
+        output.error(f"lost: {text}")
     output.emit(
         as_json,
         done,

@@ -39,7 +39,8 @@ class Buffer:
 
     def of(self, length: int) -> bytearray:
         if len(self._data) < length:
-            self._data = bytearray(length)
+            # Blocks differ by a frame or so: the next one shall fit as well.
+            self._data = bytearray(1 << (length - 1).bit_length())
         return self._data
 
 

@@ -169,32 +169,33 @@ class Frames:
         return pa.Array.from_buffers(pa.binary_view(), self._count, buffers).cast(pa.binary())
 
 
-def views_of(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.uint32]:
-    """Arrow's sixteen bytes of each value: its length, its first bytes, and where it is."""
-    views = np.empty((len(starts), 4), np.uint32)
+def views_of(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.int64]:
+    """Arrow's sixteen bytes of each value, as two numbers: its length, and where it is.
+
+    The first bytes of a long value, which belong behind its length, are left out: whoever copies or
+    hashes the value does not look at them, and these views go nowhere else.
+    """
+    views = np.empty((len(starts), 2), np.int64)
     views[:, 0] = lengths
-    views[:, 1] = quads[starts]
-    views[:, 2] = 0
-    views[:, 3] = starts
+    np.left_shift(starts, 32, out=views[:, 1])
     is_short = lengths <= _INLINE_BYTES
     if is_short.all():
-        views[:, 1:] = _inline(quads, starts, lengths, views[:, 1])
+        views[:] = _inline(quads, starts, lengths)
     elif is_short.any():
         short = np.flatnonzero(is_short)
-        views[short, 1:] = _inline(quads, starts[short], lengths[short], views[short, 1])
+        views[short] = _inline(quads, starts[short], lengths[short])
     return views
 
 
-def _inline(
-    quads: Words, starts: Numbers, lengths: Numbers, firsts: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.uint32]:
-    """Short values themselves, in up to three numbers of four bytes, with zeros behind them."""
-    found = np.zeros((len(starts), 3), np.uint32)
+def _inline(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.int64]:
+    """The views of short values: the length, and twelve bytes that hold the value itself."""
+    found = np.zeros((len(starts), 4), np.uint32)
+    found[:, 0] = lengths
     length_max = int(lengths.max(initial=0))
     for quad in range(-(-length_max // 4)):
-        taken = firsts if not quad else quads[starts + 4 * quad]
-        found[:, quad] = taken & _REST_MASKS[np.clip(lengths - 4 * quad, 0, 4)]
-    return found
+        taken = quads[starts + 4 * quad]
+        found[:, 1 + quad] = taken & _REST_MASKS[np.clip(lengths - 4 * quad, 0, 4)]
+    return found.view(np.int64)
 
 
 def checks_of(block: Block, seed: int) -> npt.NDArray[np.uint32]:

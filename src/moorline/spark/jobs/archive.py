@@ -7,6 +7,7 @@ new query goes on where the archive ends.
 """
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from moorline.core.topic import check_filter
 from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import (
-    COLUMNS,
-    PARTITIONS,
     Archive,
     ArchivedFile,
     Entry,
@@ -28,11 +27,12 @@ from moorline.spark.jobs.archive_files import (
     folder_of,
     reached,
 )
+from moorline.spark.jobs.batches import Batch, query_of
 from moorline.spark.jobs.failures import spark_errors
-from moorline.spark.jobs.watching import Seen, nobody, wait
+from moorline.spark.jobs.watching import Seen, moved, nobody, wait
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TOPICS = "#,$dead/#"
 """Everything: dead letters are not in `#`, and a stream with them is proven only if they are there."""
@@ -43,12 +43,9 @@ TRIGGER = "10 seconds"
 FILE_BYTES = 256 * 1024 * 1024
 """Size at which compaction begins another file."""
 
-WRITERS = 64
-"""Streams that a task writes at once without sorting by stream: it reads one, mostly."""
-
 
 class Archived(msgspec.Struct, frozen=True):
-    """What a run did."""
+    """What a run did; `lost` names ranges that were gone, where that is allowed."""
 
     messages: int
     batches: int
@@ -56,6 +53,7 @@ class Archived(msgspec.Struct, frozen=True):
     compacted_files: int
     compacted_into: int
     seals: int
+    lost: list[str] = []
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True):
@@ -83,21 +81,18 @@ def archive(
     be verified when retention has taken the streams.
     """
     target = opened(options)
-    before = {entry.name for entry in target.entries()}
-    told = {seal.stream: seal for seal in sealed()}
-    target.note_seals(told.values())
-    messages = wait(_begun(spark, options, target), seen, _Upkeep(spark, options, target, sealed))
-    merged_files, merged_into = 0, 0
-    if options.compact and options.format == "parquet":
-        merged_files, merged_into = compact(spark, target, set(target.seals()), seen)
-    new = [entry for entry in target.entries() if entry.name not in before and entry.query]
+    upkeep = _Upkeep(spark, options, target, sealed)
+    target.note_seals(sealed())
+    wait(_begun(spark, options, target), seen, upkeep.now_and_then, count=moved)
+    upkeep.do(seen)
     return Archived(
-        messages,
-        len(new),
+        sum(file.rows for entry in upkeep.new.values() for file in entry.files),
+        len(upkeep.new),
         len(target.live()),
-        merged_files,
-        merged_into,
+        upkeep.merged_files,
+        upkeep.merged_into,
         len(target.seals()),
+        [lost for entry in upkeep.new.values() for lost in entry.lost],
     )
 
 
@@ -112,7 +107,7 @@ def opened(options: ArchiveOptions) -> Archive:
 
 
 class _Upkeep:
-    """In a run that does not end: keeps new seals, and compacts what they seal, once in a while."""
+    """What goes on beside the query: new seals are kept, what they seal is compacted, batches are counted."""
 
     def __init__(
         self,
@@ -121,48 +116,54 @@ class _Upkeep:
         target: Archive,
         sealed: Callable[[], Iterable[SealedStream]],
     ) -> None:
+        self.new: dict[str, Entry] = {}
+        self.merged_files = 0
+        self.merged_into = 0
         self._spark = spark
         self._options = options
         self._target = target
         self._sealed = sealed
-        self._due_s = _now_s() + UPKEEP_S
+        self._before = {entry.name for entry in target.entries()}
+        self._due_s = time.monotonic() + UPKEEP_S
 
-    def __call__(self) -> None:
-        if not self._options.trigger or _now_s() < self._due_s:
-            return
-        self._due_s = _now_s() + UPKEEP_S
-        self._target.note_seals(self._sealed())
+    def now_and_then(self) -> None:
+        """In a run that does not end."""
+        if self._options.trigger and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + UPKEEP_S
+            self._target.note_seals(self._sealed())
+            self.do(nobody)
+
+    def do(self, seen: Seen) -> None:
+        # Counted first: compaction may remove entries that it has made idle.
+        for entry in self._target.entries():
+            if entry.query and entry.name not in self._before:
+                self.new[entry.name] = entry
         if self._options.compact and self._options.format == "parquet":
-            compact(self._spark, self._target, set(self._target.seals()))
+            files, into = compact(self._spark, self._target, set(self._target.seals()), seen)
+            self.merged_files += files
+            self.merged_into += into
 
 
 UPKEEP_S = 60.0
 """Time between two looks at what was sealed."""
 
 
-def _now_s() -> float:
-    import time
-
-    return time.monotonic()
-
-
 def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> Any:
     checkpoint = options.checkpoint or _of_spark(target.checkpoint)
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
+    starting = _starting(target, checkpoint)
     reader = (
         spark.readStream.format("moorline")
         .options(**options.source)
         .option("topics", options.topics)
         .option("includeSystem", "true")
-        .option("startingOffsets", _starting(target, checkpoint))
+        .option("startingOffsets", starting)
     )
     if options.messages_per_batch:
         reader = reader.option("maxOffsetsPerTrigger", str(options.messages_per_batch))
+    batch = Batch(options.where, options.format, checkpoint, options.source, starting)
     writer = (
         reader.load()
-        .selectExpr(*COLUMNS, *_stream_columns())
-        .writeStream.foreachBatch(_Batch(options.where, options.format, checkpoint))
+        .writeStream.foreachBatch(batch)
         .option("checkpointLocation", checkpoint)
         .queryName("moor pipeline archive")
     )
@@ -175,95 +176,10 @@ def _of_spark(where: str) -> str:
     return where if "://" in where else os.path.abspath(where)
 
 
-def _stream_columns() -> list[str]:
-    """`stream` is node/shard/generation, and a node's name has no slash."""
-    return [
-        "substring_index(stream, '/', 1) as node",
-        "cast(substring_index(substring_index(stream, '/', 2), '/', -1) as int) as shard",
-        "cast(substring_index(stream, '/', -1) as int) as generation",
-    ]
-
-
 def _starting(target: Archive, checkpoint: str) -> str:
     """For a query without a checkpoint: behind what the archive has, shard by shard."""
-    ends = reached(target.entries()) if _query_of(checkpoint) is None else {}
+    ends = reached(target.entries()) if query_of(checkpoint) is None else {}
     return msgspec.json.encode(ends).decode() if ends else "earliest"
-
-
-def _query_of(checkpoint: str) -> str | None:
-    """The id that Spark gave the query when it made the checkpoint."""
-    place = Archive(checkpoint)
-    try:
-        with place.files.open_input_stream(place.full("metadata")) as source:
-            return str(msgspec.json.decode(source.read())["id"])
-    except FileNotFoundError:
-        return None
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise DriftFound(f"{checkpoint} is not a checkpoint of Spark's: {error}") from error
-
-
-class _Batch:
-    """Writes one micro-batch. Plain values only: with Spark Connect it is pickled to the server."""
-
-    def __init__(self, where: str, kind: str, checkpoint: str) -> None:
-        self._where = where
-        self._kind = kind
-        self._checkpoint = checkpoint
-
-    def __call__(self, frame: "DataFrame", number: int) -> None:
-        target = Archive(self._where)
-        query = (_query_of(self._checkpoint) or "").partition("-")[0]
-        name = f"{query}-{number:06}"
-        if target.has_entry(name):
-            return
-        folder = f"batch={name}"
-        (
-            frame.write.format(self._kind)
-            .mode("overwrite")
-            .option("compression", "zstd")
-            .partitionBy(*PARTITIONS)
-            .save(target.uri(folder))
-        )
-        files = (
-            target.files_in(folder)
-            if self._kind == "parquet"
-            else _described(frame.sparkSession, target, self._kind, folder)
-        )
-        ends = _ends_of(self._checkpoint, number)
-        target.add(Entry(name, files, query=query, batch=number, reached=ends))
-
-
-def _ends_of(checkpoint: str, number: int) -> dict[str, int]:
-    """How far a batch goes: Spark has written it down before it began."""
-    place = Archive(checkpoint)
-    with place.files.open_input_stream(place.full(f"offsets/{number}")) as source:
-        lines = bytes(source.read()).decode().splitlines()
-    return dict(msgspec.json.decode(lines[-1], type=dict[str, int]))
-
-
-def _described(
-    spark: "SparkSession", target: Archive, kind: str, folder: str
-) -> list[ArchivedFile]:
-    """Of a format whose footers we do not read: one for each stream, its folder in place of files."""
-    from pyspark.sql import functions
-
-    rows = (
-        spark.read.format(kind)
-        .load(target.uri(folder))
-        .groupBy(*PARTITIONS)
-        .agg(
-            functions.count("*").alias("count"),
-            functions.min("offset").alias("first"),
-            functions.max("offset").alias("last"),
-        )
-        .collect()
-    )
-    found = []
-    for row in rows:
-        stream = Stream(str(row.node), row.shard, row.generation)
-        path = folder_of(folder.removeprefix("batch="), stream)
-        found.append(ArchivedFile(path, row["count"], 0, *stream, row.first, row.last))
-    return found
 
 
 # --- compaction -------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Files that came, and paths that they replace.
 
     One that a batch of a query wrote says so, and how far each shard was read with it: `reached` has the
-    first offset of each that is not in the archive.
+    first offset of each that is not in the archive. `lost` says what of it was gone, where that is allowed.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Entry(msgspec.Struct, frozen=True):
     query: str = ""
     batch: int = -1
     reached: dict[str, int] = {}
+    lost: list[str] = []
 
 
 class Holdings(msgspec.Struct, frozen=True):

@@ -84,6 +84,13 @@ def _of_folder(source: dict[str, str]) -> list[SealedStream]:
     return seals
 
 
+def opened_streams(source: dict[str, str]) -> FolderStreams | NodeStreams:
+    """Whoever opens them closes them."""
+    if source.get("path"):
+        return FolderStreams(source["path"], source.get("node", ""))
+    return NodeStreams(reach_of(source))
+
+
 def node_rows(
     source: dict[str, str],
     addresses: list[str],
@@ -93,11 +100,7 @@ def node_rows(
     filters: list[str],
 ) -> Iterator[pa.RecordBatch | Lost]:
     """In a worker: messages `first` to before `upto` with all columns of an archive; those of the filters."""
-    streams = (
-        FolderStreams(source["path"], source.get("node", ""))
-        if source.get("path")
-        else NodeStreams(reach_of(source))
-    )
+    streams = opened_streams(source)
     made = Batches(SCHEMA, filters)
     try:
         segment = streams.segment(stream, tuple(addresses))

@@ -66,8 +66,12 @@ def wait(
     seen: Seen,
     also: Callable[[], None] = lambda: None,
     heard: Heard = lambda _batch, _start, _end, _rows: None,
+    count: Callable[[Any], int] | None = None,
 ) -> int:
-    """Until the query ends, fails or is interrupted; the rows that it read. `also` is called often."""
+    """Until the query ends, fails or is interrupted; the rows that it read. `also` is called often.
+
+    `count` says how many a batch has, where Spark does not see them.
+    """
     done: dict[int, int] = {}
     is_over = False
     while not is_over:
@@ -79,7 +83,7 @@ def wait(
             is_over = True
         behind = 0
         for progress in query.recentProgress:
-            number, rows = int(progress["batchId"]), rows_of(progress)
+            number, rows = int(progress["batchId"]), (count or rows_of)(progress)
             # After its last batch a query may report that number again, without rows.
             done[number] = max(rows, done.get(number, 0))
             behind = lag(progress)
@@ -87,6 +91,15 @@ def wait(
                 heard(number, _offsets(source["startOffset"]), _offsets(source["endOffset"]), rows)
         seen(sum(done.values()), sum(done.values()) + behind)
     return sum(done.values())
+
+
+def moved(progress: Any) -> int:
+    """Messages between the places where a batch began and ended."""
+    total = 0
+    for source in progress["sources"]:
+        start, end = _offsets(source["startOffset"]), _offsets(source["endOffset"])
+        total += sum(upto - start.get(shard, 0) for shard, upto in end.items())
+    return total
 
 
 def lag(progress: Any) -> int:
