@@ -18,9 +18,21 @@ from tests.spark.archives import (
 )
 from tests.spark.publishing import COUNT, message, publish
 
-from moorline.errors import BadTopic, ConfigError, DriftFound
-from moorline.spark.jobs.archive import Merge, check_format, compact, merge_files
+from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
+from moorline.spark.folder_link import FolderStreams
+from moorline.spark.jobs.archive import (
+    ArchiveOptions,
+    Merge,
+    archive,
+    check_format,
+    compact,
+    merge_files,
+)
 from moorline.spark.jobs.archive_files import OWN, Archive, archived
+from moorline.spark.jobs.compare import LOST
+from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.node_side import ask
+from moorline.spark.jobs.verify import VerifyOptions, verify
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -117,3 +129,39 @@ def test_compaction_does_not_take_over_a_file_that_was_changed(
     with pytest.raises(DriftFound, match=rf"{file.path} has {file.rows - 1} messages, not"):
         list(merge_files(item))
     assert file in Archive(str(where)).live()
+
+
+def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(filled.data / "streams", copy / "streams")
+    seal = told_by(filled).seals[0]
+    segment = copy / "streams" / f"{seal.shard:03}" / f"{seal.generation:08}.seg"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    segment.write_bytes(data)
+    source = {"path": str(copy), "node": "node-1"}
+    where = tmp_path / "archive"
+    with (
+        pytest.raises(JournalDamaged, match=rf"1 messages of {seal.stream}.*{segment}"),
+        explained(),
+    ):
+        archive(spark, ArchiveOptions(str(where), source), list)
+    assert Archive(str(where)).live() == []
+
+    # The same archive goes on with what is left, and says what is not.
+    allowed = {**source, "failOnDataLoss": "false"}
+    done = archive(spark, ArchiveOptions(str(where), allowed), lambda: ask(source).seals)
+    (lost,) = done.lost
+    assert lost.startswith(f"1 messages of {seal.stream}, ")
+    extents = FolderStreams(str(copy), "node-1").extents()
+    total = sum(extent.end - extent.first for extent in extents)
+    assert done.messages == total - 1
+    report = verify(spark, VerifyOptions(str(where), source), ask(source))
+    (differing,) = report.differing
+    assert (differing.stream, differing.counts) == (str(seal.stream), {LOST: 1})
+    # The node still has it whole: a repair from there brings the message.
+    options = VerifyOptions(str(where), {"address": filled.address}, repair=True)
+    repaired = verify(spark, options, told_by(filled))
+    assert (repaired.is_equal, repaired.fetched) == (True, 1)

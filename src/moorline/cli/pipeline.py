@@ -111,7 +111,8 @@ def archive(
     # What can be refused is refused before a session is started, which takes seconds.
     ask(source)
     job.opened(options)
-    with spark_run("archiving", master, remote, conf) as (spark, seen):
+    is_light = format_name == "parquet"
+    with spark_run("archiving", master, remote, conf, is_light=is_light) as (spark, seen):
         job.check_format(spark, format_name)
         done = job.archive(spark, options, lambda: ask(source).seals, seen)
     for text in done.lost:
@@ -357,7 +358,7 @@ def run(
         file, flow or [], reach_options(reach), checkpoints, every if continuously else "", proof
     )
     job.flows_in(options.file, options.names)  # refused before a session is started
-    with spark_run("running", master, remote, conf) as (spark, seen):
+    with spark_run("running", master, remote, conf, is_light=False) as (spark, seen):
         reports = job.run_flows(spark, options, seen)
     columns = ("flow", "messages", "batches", "verified", "in sink")
     output.emit(

@@ -51,16 +51,26 @@ TASKS_MIN = 8
 
 @contextlib.contextmanager
 def spark_run(
-    what: str, master: str | None, remote: str | None, conf: list[str] | None
+    what: str,
+    master: str | None,
+    remote: str | None,
+    conf: list[str] | None,
+    *,
+    is_light: bool = True,
 ) -> Iterator[tuple["SparkSession", Callable[[int, int], None]]]:
-    """A session for one job, and what hears of its progress."""
+    """A session for one job, and what hears of its progress.
+
+    A light job does its work in Python, and Java little: on this machine it is not compiled for long.
+    """
     settings = dict(map(_setting, conf or []))
     need_spark()
     from moorline.spark.jobs.failures import explained
 
     with _logged_aside() as log, explained():
-        from moorline.spark.session import session
+        from moorline.spark.session import SHORT_JOB, session
 
+        if is_light and not master and not remote:
+            settings = SHORT_JOB | settings
         with log():
             spark = session(master, remote, f"moor pipeline: {what}", settings)
             _quiet(spark)

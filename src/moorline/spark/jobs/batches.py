@@ -2,8 +2,8 @@
 
 Spark's query keeps the place, the trigger and the checkpoint. The messages of a Parquet archive do not go
 through it: a batch is a range of offsets, which Spark has written down before it begins, and tasks read
-their part of it from the nodes and write it with pyarrow. That costs an eighth of the way through the JVM,
-which only archives of other formats take.
+their part of it from the nodes and write it with pyarrow. Only archives of other formats take the way
+through the JVM, which costs several times as much.
 """
 
 import contextlib
