@@ -261,6 +261,12 @@ NODE_GONE_MS = 5_000
 PEER_RETRY_MS = 200
 """Pause before a link to another node is tried again."""
 
+STREAM_BUSY_MESSAGES = 2_000
+"""Messages of a commit from which on publishers are a crowd."""
+
+STREAM_BUSY_MS = 4
+"""Time between the beginnings of two commits of a crowd: a few syncs of a good disk."""
+
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 
@@ -287,6 +293,10 @@ FAR_FUTURE_US = (1 << 62) - 1
 
 SESSIONS_KEPT_MS = 5_000
 """Time between two signs of life of the durable sessions of a node."""
+
+SESSION_EXPIRY_S_MIN = -(-3 * SESSIONS_KEPT_MS // 1_000)
+"""Shortest time that a durable session is kept: three signs of life, so that one that is late or lost does
+not let a session expire under its client."""
 
 PUBLISH_BATCH_BYTES = 256 * KIB
 """Bytes of messages that the client publishes in one call."""

@@ -43,8 +43,8 @@ class Context:
 
     def forget(self, session: "TopicSession") -> None:
         self.open_sessions.discard(session)
-        for borrower in [name for name, home in self.borrowers.items() if home is session]:
-            del self.borrowers[borrower]
+        for subscription in session.subscriptions.values():
+            self.borrowers.pop(subscription.borrower, None)
 
     def _for_borrower(self, message: LeaderMessage) -> None:
         session = self.borrowers.get(message.borrower)

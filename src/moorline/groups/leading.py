@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moorline.groups")
 
-GAPS_KEPT = 64
-"""Gaps of a group that are kept for those who look; the log has all of them."""
-
 
 class Counts(msgspec.Struct):
     commits: int = 0
@@ -66,7 +62,6 @@ class Leading:
     ) -> None:
         self.group = group
         self.leader = leader
-        self.gaps: deque[GapFound] = deque(maxlen=GAPS_KEPT)
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._leaders = leaders
         self._loop = asyncio.get_running_loop()
@@ -179,7 +174,6 @@ class Leading:
 
     def _gap(self, gap: GapFound) -> None:
         self._counts.messages_missed += gap.count
-        self.gaps.append(gap)
         log.warning(
             "messages were gone before the group had read them",
             extra={

@@ -16,9 +16,7 @@ from moorline.core.borrower import BorrowerTimes
 from moorline.core.effects import CancelTimer, Effect, SetTimer
 from moorline.core.feed import Feed
 from moorline.core.group_message import (
-    BorrowerMessage,
     Disconnect,
-    LeaderConnectResponse,
     LeaderMessage,
     LeaderWanted,
 )
@@ -32,7 +30,9 @@ from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.dead_letters import bury
 from moorline.groups.reading import Reading, Running, Window
-from moorline.limits import PRIVATE_COMMIT_MS, PROGRESS_MS
+from moorline.groups.saving import Saving
+from moorline.groups.subscription import Subscription
+from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session
 from moorline.wire.topic import (
@@ -44,24 +44,6 @@ from moorline.wire.topic import (
 )
 
 log = logging.getLogger("moorline.groups")
-
-
-class Subscription:
-    """One subscription of a session."""
-
-    __slots__ = ("filter", "group", "is_leaving", "private", "reader", "window")
-
-    def __init__(
-        self, filter_text: str, window: Window, group: SharedName | None, reader: int
-    ) -> None:
-        self.filter = filter_text
-        self.window = window
-        self.group = group
-        self.reader = reader
-        """Number of the group, or of the private place in the catalog; 0 for a place in memory."""
-        self.private: PrivateLines | None = None
-        self.is_leaving = False
-        """Unsubscribed, and known until the last of its feeds is drained."""
 
 
 class TopicSession:
@@ -80,14 +62,9 @@ class TopicSession:
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._left_early: dict[str, int] = {}
-        """Borrowers that left before a Leader had answered, and their groups."""
-        self._storing = asyncio.Lock()
-        self._settled = asyncio.Event()
-        self._settled.set()
-        self._commit_due = False
-        self._handlers: Handler | None = None
+        self._handler_made: Handler | None = None
         self.reading = Reading(session, context.cluster, self._changed, self._bury)
+        self._saving = Saving(self, context)
         session.on_end.append(self._ended)
 
     @property
@@ -99,7 +76,7 @@ class TopicSession:
 
     @property
     def _handler(self) -> Handler:
-        if self._handlers is None:
+        if self._handler_made is None:
             settings = self._context.settings
             times = BorrowerTimes(
                 find_leader_ms=max(20, settings.ping_ms // 4),
@@ -107,14 +84,14 @@ class TopicSession:
                 ping_timeout_ms=max(settings.ping_ms, settings.member_timeout_ms // 2),
                 unsubscribe_ms=min(5_000, settings.revoke_ms),
             )
-            self._handlers = Handler(
+            self._handler_made = Handler(
                 self.name,
                 lambda: secrets.token_hex(8),
                 lambda: next(self._feeds),
                 times,
                 progress_ms=PROGRESS_MS,
             )
-        return self._handlers
+        return self._handler_made
 
     # --- subscriptions ----------------------------------------------------------------------------
 
@@ -167,7 +144,7 @@ class TopicSession:
             if subscription.private.knows(shard) or shard in starts:
                 start = starts.get(shard, 0)
                 self._perform(subscription.private.seen(shard, extents, start))
-        self._commit_soon()
+        self._saving.soon()
 
     def unsubscribe(self, number: int) -> Subscription | None:
         subscription = self.subscriptions.get(number)
@@ -185,7 +162,7 @@ class TopicSession:
 
     def end_subscription(self, number: int, code: str) -> None:
         """Somebody else ended it: the client is told."""
-        subscription = self.subscriptions.pop(number, None)
+        subscription = self._drop(number)
         if subscription is None:
             return
         if self.session.is_open:
@@ -202,43 +179,40 @@ class TopicSession:
 
     def _forget_if_over(self, number: int) -> None:
         if not self._handler.has_members(number):
-            self.subscriptions.pop(number, None)
+            self._drop(number)
+
+    def _drop(self, number: int) -> Subscription | None:
+        subscription = self.subscriptions.pop(number, None)
+        if subscription is not None:
+            self._context.borrowers.pop(subscription.borrower, None)
+        return subscription
 
     # --- Leaders ----------------------------------------------------------------------------------
 
     def from_leader(self, message: LeaderMessage) -> None:
-        if isinstance(message, LeaderConnectResponse) and message.borrower in self._left_early:
-            # Its Leader was still being looked for when it left: nobody heard that it did.
-            reader = self._left_early.pop(message.borrower)
-            self._say(reader, message.leader, Disconnect(message.borrower, message.epoch, ()))
-        elif self.is_open:
+        if self.is_open:
             self._perform(self._handler.received(message, monotonic_ms()))
 
     def node_lost(self, node: str) -> None:
-        if self.is_open and self._handlers is not None:
-            self._perform(self._handlers.node_lost(node, monotonic_ms()))
+        if self.is_open and self._handler_made is not None:
+            self._perform(self._handler_made.node_lost(node, monotonic_ms()))
 
     def _to_leader(self, effect: ToLeader) -> None:
         subscription = self.subscriptions.get(effect.subscription)
         if subscription is None:
             return
-        context = self._context
-        message = effect.message
+        context, reader, message = self._context, subscription.reader, effect.message
         if isinstance(message, LeaderWanted):
+            # The Borrower that this one may stand for is over: nobody is to hear for it any more.
+            context.borrowers.pop(subscription.borrower, None)
+            subscription.borrower = message.borrower
             context.borrowers[message.borrower] = self
         elif isinstance(message, Disconnect):
-            if message.epoch == 0:
-                self._left_early[message.borrower] = subscription.reader
-            else:
-                context.borrowers.pop(message.borrower, None)
-        self._say(subscription.reader, effect.node, message)
-
-    def _say(self, reader: int, node: str, message: BorrowerMessage) -> None:
-        context = self._context
-        if node in ("", context.cluster.node):
+            context.borrowers.pop(message.borrower, None)
+        if effect.node in ("", context.cluster.node):
             context.leaders.hear(reader, message, self, passed_on=False)
         else:
-            context.cluster.to_leader(node, reader, message)
+            context.cluster.to_leader(effect.node, reader, message)
 
     # --- effects ----------------------------------------------------------------------------------
 
@@ -313,7 +287,7 @@ class TopicSession:
             return
         if subscription.private is not None:
             self._perform(subscription.private.changed(feed))
-            self._commit_soon()
+            self._saving.soon()
         else:
             self._perform(self._handler.changed(feed, monotonic_ms()))
 
@@ -326,41 +300,11 @@ class TopicSession:
                 bury(self._context.cluster, self.reading, running, offset, subscription.group)
             )
 
-    # --- places of private subscriptions ----------------------------------------------------------
-
-    def _commit_soon(self) -> None:
-        if self.row is None or self._commit_due:
-            return
-        self._commit_due = True
-        self._loop.call_later(PRIVATE_COMMIT_MS / 1_000, self._commit)
-
-    def _commit(self) -> None:
-        if self._commit_due:
-            self._context.spawn(self.commit())
+    # --- one connection after another -------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Stores what changed of the places of a durable session; one commit after the other."""
-        async with self._storing:
-            self._commit_due = False
-            for subscription in list(self.subscriptions.values()):
-                if subscription.private is not None and subscription.reader:
-                    await self._commit_one(subscription, subscription.private)
-
-    async def _commit_one(self, subscription: Subscription, private: PrivateLines) -> None:
-        assert self.row is not None
-        places = private.take_dirty()
-        if not places:
-            return
-        try:
-            held = await self._context.places.commit(subscription.reader, self.row.epoch, places)
-        except (MoorlineError, OSError) as error:
-            log.warning("a session's places were not stored", extra={"error": str(error)})
-            private.put_back(shard for shard, _ in places)
-            self._commit_soon()
-            return
-        if not held:
-            log.info("a session was taken over", extra={"member": self.name})
-            self.take_over()
+        """Stores what changed of the places of a durable session."""
+        await self._saving.commit()
 
     def take_over(self) -> None:
         """Another connection has opened the session: everything here is over."""
@@ -375,7 +319,7 @@ class TopicSession:
         """The same, and returns when what the client has acknowledged until now is stored."""
         self.take_over()
         await self.commit()
-        await self._settled.wait()
+        await self._saving.settled.wait()
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -384,32 +328,12 @@ class TopicSession:
         if not self.is_open:
             return
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")
-        if self._handlers is not None:
-            self._perform(self._handlers.on_disconnect(monotonic_ms(), blame=blame))
+        if self._handler_made is not None:
+            self._perform(self._handler_made.on_disconnect(monotonic_ms(), blame=blame))
         self.is_open = False
         for name in list(self._timers):
             self._cancel(name)
         self._context.forget(self)
         if self.row is not None:
-            self._settled.clear()
-            self._context.settling.add(self)
-            self._context.spawn(self._settle(self.row))
+            self._saving.settle(self.row)
         self.reading.close()
-
-    async def _settle(self, row: SessionRow) -> None:
-        """The last commit; whoever opens the session again waits for it."""
-        try:
-            await self.commit()
-            if self.ends_with_connection and self.session.end_code != "TAKEN_OVER":
-                await self._remove(row)
-        finally:
-            self._context.settling.discard(self)
-            self._settled.set()
-
-    async def _remove(self, row: SessionRow) -> None:
-        sessions = self._context.sessions
-        try:
-            if await sessions.seen(row.name, row.epoch):
-                await sessions.remove(row.name)
-        except (MoorlineError, OSError) as error:
-            log.info("the session expires by itself", extra={"error": str(error)})

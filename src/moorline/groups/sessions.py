@@ -21,7 +21,7 @@ from moorline.groups.founding import found, places_at
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
 from moorline.groups.topics import Link, TopicBroker, newest_retained
-from moorline.limits import SESSIONS_KEPT_MS, SUBSCRIPTIONS_MAX
+from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_MAX
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
@@ -42,9 +42,6 @@ from moorline.wire.topic import (
 )
 
 log = logging.getLogger("moorline.groups")
-
-EXPIRY_S_MIN = -(-3 * SESSIONS_KEPT_MS // 1_000)
-"""An open session says that often that it lives: one kept for less would expire under its client."""
 
 
 class SessionBroker:
@@ -98,7 +95,7 @@ class SessionBroker:
         if own.row is not None or own.subscriptions:
             raise SessionTaken("this connection has a session already: open another connection")
         await self._hand_over(own, call.name)
-        expiry_s = max(call.expiry_s, EXPIRY_S_MIN)
+        expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
         row = await self.context.sessions.open(
             call.name, session.identity.name, self.context.cluster.node, expiry_s
         )

@@ -17,6 +17,8 @@ from moorline.limits import (
     COMMIT_BYTES_MAX,
     DISK_FREE_BYTES_MIN,
     DISK_LOOK_MS,
+    STREAM_BUSY_MESSAGES,
+    STREAM_BUSY_MS,
     STREAM_UPKEEP_MS,
 )
 from moorline.net.clock import wall_us
@@ -49,6 +51,8 @@ class LocalStreams:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-streams")
         self._due = False
         self._writing = False
+        self._next_s = 0.0
+        """No commit begins before that time of the loop."""
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._held: set[Session] = set()
@@ -81,6 +85,11 @@ class LocalStreams:
         self._due = False
         if self._writing or self.failed.done():
             return
+        wait_s = self._next_s - self._loop.time()
+        if wait_s > 0:
+            self._due = True
+            self._loop.call_later(wait_s, self._commit)
+            return
         batch = self.store.take_batch()
         if batch is None:
             return
@@ -111,6 +120,9 @@ class LocalStreams:
             return
         self.commit_seconds(self._loop.time() - started_s)
         self.commits += 1
+        if batch.count >= STREAM_BUSY_MESSAGES and self.store.is_synced:
+            # A crowd: fewer and larger commits carry more. Whoever publishes alone never waits.
+            self._next_s = started_s + STREAM_BUSY_MS / 1_000
         touched = self.store.committed(batch)
         for session in self._held:
             session.release_reading(HOLD)
@@ -171,15 +183,10 @@ class LocalStreams:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def read_now(
-        self, shard: int, generation: int, offset: int, bytes_max: int
-    ) -> Block | Gap | None:
-        return self.store.read(shard, generation, offset, bytes_max)
-
     async def read(
         self, shard: int, generation: int, offset: int, bytes_max: int
     ) -> Block | Gap | None:
-        """The same; from the disk in a thread."""
+        """What follows the offset in that generation, None at its end; from the disk in a thread."""
         if self.store.read_is_cached(shard, generation, offset):
             return self.store.read(shard, generation, offset, bytes_max)
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
@@ -262,6 +269,7 @@ class LocalStreams:
     async def close(self) -> None:
         """Commits what is left."""
         while not self.failed.done() and (self._writing or self.store.batch_bytes):
+            self._next_s = 0.0
             self._commit()
             await self._quiet.wait()
         self._thread.shutdown()

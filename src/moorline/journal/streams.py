@@ -339,6 +339,11 @@ class StreamStore:
         for other in others:
             other.result()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether a commit survives a power cut."""
+        return self._options.sync
+
     def is_quick(self, batch: StreamBatch) -> bool:
         """Whether to write it is less work than to hand it to a thread."""
         return not self._options.sync and batch.is_small

@@ -3,7 +3,7 @@
 Spark's query keeps the place, the trigger and the checkpoint. The messages of a Parquet archive do not go
 through it: a batch is a range of offsets, which Spark has written down before it begins, and tasks read
 their part of it from the nodes and write it with pyarrow. Only archives of other formats take the way
-through the JVM, which costs several times as much.
+through the JVM.
 """
 
 import contextlib

@@ -195,7 +195,7 @@ class _Checking:
         compared = self._compared(
             {stream: seal for stream, seal in here.items() if stream not in proven},
             found,
-            nodes[0],
+            nodes,
             files,
             repaired,
         )
@@ -295,15 +295,21 @@ class _Checking:
         self,
         streams: dict[Stream, SealedStream],
         found: dict[Stream, Buckets],
-        nodes: dict[Stream, Buckets],
+        nodes: tuple[dict[Stream, Buckets], dict[Stream, list[tuple[str, str]]]],
         files: dict[Stream, list[ArchivedFile]],
         repaired: str,
     ) -> list[Compared]:
+        digests, unread = nodes
         items = [
             Ask(
                 self._archive.where,
                 self._node_batch(seal),
-                _ranges(seal, found.get(stream, {}), nodes.get(stream, {})),
+                _ranges(
+                    seal,
+                    found.get(stream, {}),
+                    digests.get(stream, {}),
+                    [_range(text) for text, _ in unread.get(stream, [])],
+                ),
                 files.get(stream, []),
                 repaired,
             )
@@ -377,13 +383,22 @@ def _shared(files: list[ArchivedFile]) -> list[list[ArchivedFile]]:
     return parts
 
 
-def _ranges(seal: SealedStream, one: Buckets, other: Buckets) -> list[tuple[int, int]]:
-    """Offsets of the buckets that differ, those next to each other together."""
+def _range(text: str) -> tuple[int, int]:
+    """As `digest_node` names what it could not read."""
+    first, _, upto = text.partition("-")
+    return int(first), int(upto)
+
+
+def _ranges(
+    seal: SealedStream, one: Buckets, other: Buckets, unread: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Offsets of the buckets that differ or cannot be read whole, those next to each other together."""
     ranges: list[tuple[int, int]] = []
     for bucket in range(BUCKETS):
-        if one.get(bucket) == other.get(bucket):
-            continue
         first, upto = bucket_range(bucket, seal.first, seal.end)
+        is_whole = not any(start < upto and stop > first for start, stop in unread)
+        if is_whole and one.get(bucket) == other.get(bucket):
+            continue
         if ranges and ranges[-1][1] == first:
             ranges[-1] = (ranges[-1][0], upto)
         elif first < upto:
