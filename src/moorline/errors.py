@@ -18,13 +18,13 @@
     │   └── Unreachable        the link could not be opened at all
     ├── JournalDamaged         the disk's: the queues' files are not as they were written
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
-    ├── SubscriptionEnded      another reader took over, or the queue is gone
+    ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Drifting               a service and its node found no agreement
     ├── DriftFound             `moor service verify` found sets or digests that differ
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
-    │   ├── NotFound           there is no queue of that id
+    │   ├── NotFound           there is no queue, group, member or stream of that name
     │   ├── BadTopic           a topic, filter or group's name that cannot be one
     │   ├── BadStart           a place to begin at that is none
     │   ├── SessionTaken       the session is another connection's
@@ -138,7 +138,11 @@ class ImportRefused(MoorlineError):
 
 
 class SubscriptionEnded(MoorlineError):
-    """The node ended a subscription; `reason` is TAKEN_OVER, DELETED, BLOCKED or DAMAGED."""
+    """The node ended a subscription, and `reason` says why.
+
+    Of a queue: TAKEN_OVER by another reader, DELETED, BLOCKED or DAMAGED. Of a topic: KICKED by an operator,
+    DELETED with its group, or TAKEN_OVER by another connection of the session.
+    """
 
     code = "SUBSCRIPTION_ENDED"
     exit_code = 14
@@ -194,7 +198,7 @@ class TooLarge(CallFailed):
 
 
 class NotFound(CallFailed):
-    """There is no queue of that id; perhaps it was deleted."""
+    """There is no queue, service, group, member, subscription or stream of that name, or not any more."""
 
     code = "NOT_FOUND"
 

@@ -270,6 +270,10 @@ STREAM_BUSY_MS = 4
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 
+STREAM_SMALL_BYTES_MAX = 64 * KIB
+"""A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
+that a switch to a thread takes."""
+
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""
 
@@ -310,6 +314,9 @@ CLAIM_PAUSE_MS = 50
 STOP_LEADERS_MS_MAX = 1_500
 """Time at a stop for Leaders to store what they know; a catalog that is away must not hold the node."""
 
+STOP_SESSIONS_MS_MAX = 1_000
+"""Time at a stop for the last commits of durable sessions; with the Leaders' within a quarter of a stop."""
+
 GROUPS_LED_MAX = 4_096
 """Groups that one node leads at once."""
 
@@ -325,6 +332,9 @@ TOPICS_COUNTED_MAX = 65_536
 
 TOPICS_CACHED_MAX = 65_536
 """Topics whose bytes and shard a node remembers; a publisher that invents more pays for looking again."""
+
+TOPICS_MATCHED_MAX = 65_536
+"""Topics of which a subscription remembers whether they match its filter; the rest is matched again."""
 
 STREAM_PLACES_MAX = 1_024
 """Places in one segment that reads have ended at: as many readers go on without a seek."""

@@ -15,7 +15,7 @@ from moorline.cli.start import FORMS, HELP, start_of
 from moorline.client.moor import Moor
 from moorline.config.shown import escaped
 from moorline.core.topic import shared_name
-from moorline.limits import DELIVERIES_MAX
+from moorline.limits import DELIVERIES_MAX, MEMBER_LENGTH_MAX
 from moorline.wire.group import GroupDescribed, GroupFacts, PlaceFacts
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ app = typer.Typer(
     "A group is named as '$shared/billing/orders/#', in single quotes for the shell.",
     epilog="Example: moor group show '$shared/billing/orders/#'",
 )
-
-MEMBER_NAME_MAX = 512
-"""Characters that the node takes as the name of a member."""
 
 
 def _valid(text: str) -> str:
@@ -291,8 +288,8 @@ def kick(
     ],
 ) -> None:
     """End the part of one member; what it held goes to the others. The operator's."""
-    if not 0 < len(member) <= MEMBER_NAME_MAX:
-        raise typer.BadParameter(f"a member's name has 1 to {MEMBER_NAME_MAX} characters")
+    if not 0 < len(member) <= MEMBER_LENGTH_MAX:
+        raise typer.BadParameter(f"a member's name has 1 to {MEMBER_LENGTH_MAX} characters")
     _run(reach, lambda moor: moor.group(group).kick(member))
 
 

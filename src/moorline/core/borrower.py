@@ -10,8 +10,18 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar
 
-import msgspec
-
+from moorline.core.borrower_event import (
+    BorrowerTimes,
+    Destroyed,
+    Disconnected,
+    Install,
+    Recreate,
+    Remove,
+    Retire,
+    StreamProgress,
+    Subscribed,
+    Unsubscribed,
+)
 from moorline.core.digest import Digest
 from moorline.core.effects import (
     CancelTimer,
@@ -46,6 +56,24 @@ from moorline.core.ranges import Range
 from moorline.core.stream import Stream
 from moorline.limits import LEASES_REMEMBERED_MAX
 
+__all__ = [
+    "LEADER",
+    "Borrower",
+    "BorrowerState",
+    "BorrowerTimes",
+    "Destroyed",
+    "Disconnected",
+    "Held",
+    "Install",
+    "LeaseState",
+    "Recreate",
+    "Remove",
+    "Retire",
+    "StreamProgress",
+    "Subscribed",
+    "Unsubscribed",
+]
+
 LEADER = "leader"
 """The peer that a Borrower speaks to; until it knows the Leader, that is its node's registry."""
 
@@ -62,79 +90,6 @@ class LeaseState(Enum):
 
     GRANTED = "granted"
     REVOKING = "revoking"
-
-
-class BorrowerTimes(msgspec.Struct, frozen=True):
-    find_leader_ms: int = 500
-    ping_ms: int = 1_000
-    ping_timeout_ms: int = 3_000
-    unsubscribe_ms: int = 5_000
-
-
-# --- what the session tells it --------------------------------------------------------------------
-
-
-class Subscribed(Event, frozen=True):
-    """The session has subscribed, or come back with the subscription."""
-
-
-class Unsubscribed(Event, frozen=True):
-    """The session does not want the group's messages any more."""
-
-
-class Disconnected(Event, frozen=True):
-    """The session goes, with what it last reported."""
-
-
-class StreamProgress(Event, frozen=True):
-    """So far the session is with a lease; `final` when nothing of it is out any more."""
-
-    lease: int
-    place: Place
-    delivered: int
-    final: bool
-    returned: tuple[Range, ...] = ()
-
-
-# --- what it asks of the session ------------------------------------------------------------------
-
-
-class Install(Effect, frozen=True):
-    """Read this stream from there on, and report."""
-
-    borrower: str
-    lease: int
-    stream: Stream
-    place: Place
-    deliveries_max: int
-    ranges: tuple[Range, ...] | None
-
-
-class Retire(Effect, frozen=True):
-    """Deliver nothing more of this lease; report when nothing of it is out."""
-
-    borrower: str
-    lease: int
-
-
-class Remove(Effect, frozen=True):
-    """Forget this lease."""
-
-    borrower: str
-    lease: int
-
-
-class Recreate(Effect, frozen=True):
-    """This Borrower is over: make another one for its subscription."""
-
-    borrower: str
-    reason: str
-
-
-class Destroyed(Effect, frozen=True):
-    """This Borrower is over, as it was asked to be."""
-
-    borrower: str
 
 
 class Held:

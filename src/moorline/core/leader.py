@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import ClassVar
 
-from moorline.core.assign import assignment
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.group_commit import Commits
 from moorline.core.group_message import (
@@ -42,6 +41,7 @@ from moorline.core.line import BorrowerView, Lag, Line
 from moorline.core.machine import Machine
 from moorline.core.progress import Place, Progress
 from moorline.core.ranges import Range
+from moorline.core.sharing import Sharing
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
 
@@ -93,11 +93,11 @@ class Leader(Machine[LeaderState]):
         self.node = node
         self.epoch = epoch
         self.options = options
-        self.lines: dict[Shard, Line] = {shard: Line(shard, place) for shard, place in places}
-        self.borrowers: dict[str, BorrowerView] = {}
-        self.leases: dict[int, Lease] = {}
+        self._sharing = Sharing(places)
+        self.lines = self._sharing.lines
+        self.borrowers = self._sharing.borrowers
+        self.leases = self._sharing.leases
         self._lease_until_ms = lease_until_ms
-        self._next_lease = 1
         # Why those went that are gone: a late word of theirs is answered with it.
         self._departed: dict[str, str] = {}
         self._commits = Commits(options)
@@ -211,7 +211,7 @@ class Leader(Machine[LeaderState]):
     def _update(self, view: BorrowerView, update: UpdateProgress, now_ms: int) -> list[Effect]:
         lease = view.leases.get(update.lease)
         if lease is None:
-            if update.lease < self._next_lease:
+            if self._sharing.was_granted(update.lease):
                 # A lease that is over here, from a report that came late or twice; if the Borrower
                 # really holds it, its next ping shows that.
                 return []
@@ -300,20 +300,7 @@ class Leader(Machine[LeaderState]):
     def _replan(self, now_ms: int) -> list[Effect]:
         if not self.borrowers:
             return []
-        held: dict[str, list[Shard]] = {borrower: [] for borrower in self.borrowers}
-        free: list[Shard] = []
-        moving = 0
-        # By number before node: whoever gets a part gets some of every node, and not all of one.
-        for shard, line in sorted(self.lines.items(), key=lambda one: (one[0].number, one[0].node)):
-            lease = next(iter(line.leases.values()), None)
-            if lease is not None and lease.is_leaving:
-                moving += 1
-            elif lease is not None:
-                held[lease.borrower].append(shard)
-            elif line.current() is not None:
-                free.append(shard)
-        before = {shard: self.lines[shard].owner for shard in free}
-        plan = assignment(held, free, moving, before)
+        plan = self._sharing.plan()
         effects: list[Effect] = []
         for shard, _ in plan.revokes:
             (lease,) = self.lines[shard].leases.values()
@@ -327,14 +314,7 @@ class Leader(Machine[LeaderState]):
     def _grant(
         self, stream: Stream, borrower: str, now_ms: int, ranges: tuple[Range, ...] | None = None
     ) -> Effect:
-        lease = Lease(self._next_lease, stream, borrower, now_ms, ranges)
-        self._next_lease += 1
-        line = self.lines[stream.line]
-        line.owner = borrower
-        self.leases[lease.number] = lease
-        line.leases[lease.number] = lease
-        self.borrowers[borrower].leases[lease.number] = lease
-        return self._say(lease, now_ms)
+        return self._say(self._sharing.grant(stream, borrower, now_ms, ranges), now_ms)
 
     def _take_back(self, lease: Lease, now_ms: int) -> Effect:
         lease.move(Status.REVOKING, now_ms)
@@ -351,9 +331,7 @@ class Leader(Machine[LeaderState]):
         return self.lines[lease.stream.line].progress.place()
 
     def _drop(self, lease: Lease) -> None:
-        del self.leases[lease.number]
-        del self.lines[lease.stream.line].leases[lease.number]
-        del self.borrowers[lease.borrower].leases[lease.number]
+        self._sharing.drop(lease)
 
     # --- Borrowers go -----------------------------------------------------------------------------
 
@@ -458,11 +436,4 @@ class Leader(Machine[LeaderState]):
     # --- for those who look -----------------------------------------------------------------------
 
     def lags(self) -> list[Lag]:
-        """Stream by stream: where the group is, how far behind, and who reads it."""
-        found = []
-        for shard, line in sorted(self.lines.items()):
-            lease = next(iter(line.leases.values()), None)
-            owner = self.borrowers[lease.borrower].member if lease is not None else ""
-            status = lease.status.value if lease is not None else "free"
-            found.append(Lag(shard, line.progress.low, line.end, line.lag, owner, status))
-        return found
+        return self._sharing.lags()

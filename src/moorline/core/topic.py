@@ -11,7 +11,12 @@ from enum import Enum
 import msgspec
 
 from moorline.errors import BadTopic
-from moorline.limits import GROUP_NAME_BYTES_MAX, TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
+from moorline.limits import (
+    GROUP_NAME_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    TOPIC_LEVELS_MAX,
+    TOPICS_MATCHED_MAX,
+)
 
 DEAD_PREFIX = "$dead/"
 
@@ -101,13 +106,10 @@ class Matcher:
     def __call__(self, topic: str) -> bool:
         found = self._known.get(topic)
         if found is None:
-            if len(self._known) >= _KNOWN_MAX:
+            if len(self._known) >= TOPICS_MATCHED_MAX:
                 self._known.clear()
             found = self._known[topic] = matches(self.filter, topic)
         return found
-
-
-_KNOWN_MAX = 65_536
 
 
 def _check_text(text: str, what: str) -> None:

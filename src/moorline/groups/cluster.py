@@ -83,13 +83,6 @@ class Cluster:
             return self.local.lines([shard.number]).get(shard, ())
         return self._remote.get(shard, ())
 
-    def extent(self, stream: Stream) -> Extent | None:
-        if stream.node == self.node:
-            return self.local.store.extent(stream.shard, stream.generation)
-        return next(
-            (one for one in self._remote.get(stream.line, ()) if one.stream == stream), None
-        )
-
     async def read(self, stream: Stream, offset: int) -> Block | Gap | None:
         """What follows an offset of another node's stream; waits for news, None if there is none.
 

@@ -1,7 +1,5 @@
 """Room: groups. What all sessions of a node share: the cluster, the Leaders, the catalog."""
 
-import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +9,11 @@ from moorline.core.group_message import LeaderMessage
 from moorline.groups.cluster import Cluster
 from moorline.groups.leaders import Leaders
 from moorline.groups.places import Places
+from moorline.groups.tasks import Tasks
+from moorline.limits import STOP_SESSIONS_MS_MAX
 
 if TYPE_CHECKING:
     from moorline.groups.session import TopicSession
-
-log = logging.getLogger("moorline.groups")
 
 
 class Context:
@@ -37,7 +35,7 @@ class Context:
         """Durable ones whose connection is over and whose last commit is not."""
         self.borrowers: dict[str, TopicSession] = {}
         """Where what a Leader on another node says to a Borrower goes."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks("a task of a session failed")
         cluster.for_borrower = self._for_borrower
         cluster.lost.append(self._node_lost)
 
@@ -56,17 +54,7 @@ class Context:
             session.node_lost(node)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._tasks.spawn(work)
 
     async def close(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1)
-        for task in self._tasks:
-            task.cancel()
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a task failed", exc_info=task.exception())
+        await self._tasks.finish(STOP_SESSIONS_MS_MAX)

@@ -28,6 +28,7 @@ from moorline.errors import MoorlineError, NotFound
 from moorline.groups.cluster import Cluster, Lines
 from moorline.groups.leading import Counts, Home, Leading
 from moorline.groups.places import Places
+from moorline.groups.tasks import Tasks
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 
@@ -54,7 +55,7 @@ class Leaders:
         self._failures = 0
         """Claims that failed since the last one that did not."""
         self._is_closing = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks("a task of a Leader failed")
         cluster.reshaped.append(self._reshaped)
         cluster.local.moved.append(self._moved)
 
@@ -277,19 +278,9 @@ class Leaders:
             await asyncio.wait(
                 [one.stopped for one in leadings], timeout=STOP_LEADERS_MS_MAX / 1_000
             )
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STOP_LEADERS_MS_MAX / 1_000)
-        for task in [*self._tasks, *self._claims.values()]:
-            task.cancel()
-
-    # --- tasks ------------------------------------------------------------------------------------
+        await self._tasks.finish(STOP_LEADERS_MS_MAX)
+        for claim in self._claims.values():
+            claim.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a task failed", exc_info=task.exception())
+        self._tasks.spawn(work)

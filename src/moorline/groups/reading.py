@@ -8,9 +8,8 @@ for a slow client.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 from moorline.core.block import Block
 from moorline.core.feed import Feed
@@ -20,6 +19,7 @@ from moorline.core.topic import Matcher
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster
 from moorline.groups.selection import Selection, select
+from moorline.groups.tasks import Tasks
 from moorline.journal.segment import part_of
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.clock import wall_us
@@ -36,13 +36,15 @@ FAR = 1 << 62
 class Window:
     """A subscription as its feeds see it."""
 
-    __slots__ = ("matcher", "number", "out", "qos", "size", "starved")
+    __slots__ = ("is_held", "matcher", "number", "out", "qos", "size", "starved")
 
     def __init__(self, number: int, filter_text: str, size: int, qos: int) -> None:
         self.number = number
         self.matcher = Matcher(filter_text)
         self.size = size
         self.qos = qos
+        self.is_held = False
+        """Its member reads by itself: nothing is delivered."""
         self.out = 0
         """Messages that are delivered and not acknowledged."""
         self.starved: dict[int, Running] = {}
@@ -99,7 +101,7 @@ class Reading:
         self._turn_due = False
         self._waits_for_client = False
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks("a feed failed")
 
     # --- feeds come and go ------------------------------------------------------------------------
 
@@ -120,8 +122,7 @@ class Reading:
         self._feed_starved(window)
 
     def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for running in list(self.running.values()):
             self.end(running.feed)
 
@@ -143,6 +144,12 @@ class Reading:
         for first, upto in _sparing(ranges, running.burying):
             freed += running.feed.ack(first, upto)
         self._freed(running, freed)
+
+    def taken(self, running: Running, count: int) -> None:
+        """A member that holds a feed has taken so many messages of it by itself."""
+        running.window.out += count
+        self.delivered += count
+        self._changed(running.feed)
 
     def give_back(self, number: int, ranges: list[Range]) -> None:
         running = self.running.get(number)
@@ -189,6 +196,8 @@ class Reading:
     # --- turns ------------------------------------------------------------------------------------
 
     def ready(self, running: Running) -> None:
+        if running.window.is_held:
+            return
         if running.is_open and not running.is_ready and not running.reading:
             running.is_ready = True
             self._ready.append(running)
@@ -216,7 +225,7 @@ class Reading:
                 return
             if not self._session.writable:
                 self._waits_for_client = True
-                self._spawn(self._wait_for_client())
+                self._tasks.spawn(self._wait_for_client())
                 return
             running = self._ready.popleft()
             running.is_ready = False
@@ -264,7 +273,7 @@ class Reading:
 
     def _read_later(self, running: Running, wanted: Range) -> None:
         running.reading = True
-        self._spawn(self._read_away(running, wanted))
+        self._tasks.spawn(self._read_away(running, wanted))
 
     async def _read_away(self, running: Running, wanted: Range) -> None:
         """From the disk, or from another node, which waits until there is something."""
@@ -344,16 +353,6 @@ class Reading:
         for offset in hopeless:
             running.burying.add(offset)
             self._bury(running, offset)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a feed failed", exc_info=task.exception())
 
 
 def _sparing(ranges: list[Range], burying: set[int]) -> Iterable[Range]:

@@ -1,7 +1,8 @@
 """Room: groups. The places of a durable session on their way into the catalog.
 
 Commits follow one another, with a pause between them. The last one comes after the connection is over, and
-whoever opens the session again waits for it: what the client has acknowledged is not delivered to it once more.
+whoever opens the session again waits for it: what the client has
+acknowledged does not come to it once more.
 """
 
 import asyncio

@@ -29,6 +29,7 @@ from moorline.errors import MoorlineError
 from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.dead_letters import bury
+from moorline.groups.holding import release
 from moorline.groups.reading import Reading, Running, Window
 from moorline.groups.saving import Saving
 from moorline.groups.subscription import Subscription
@@ -96,7 +97,14 @@ class TopicSession:
     # --- subscriptions ----------------------------------------------------------------------------
 
     def subscribe_shared(
-        self, filter_text: str, group: SharedName, reader: int, size: int, qos: int
+        self,
+        filter_text: str,
+        group: SharedName,
+        reader: int,
+        size: int,
+        qos: int,
+        *,
+        hold: bool = False,
     ) -> int:
         """Takes part in a group; a second time changes only the window and the qos."""
         for number, known in self.subscriptions.items():
@@ -105,6 +113,7 @@ class TopicSession:
                 return number
         number = next(self._numbers)
         window = Window(number, group.filter, size, qos)
+        window.is_held = hold
         self.subscriptions[number] = Subscription(filter_text, window, group, reader)
         self._perform(self._handler.on_subscribe(number, size, monotonic_ms()))
         return number
@@ -328,6 +337,7 @@ class TopicSession:
         if not self.is_open:
             return
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")
+        release(self.reading)
         if self._handler_made is not None:
             self._perform(self._handler_made.on_disconnect(monotonic_ms(), blame=blame))
         self.is_open = False

@@ -18,14 +18,16 @@ from moorline.errors import (
 from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.founding import found, places_at
+from moorline.groups.holding import check_hold, take
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
 from moorline.groups.topics import Link, TopicBroker, newest_retained
 from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_MAX
 from moorline.net.clock import wall_us
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Handlers, Session, each
 from moorline.net.turns import Turns
 from moorline.wire.group import ForLeader
+from moorline.wire.holding import TakeMessages
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done
 from moorline.wire.segment import all_stored, frames_in, stored_at
@@ -64,6 +66,7 @@ class SessionBroker:
             AckMessages: self._ack,
             RejectMessage: self._reject,
             GiveBack: self._give_back,
+            TakeMessages: each(self._take),
             ForLeader: self._for_leader,
         }
 
@@ -146,6 +149,7 @@ class SessionBroker:
         if len(own.subscriptions) >= SUBSCRIPTIONS_MAX and own.find(call.filter) is None:
             raise BadTopic(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
         group = shared_name(call.filter)
+        check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
         if group is None:
             return await self._subscribe_private(own, call, start)
         if call.no_local:
@@ -153,7 +157,9 @@ class SessionBroker:
         row, _ = await found(self.context.leaders, group, start, self._settings.deliveries_max)
         await self._remember(own, call, start)
         _check_open(own)
-        number = own.subscribe_shared(call.filter, group, row.reader, call.window, call.qos)
+        number = own.subscribe_shared(
+            call.filter, group, row.reader, call.window, call.qos, hold=call.hold
+        )
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _subscribe_private(
@@ -260,6 +266,10 @@ class SessionBroker:
             for message in messages:
                 own.reading.give_back(message.feed, message.ranges)
         return ()
+
+    def _take(self, session: Session, call: TakeMessages) -> Answer:
+        own = self._sessions.get(session)
+        return take(own.reading if own is not None else None, self.context.cluster, call)
 
     def _for_leader(self, session: Session, messages: list[ForLeader]) -> Iterable[Answer]:
         link = self._links.get(session)

@@ -1,7 +1,7 @@
 """Room: groups. The streams of this node: group commit of what is published, readers woken, upkeep.
 
-A commit begins as soon as the one before it is done; what arrives meanwhile is the next one. Readers see a
-message when its publisher is answered, not before.
+A commit begins as soon as the one before it is done, or a moment later where a crowd publishes; what arrives
+meanwhile is the next one. Readers see a message when its publisher is answered, not before.
 """
 
 import asyncio

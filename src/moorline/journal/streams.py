@@ -15,9 +15,8 @@ import secrets
 import struct
 from collections.abc import Callable, Container, Iterable
 from concurrent.futures import Executor
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-import msgspec
 import xxhash
 
 from moorline.core.block import Block
@@ -26,16 +25,19 @@ from moorline.core.stream import Extent, Gap
 from moorline.core.topic import check_topic
 from moorline.errors import StartError
 from moorline.journal.disk import Disk, DiskFile
-from moorline.journal.dropped import AGE, BYTES, Dropped, read_dropped
+from moorline.journal.dropped import Dropped, read_dropped
 from moorline.journal.generation import SEAL, Generation
-from moorline.journal.retained import Retained, RetainedPart
+from moorline.journal.retained import Retained
 from moorline.journal.seal import Seal, read_seal
-from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.segment_index import read_all
-from moorline.journal.shard import Part, ShardLog
-from moorline.journal.shard_recovery import Found, end_newest, producers_before, recover
-from moorline.limits import KIB, MIB, TOPICS_CACHED_MAX
+from moorline.journal.shard import ShardLog
+from moorline.journal.shard_recovery import Found, end_newest, recover
+from moorline.journal.stream_batch import PlainRecord, StreamBatch, StreamOptions
+from moorline.journal.stream_upkeep import StreamUpkeep
+from moorline.limits import TOPICS_CACHED_MAX
 from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
+
+__all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
 
 VERSION = 1
 _LAYOUT = "layout"
@@ -46,64 +48,6 @@ _hash = xxhash.xxh3_64_intdigest
 _HEAD_BYTES = HEAD.size
 _BEGINNING = struct.Struct("<QQ")
 _beginning = _BEGINNING.pack
-
-
-SMALL_BYTES = 64 * KIB
-"""What a shard's part of a small batch has at most: written within the time of a thread's switch."""
-
-
-class StreamOptions(msgspec.Struct, frozen=True):
-    """`sync` is that a commit is durable; 0 for a retention is that it has no bound."""
-
-    sync: bool = True
-    shards: int = 8
-    generation_bytes_max: int = 256 * MIB
-    generation_s: int = 3_600
-    retention_s: int = 7 * 86_400
-    retention_bytes: int = 0
-
-
-class Record(NamedTuple):
-    """What `append` takes, for whoever holds a message before it is stored."""
-
-    topic: str
-    body: bytes
-    key: bytes | None = None
-    headers: bytes = b""
-    ttl_s: int = 0
-    flags: int = 0
-
-
-class PlainRecord(Protocol):
-    """A message that is published with nothing but a topic and a body."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def body(self) -> bytes: ...
-
-
-class StreamBatch:
-    """What one commit stores. `answers` belongs to the caller."""
-
-    __slots__ = ("answers", "count", "parts", "retained")
-
-    def __init__(
-        self, parts: list[Part], retained: RetainedPart | None, answers: list[Any]
-    ) -> None:
-        self.parts = parts
-        self.retained = retained
-        self.answers = answers
-        self.count = sum(len(part.block.positions) for part in parts)
-
-    @property
-    def is_small(self) -> bool:
-        """Nothing but a few bytes for files that are open."""
-        return self.retained is None and all(
-            part.ended is None and part.snapshot is None and len(part.block.data) <= SMALL_BYTES
-            for part in self.parts
-        )
 
 
 class StreamStore:
@@ -127,6 +71,7 @@ class StreamStore:
         self._now_us = now_us
         self._draw = draw
         self._shards: dict[int, ShardLog] = {}
+        self._upkeep = StreamUpkeep(disk, options, self._shards)
         self._in_use: list[ShardLog] = []
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
         self._retained = Retained(disk, draw)
@@ -413,6 +358,14 @@ class StreamStore:
         seal = self.seal_of(shard, generation)
         return seal.topics if seal is not None else {}
 
+    def seal_of(self, shard: int, generation: int) -> Seal | None:
+        """What is known of a sealed generation; None as long as it has no seal."""
+        found = self._find(shard, generation)
+        if found is None or found.summary is None:
+            return None
+        read = read_seal(self._disk, found.path + SEAL)
+        return Seal.of(*read) if read is not None else None
+
     @property
     def lost_messages(self) -> int:
         """Messages that are known to be damaged."""
@@ -448,83 +401,26 @@ class StreamStore:
 
     def due(self, now_us: int) -> bool:
         """Whether `roll`, `unsealed` or `drop_expired` has something to do."""
-        return bool(self._too_old(now_us) or self.unsealed() or self._next_expired(now_us))
+        return self._upkeep.due(now_us)
 
     def roll(self, now_us: int) -> list[int]:
         """The shards whose newest generation is too old: the next batch begins new ones."""
-        found = self._too_old(now_us)
-        for shard in found:
-            shard.wants_roll = True
-        return [shard.number for shard in found]
-
-    def _too_old(self, now_us: int) -> list[ShardLog]:
-        before_us = now_us - self._options.generation_s * 1_000_000
-        newest = [(shard, shard.generations[-1]) for shard in self._in_use]
-        return [
-            shard
-            for shard, one in newest
-            if one.end > one.first and one.first_time_us <= before_us and not shard.wants_roll
-        ]
+        return self._upkeep.roll(now_us)
 
     def unsealed(self) -> list[tuple[int, int]]:
         """(shard, generation) of those that grow no more and have no seal; of a shard the oldest first."""
-        return [
-            (shard.number, generation.number)
-            for shard in self._shards.values()
-            for generation in shard.generations
-            if generation.has_ended and generation.summary is None
-        ]
+        return self._upkeep.unsealed()
 
     def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
         """The work of sealing, for a thread; give its result to `sealed`. One of a shard at a time."""
-        line = self._shards[shard]
-        found = line.find(generation)
-        assert found is not None
-        assert found.has_ended
-        before = [one for one in line.generations if one.number <= generation]
-        assert all(one.summary is not None for one in before[:-1]), "the older one first"
-        return lambda: make_seal(self._disk, found, producers_before(self._disk, before))
+        return self._upkeep.seal(shard, generation)
 
     def sealed(self, shard: int, generation: int, seal: Seal) -> None:
-        found = self._find(shard, generation)
-        assert found is not None
-        found.summary = summary_of(found, seal)
-        # From now on the files say it.
-        found.index, found.topics = None, {}
-
-    def seal_of(self, shard: int, generation: int) -> Seal | None:
-        """What is known of a sealed generation; None as long as it has no seal."""
-        found = self._find(shard, generation)
-        if found is None or found.summary is None:
-            return None
-        read = read_seal(self._disk, found.path + SEAL)
-        return Seal.of(*read) if read is not None else None
+        self._upkeep.sealed(shard, generation, seal)
 
     def drop_expired(self, now_us: int) -> list[Dropped]:
         """Retention: gives up whole sealed generations, by age and then by the bytes of all."""
-        dropped = []
-        while (found := self._next_expired(now_us)) is not None:
-            shard, generation, reason = found
-            dropped.append(shard.drop(generation, reason))
-        return dropped
-
-    def _next_expired(self, now_us: int) -> tuple[ShardLog, Generation, str] | None:
-        # Never the newest of a shard that is written; one that is out of use may go as a whole.
-        oldest = [
-            (shard, shard.generations[0])
-            for shard in self._shards.values()
-            if len(shard.generations) > (shard.number < self._options.shards)
-            and shard.generations[0].summary is not None
-        ]
-        if not oldest:
-            return None
-        shard, generation = min(oldest, key=lambda one: one[1].last_time_us)
-        before_us = now_us - self._options.retention_s * 1_000_000
-        if self._options.retention_s and generation.last_time_us < before_us:
-            return shard, generation, AGE
-        if self._options.retention_bytes and self._bytes() > self._options.retention_bytes:
-            return shard, generation, BYTES
-        return None
+        return self._upkeep.drop_expired(now_us)
 
     def _bytes(self) -> int:
-        return sum(one.size_bytes for shard in self._shards.values() for one in shard.generations)
+        return self._upkeep.kept_bytes()

@@ -218,7 +218,7 @@ _MAKERS: dict[str, Callable[[Frames], Any]] = {
     "key": Frames.keys,
     "value": Frames.values,
     "offset": lambda frames: pa.array(frames.offsets()),
-    "timestamp": lambda frames: pa.array(frames.times_us()).cast(pa.timestamp("us", "UTC")),
+    "timestamp": lambda frames: _moments(frames.times_us()),
     "headers": Frames.headers,
     "ttl_s": lambda frames: pa.array(frames.ttls_s()),
     "flags": lambda frames: pa.array(frames.flags().astype(np.int32)),
@@ -226,6 +226,11 @@ _MAKERS: dict[str, Callable[[Frames], Any]] = {
     "sequence": lambda frames: frames.producers(8),
     "raw_headers": Frames.raw_headers,
 }
+
+
+def _moments(times_us: Numbers) -> pa.TimestampArray:
+    kind = pa.timestamp("us", "UTC")
+    return pa.Array.from_buffers(kind, len(times_us), [None, pa.py_buffer(times_us)])
 
 
 class Batches:
@@ -236,6 +241,7 @@ class Batches:
         self._matchers = [Matcher(one) for one in filters]
         self._takes_all = any(matcher.takes_all for matcher in self._matchers)
         self._wants_topic = "topic" in schema.names
+        self._labels = "", pa.array([], pa.string())
 
     def batch(self, block: Block, stream: str) -> pa.RecordBatch | None:
         """None if no message of the block is taken."""
@@ -268,5 +274,13 @@ class Batches:
         if name == "topic":
             return topics
         if name == "stream":
-            return pa.repeat(pa.scalar(stream), len(frames))
+            return self._repeated(stream, len(frames))
         return _MAKERS[name](frames)
+
+    def _repeated(self, stream: str, count: int) -> Any:
+        """The name of the stream in every row: made once, because a block is as long as the one before."""
+        label, labels = self._labels
+        if label != stream or len(labels) < count:
+            labels = pa.repeat(pa.scalar(stream), count + count // 8)
+            self._labels = stream, labels
+        return labels[:count]

@@ -149,14 +149,14 @@ def _lanes(data: bytearray, size: int, starts: Numbers, counts: Numbers) -> Numb
     quads = words_at(data, "<u4")
     steps = int(counts.max())
     grid = np.empty((len(starts), steps), np.int64)
-    places = starts.astype(np.int64)
     last = size - FRAME.size
+    places = np.clip(starts.astype(np.int64), 0, last)
     for step in range(steps):
-        # A lane that is at its end, or that damage led astray, stays inside; its frames do not count.
-        np.clip(places, 0, last, out=places)
         grid[:, step] = places
         places += quads[places]
         places += HEAD.size
+        # A lane that is at its end, or that damage led astray, stays inside; its frames do not count.
+        np.minimum(places, last, out=places)
     return grid[np.arange(steps) < counts[:, None]]
 
 

@@ -8,6 +8,7 @@ from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import (
     group,
+    holding,
     operator,
     queue,
     queue_contents,
@@ -35,6 +36,7 @@ HeardByNode = (
     | staging.COMMANDS
     | stream_file.COMMANDS
     | queue_contents.COMMANDS
+    | holding.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -52,6 +54,7 @@ HeardByClient = (
     | staging.EVENTS
     | stream_file.EVENTS
     | queue_contents.EVENTS
+    | holding.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

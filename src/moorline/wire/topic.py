@@ -83,6 +83,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
 
     `start` is "now", "beginning", "time:MICROSECONDS" or "offset:NUMBER"; a place that the session
     or the group has already goes before it. At most `window` messages are unacknowledged at once.
+    With `hold` the feeds come and no messages: the member takes them by itself (wire.holding).
     """
 
     filter: Filter
@@ -90,6 +91,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
     start: Annotated[str, Meta(max_length=64)] = "now"
     qos: Qos = 1
     no_local: bool = False
+    hold: bool = False
 
 
 class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):

@@ -1,0 +1,104 @@
+"""Room: journal. The upkeep of a node's streams: what is too old begins anew, what has ended is sealed, what
+retention gives up is dropped.
+"""
+
+from collections.abc import Callable, Mapping
+
+from moorline.journal.disk import Disk
+from moorline.journal.dropped import AGE, BYTES, Dropped
+from moorline.journal.generation import Generation
+from moorline.journal.seal import Seal
+from moorline.journal.sealing import make_seal, summary_of
+from moorline.journal.shard import ShardLog
+from moorline.journal.shard_recovery import producers_before
+from moorline.journal.stream_batch import StreamOptions
+
+
+class StreamUpkeep:
+    """Works on the shards of a store, on the loop; only what `seal` returns is for a thread."""
+
+    def __init__(self, disk: Disk, options: StreamOptions, shards: Mapping[int, ShardLog]) -> None:
+        self._disk = disk
+        self._options = options
+        self._shards = shards
+
+    def due(self, now_us: int) -> bool:
+        """Whether `roll`, `unsealed` or `drop_expired` has something to do."""
+        return bool(self._too_old(now_us) or self.unsealed() or self._next_expired(now_us))
+
+    def roll(self, now_us: int) -> list[int]:
+        found = self._too_old(now_us)
+        for shard in found:
+            shard.wants_roll = True
+        return [shard.number for shard in found]
+
+    def _too_old(self, now_us: int) -> list[ShardLog]:
+        before_us = now_us - self._options.generation_s * 1_000_000
+        in_use = [shard for shard in self._shards.values() if self._is_in_use(shard)]
+        newest = [(shard, shard.generations[-1]) for shard in in_use]
+        return [
+            shard
+            for shard, one in newest
+            if one.end > one.first and one.first_time_us <= before_us and not shard.wants_roll
+        ]
+
+    def _is_in_use(self, shard: ShardLog) -> bool:
+        """Shards beyond the number that is set now are read, and not written any more."""
+        return shard.number < self._options.shards
+
+    # --- seals ------------------------------------------------------------------------------------
+
+    def unsealed(self) -> list[tuple[int, int]]:
+        return [
+            (shard.number, generation.number)
+            for shard in self._shards.values()
+            for generation in shard.generations
+            if generation.has_ended and generation.summary is None
+        ]
+
+    def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
+        line = self._shards[shard]
+        found = line.find(generation)
+        assert found is not None
+        assert found.has_ended
+        before = [one for one in line.generations if one.number <= generation]
+        assert all(one.summary is not None for one in before[:-1]), "the older one first"
+        return lambda: make_seal(self._disk, found, producers_before(self._disk, before))
+
+    def sealed(self, shard: int, generation: int, seal: Seal) -> None:
+        found = self._shards[shard].find(generation)
+        assert found is not None
+        found.summary = summary_of(found, seal)
+        # From now on the files say it.
+        found.index, found.topics = None, {}
+
+    # --- retention --------------------------------------------------------------------------------
+
+    def drop_expired(self, now_us: int) -> list[Dropped]:
+        dropped = []
+        while (found := self._next_expired(now_us)) is not None:
+            shard, generation, reason = found
+            dropped.append(shard.drop(generation, reason))
+        return dropped
+
+    def _next_expired(self, now_us: int) -> tuple[ShardLog, Generation, str] | None:
+        # Never the newest of a shard that is written; one that is out of use may go as a whole.
+        oldest = [
+            (shard, shard.generations[0])
+            for shard in self._shards.values()
+            if len(shard.generations) > self._is_in_use(shard)
+            and shard.generations[0].summary is not None
+        ]
+        if not oldest:
+            return None
+        shard, generation = min(oldest, key=lambda one: one[1].last_time_us)
+        before_us = now_us - self._options.retention_s * 1_000_000
+        if self._options.retention_s and generation.last_time_us < before_us:
+            return shard, generation, AGE
+        if self._options.retention_bytes and self.kept_bytes() > self._options.retention_bytes:
+            return shard, generation, BYTES
+        return None
+
+    def kept_bytes(self) -> int:
+        """Of all segments."""
+        return sum(one.size_bytes for shard in self._shards.values() for one in shard.generations)
