@@ -286,6 +286,7 @@ def test_a_damaged_head_loses_its_generation_and_no_offset_is_given_twice() -> N
     commit(store)
     store.close()
     damage(disk, "000/00000002.seg", 2)
+    disk.remove("000/00000002.snapshot")
     store = opened(disk)
     assert store.end(0) == 12
     assert store.append("t", b"12", None, b"", 0, 0) == (0, 12)
@@ -296,6 +297,45 @@ def test_a_damaged_head_loses_its_generation_and_no_offset_is_given_twice() -> N
     assert store.lost_messages == 2
     store.close()
     assert everything(opened(disk)) == (bodies, gaps)
+
+
+# Magic, shard, generation, first offset and seed of a segment's head.
+@pytest.mark.parametrize("place", [2, 8, 12, 16, 32])
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_damaged_head_costs_nothing_where_seal_or_snapshot_knows_it(
+    place: int, generation: int
+) -> None:
+    disk = MemoryDisk()
+    store = filled(10, disk)
+    _seal_all(store)
+    store.append("t", b"10", None, b"", 0, 0)
+    store.append("t", b"11", None, b"", 0, 0)
+    commit(store)
+    store.close()
+    damage(disk, f"000/0000000{generation}.seg", place)
+    for _ in range(2):
+        store = opened(disk)
+        assert everything(store) == ({n: b"%d" % n for n in range(12)}, [])
+        assert store.lost_messages == 0
+        store.close()
+    store = opened(disk)
+    assert store.append("t", b"12", None, b"", 0, 0) == (0, 12)
+    commit(store)
+
+
+def test_a_damaged_line_of_what_was_dropped_removes_nothing() -> None:
+    disk = MemoryDisk()
+    store = filled(10, disk)
+    _seal_all(store)
+    store.append("t", b"10", None, b"", 0, 0)
+    commit(store)
+    store.close()
+    file = disk.open("000/dropped.log", create=True)
+    file.append(
+        b"generation=9 first=0 upto=10 count=10 bytes=100 reason=AGE check=0123456789abcdef\n"
+    )
+    file.close()
+    assert everything(opened(disk)) == ({n: b"%d" % n for n in range(11)}, [])
 
 
 def test_a_segment_that_somebody_removed_is_a_gap() -> None:

@@ -9,7 +9,7 @@ import logging
 
 from moorline.core.block import Block
 from moorline.core.stream import Gap
-from moorline.core.topic import DEAD_PREFIX, SharedName
+from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster
 from moorline.groups.reading import Reading, Running
@@ -47,11 +47,19 @@ async def bury(
         ("dead-offset", str(offset).encode()),
         ("dead-time-us", str(message.time_us).encode()),
     ]
+    topic = _topic_of_letter(group, message.topic)
+    if message.topic.startswith(DEAD_PREFIX) and matches(group.filter, topic):
+        # A group that reads the dead would read this letter again, and bury it again, for ever.
+        log.error(
+            "a dead letter failed too often, and is given up",
+            extra={"group": str(group), "stream": str(stream), "offset": offset},
+        )
+        reading.buried(running, offset)
+        return
     headers = encode_headers([*decode_headers(message.headers), *origin])
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
         headers = encode_headers(origin)
     local = cluster.local
-    topic = _topic_of_letter(group, message.topic)
     local.store.append(topic, message.body, message.key, headers, 0, 0)
     stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     # At a stop of the node this task ends before the commit does.

@@ -204,11 +204,9 @@ class LocalStreams:
 
     def lines(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
-        wanted = None if shards is None else set(shards)
         found: dict[Shard, list[Extent]] = {}
-        for extent in self.store.extents():
-            if wanted is None or extent.stream.shard in wanted:
-                found.setdefault(extent.stream.line, []).append(extent)
+        for extent in self.store.extents(shards):
+            found.setdefault(extent.stream.line, []).append(extent)
         return {shard: tuple(extents) for shard, extents in found.items()}
 
     # --- upkeep -----------------------------------------------------------------------------------
@@ -218,8 +216,8 @@ class LocalStreams:
         while True:
             try:
                 self._roll()
-                await self._seal()
                 self._drop()
+                await self._seal()
             except Exception:
                 # Without this task nothing would be sealed or dropped any more, until the disk is full.
                 log.exception("the upkeep of streams was interrupted")
@@ -230,8 +228,18 @@ class LocalStreams:
             self.changed()  # a commit begins the new generations, also where nobody publishes
 
     async def _seal(self) -> None:
+        troubled: set[int] = set()
         for shard, generation in self.store.unsealed():
-            seal = await asyncio.to_thread(self.store.seal(shard, generation))
+            if shard in troubled:
+                continue  # the older one first
+            try:
+                seal = await asyncio.to_thread(self.store.seal(shard, generation))
+            except OSError as error:
+                # One bad file must not keep the other shards from being sealed, and so from being dropped.
+                troubled.add(shard)
+                what = {"shard": shard, "generation": generation, "error": str(error)}
+                log.error("a generation cannot be sealed now", extra=what)
+                continue
             self.store.sealed(shard, generation, seal)
             log.info("sealed", extra={"shard": shard, "generation": generation})
 

@@ -1,12 +1,15 @@
 """Room: journal. What retention took from a shard: one line a generation, in `dropped.log`.
 
-    generation=7 first=1200 upto=1900 count=700 bytes=81234 reason=AGE
+    generation=7 first=1200 upto=1900 count=700 bytes=81234 reason=AGE check=5f0c…
+
+A line that does not check is no line: files are removed because of them.
 
 The line is written before the files are removed. So a start knows what it has to finish, and how far
 offsets had come even if nothing else is left.
 """
 
 import msgspec
+import xxhash
 
 from moorline.journal.disk import Disk
 from moorline.limits import DROPPED_LOG_READ_BYTES_MAX
@@ -36,7 +39,7 @@ def log_dropped(disk: Disk, folder: str, gone: Dropped) -> None:
     path = f"{folder}/{_NAME}"
     file = disk.open(path, create=True)
     try:
-        file.append(f"{line}\n".encode())
+        file.append(f"{line} check={_check(line)}\n".encode())
         file.sync()
     finally:
         file.close()
@@ -64,7 +67,14 @@ def read_dropped(disk: Disk, folder: str, shard: int) -> dict[int, Dropped]:
     return {gone.generation: gone for gone in found if gone is not None}
 
 
+def _check(line: str) -> str:
+    return xxhash.xxh3_64_hexdigest(line.encode())
+
+
 def _parsed(line: str, shard: int) -> Dropped | None:
+    line, _, check = line.rpartition(" check=")
+    if check != _check(line):
+        return None
     fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
     try:
         return Dropped(

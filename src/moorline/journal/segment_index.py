@@ -129,8 +129,8 @@ def dense_place(disk: Disk, path: str, number: int, count: int, limit: int) -> i
     """Where frame `number` of `count` begins, below `limit`; None if the index does not say."""
     try:
         file = disk.open(path, create=False)
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return None  # it can be made anew, and there are other ways to the frame
     try:
         if file.size() != count * DENSE_BYTES:
             return None

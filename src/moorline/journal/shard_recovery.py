@@ -4,6 +4,7 @@ Of generations that are sealed the heads and seals are read; of the newest one w
 not speak of. What a crash left half done is finished here: a roll, a seal, a drop, a torn end.
 """
 
+from collections.abc import Container
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ def recover(disk: Disk, folder: str, shard: int, dropped: dict[int, Dropped]) ->
     """Everything in order, oldest first. The newest may grow on, unless it is sealed."""
     # What is found may have been only in the system's memory; from now on we rely on it.
     disk.sync_folder(folder)
-    numbers = _finish_drops(disk, folder, max(dropped, default=-1))
+    numbers = _finish_drops(disk, folder, dropped)
     generations = _heads(disk, folder, shard, numbers, dropped)
     if not generations:
         return Found([], {}, [], False)
@@ -87,7 +88,7 @@ def producers_before(disk: Disk, generations: list[Generation]) -> dict[int, int
     return seal[1].producers if seal is not None else {}
 
 
-def _finish_drops(disk: Disk, folder: str, dropped_upto: int) -> list[int]:
+def _finish_drops(disk: Disk, folder: str, dropped: Container[int]) -> list[int]:
     """Removes what was given up, and what describes segments that are not there."""
     names = disk.list_folder(folder)
     numbers = []
@@ -95,7 +96,7 @@ def _finish_drops(disk: Disk, folder: str, dropped_upto: int) -> list[int]:
         stem, _, _ = name.partition(".")
         if not stem.isdecimal() or name.endswith(TEMPORARY_SUFFIX):
             continue
-        if int(stem) <= dropped_upto or stem + SEGMENT not in names:
+        if int(stem) in dropped or stem + SEGMENT not in names:
             disk.remove(f"{folder}/{name}")
         elif name == stem + SEGMENT:
             numbers.append(int(stem))
@@ -111,8 +112,9 @@ def _heads(
         path = path_of(folder, number)
         file = disk.open(path + SEGMENT, create=False)
         try:
-            head, size = read_head(file), file.size()
-            if head is not None and (head.shard, head.generation) == (shard, number):
+            size = file.size()
+            head = _true_head(disk, path, file, SegmentHead(shard, number, 0, 0, 0))
+            if head is not None:
                 generation = Generation(disk, path, head)
             elif number == numbers[-1] and not _holds_anything(file, size):
                 # A crash while it was made: nobody was told of anything in it.
@@ -130,6 +132,24 @@ def _heads(
         end = generation.end
         found.append(generation)
     return found
+
+
+def _true_head(disk: Disk, path: str, file: DiskFile, wanted: SegmentHead) -> SegmentHead | None:
+    """The head of a segment; where it is damaged, what seal or snapshot know and its first frame proves."""
+    head = read_head(file)
+    if head is not None and (head.shard, head.generation) != (wanted.shard, wanted.generation):
+        head = None
+    for ending in (SEAL, SNAPSHOT):
+        known = read_summary(disk, path + ending)
+        if known is None or (
+            head is not None and (head.seed, head.first) == (known.seed, known.first)
+        ):
+            continue
+        if read_frames(file, SEGMENT_HEAD.size, file.size(), known.first, known.seed, 1).positions:
+            return SegmentHead(
+                wanted.shard, wanted.generation, known.first, known.first_time_us, known.seed
+            )
+    return head
 
 
 def _holds_anything(file: DiskFile, size: int) -> bool:

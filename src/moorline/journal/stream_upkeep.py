@@ -12,6 +12,7 @@ from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.shard import ShardLog
 from moorline.journal.shard_recovery import producers_before
 from moorline.journal.stream_batch import StreamOptions
+from moorline.limits import FAR_FUTURE_US
 
 
 class StreamUpkeep:
@@ -91,9 +92,9 @@ class StreamUpkeep:
         ]
         if not oldest:
             return None
-        shard, generation = min(oldest, key=lambda one: one[1].last_time_us)
+        shard, generation = min(oldest, key=lambda one: _last_time_us(*one))
         before_us = now_us - self._options.retention_s * 1_000_000
-        if self._options.retention_s and generation.last_time_us < before_us:
+        if self._options.retention_s and _last_time_us(shard, generation) < before_us:
             return shard, generation, AGE
         if self._options.retention_bytes and self.kept_bytes() > self._options.retention_bytes:
             return shard, generation, BYTES
@@ -102,3 +103,11 @@ class StreamUpkeep:
     def kept_bytes(self) -> int:
         """Of all segments."""
         return sum(one.size_bytes for shard in self._shards.values() for one in shard.generations)
+
+
+def _last_time_us(shard: ShardLog, generation: Generation) -> int:
+    """Of the last message; of a generation that cannot be read, when the next one begins."""
+    if generation.is_readable:
+        return generation.last_time_us
+    following = [one.first_time_us for one in shard.generations if one.number > generation.number]
+    return following[0] if following else FAR_FUTURE_US

@@ -305,9 +305,10 @@ class StreamStore:
 
     # --- what is there ----------------------------------------------------------------------------
 
-    def extents(self) -> list[Extent]:
-        """All generations that are kept, of each shard the oldest first."""
-        return [extent for shard in self._shards.values() for extent in shard.extents()]
+    def extents(self, shards: Iterable[int] | None = None) -> list[Extent]:
+        """All generations that are kept of all shards, or of these; of each shard the oldest first."""
+        wanted = self._shards if shards is None else sorted(set(shards) & self._shards.keys())
+        return [extent for number in wanted for extent in self._shards[number].extents()]
 
     def extent(self, shard: int, generation: int) -> Extent | None:
         found = self._find(shard, generation)

@@ -6,6 +6,7 @@ be complete is acknowledged at once, and not given out a second time.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -45,6 +46,9 @@ COMPLETE_KEPT_MS = 10_000
 """So long is remembered what was acknowledged: many times what a group needs to store it. Later, a range that
 is granted again was sought by an operator, and is read again."""
 
+FIRST_MOMENT_MS_MAX = 2_000
+"""Wait of any query for its first stream: many times what a Leader takes to plan and grant."""
+
 FIRST_STREAM_MS_MAX = 15_000
 """Wait of a query with an end for its first stream: there may be more members than streams."""
 
@@ -73,6 +77,7 @@ class GroupMember(Links):
         self._caller: Caller | None = None
         self._joined_ms = 0
         self._held: dict[int, Held] = {}
+        self._first = asyncio.Event()
         self._complete: dict[Stream, Ranges] = {}
         self._forget_ms: dict[Stream, int] = {}
         self._lost: list[Missing] = []
@@ -90,6 +95,10 @@ class GroupMember(Links):
             return {one.stream: one.at for one in self._held.values()}
 
         return self.run(found())
+
+    def wait_for_first(self) -> None:
+        """A new member has no stream for a moment; a query with long triggers should not begin with none."""
+        self.run(self._wait_for_first())
 
     def finish(self, ranges: Mapping[Stream, Iterable[Range]]) -> None:
         """These are complete: they are acknowledged, now or when their stream is ours again."""
@@ -132,6 +141,7 @@ class GroupMember(Links):
     async def _subscribe(self) -> Caller:
         caller = await self._link(self._addresses)
         self._held.clear()
+        self._first.clear()
         caller.pushed = partial(self._pushed, caller)
         self._caller = caller
         try:
@@ -150,6 +160,13 @@ class GroupMember(Links):
         self._joined_ms = _now_ms()
         return caller
 
+    async def _wait_for_first(self) -> None:
+        left_ms = self._joined_ms + FIRST_MOMENT_MS_MAX - _now_ms()
+        if not self._held and left_ms > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1_000):
+                    await self._first.wait()
+
     def _pushed(self, caller: Caller, messages: list[Message]) -> None:
         if caller is not self._caller:
             return
@@ -157,6 +174,7 @@ class GroupMember(Links):
             match message:
                 case FeedBegun(feed, _, node, shard, generation):
                     self._held[feed] = Held(feed, Stream(node, shard, generation))
+                    self._first.set()
                 case FeedStopping(feed):
                     if feed in self._held:
                         self._held[feed].is_stopping = True
@@ -248,7 +266,11 @@ class GroupMember(Links):
 
     def _without_complete(self, held: Held, ranges: list[Range]) -> list[Range]:
         complete = self._complete.get(held.stream)
-        if complete is None:
+        if not complete or not ranges:
+            return ranges
+        if ranges[0][0] < complete.first:
+            # Everything below was done when these were taken: an operator has sought the group back.
+            del self._complete[held.stream]
             return ranges
         done = [part for first, upto in ranges for part in complete.clip(first, upto)]
         self._ack(held, done)

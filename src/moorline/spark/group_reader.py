@@ -130,6 +130,7 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             return self._offered  # asked once more, before there was a batch of it
         self._finish(member, start)
         self.report(member.lost())
+        member.wait_for_first()
         count_max = limit.max_rows if isinstance(limit, ReadMaxRows) else ALL
         taken = self._take(member, count_max)
         if not taken:

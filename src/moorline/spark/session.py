@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 
 PACKAGE = "pyspark_moorline"
 
-EVERYWHERE = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.catalogImplementation": "in-memory",
+CONNECT_PACKAGES = ("grpc", "grpc_status", "zstandard", "pandas")
+
+OF_A_QUERY = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""What a session may set at any time, also one that is connected to somebody else's server."""
+
+EVERYWHERE = {
+    **OF_A_QUERY,
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
     # A task is one thread of Spark's: polars would take all cores for each.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
 }
@@ -51,10 +58,7 @@ def session(
     if master and remote:
         raise ConfigError("master and remote: give one, a cluster or a Connect server")
     if remote:
-        connected = SparkSession.builder.remote(remote).appName(app_name)
-        for name, value in (config or {}).items():
-            connected = connected.config(name, value)
-        return register(connected.getOrCreate())
+        return register(_connected(remote, app_name, config or {}))
     _prepare_environment()
     settings = settings_for(master, config or {})
     builder = SparkSession.builder.appName(app_name).master(master or "local[*]")
@@ -63,6 +67,24 @@ def session(
     made = builder.getOrCreate()
     # A package that is found by its name is registered by Spark itself, which warns of a second time.
     return made if find_spec(PACKAGE) is not None else register(made)
+
+
+def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    if remote.startswith("local"):
+        # The server is started here, and inherits what a session of ours would.
+        _prepare_environment()
+    missing = [package for package in CONNECT_PACKAGES if find_spec(package) is None]
+    if missing:
+        raise ConfigError(
+            f"Spark Connect needs {', '.join(missing)}: pip install 'moorline[connect]'"
+        )
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    # What belongs to the server is not ours to set.
+    for name, value in (OF_A_QUERY | dict(config)).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def register(spark: "SparkSession") -> "SparkSession":
