@@ -267,6 +267,10 @@ STREAM_BUSY_MESSAGES = 2_000
 STREAM_BUSY_MS = 4
 """Time between the beginnings of two commits of a crowd: a few syncs of a good disk."""
 
+STREAM_SKIP_MARGIN = 65_536
+"""Offsets left out behind a shard's readers if it lost its end: more than they can have acknowledged since
+they last stored their places."""
+
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 

@@ -10,6 +10,8 @@ from tests.groups.scenes import SMALL, Reader, all_there, described, is_done, un
 from tests.process.nodes import NodeProcess
 
 import moorline
+from moorline.journal.segment import SEGMENT_HEAD
+from moorline.wire.segment import frames_in
 from moorline.wire.topic import Record
 
 pytestmark = pytest.mark.process
@@ -55,3 +57,28 @@ async def test_nothing_answered_is_lost_and_nothing_is_stored_twice(tmp_path: Pa
         await until(lambda: len(everything.got) >= len(published))
         assert Counter(everything.bodies) == Counter(published)
         await moor.close()
+
+
+async def test_a_shard_that_lost_its_end_gives_no_offset_twice(tmp_path: Path) -> None:
+    """As a power cut does with `process`, or a copy that was put back."""
+    data = tmp_path / "data"
+    flags = [one for one in SMALL if "shards" not in one]
+    flags += ["--node=n1", "--set=streams.shards=1"]
+    old, new = [b"old %d" % one for one in range(100)], [b"new %d" % one for one in range(30)]
+    groups = ["$shared/g/t", "$queue/g/t"]
+    with NodeProcess(data, *flags) as node:
+        async with moorline.connect(node.address) as moor:
+            readers = [Reader(await moor.subscribe(group)) for group in groups]
+            await moor.publish_all([moorline.record("t", body) for body in old])
+            await until(lambda: all(len(reader.got) == len(old) for reader in readers))
+            for group in groups:
+                await described(moor, group, is_done)
+    segment = data / "streams/000/00000001.seg"
+    frames = list(frames_in(segment.read_bytes()[SEGMENT_HEAD.size :]))
+    segment.write_bytes(segment.read_bytes()[: -sum(map(len, frames[50:]))])
+    with NodeProcess(data, *flags) as node:
+        async with moorline.connect(node.address) as moor:
+            readers = [Reader(await moor.subscribe(group)) for group in groups]
+            await moor.publish_all([moorline.record("t", body) for body in new])
+            await until(lambda: all(len(reader.got) >= len(new) for reader in readers))
+            assert [reader.bodies for reader in readers] == [new, new]

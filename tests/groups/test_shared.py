@@ -193,14 +193,14 @@ async def test_f17_more_members_than_streams_idle_and_take_over(
     moor = await connect()
     found = await moor.group(group).info()
     assert sorted(member.streams for member in found.members) == [0] * 3 + [1] * SHARDS
-    await publish_all(moor, name, numbered(60))
+    await publish_all(moor, name, numbered(60), topics=60)
     await until(lambda: each_once(readers, numbered(60)))
     busy = [reader for reader in readers if reader.got]
     assert len(busy) == SHARDS
     for reader in busy[:3]:
         await reader.subscription.close()
     await described(moor, group, is_shared_by(SHARDS))
-    await publish_all(moor, name, numbered(60, first=60))
+    await publish_all(moor, name, numbered(60, first=60), topics=60)
     await until(lambda: each_once(readers, numbered(120)))
 
 

@@ -13,6 +13,7 @@ from moorline.catalog.statements import statement
 
 PLACES = statement("reader_places")
 COMMIT = statement("reader_commit")
+FLOORS = statement("reader_floors")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -36,6 +37,10 @@ class Readers:
     async def places(self, reader: int) -> list[Place]:
         """By node and shard. After a claim or an opening nobody else can change them."""
         return [Place(**row) for row in await self._catalog.fetch(PLACES, reader)]
+
+    async def floors(self, node: str) -> dict[int, int]:
+        """The furthest place that any reader has in each shard of a node."""
+        return {row["shard"]: row["offset"] for row in await self._catalog.fetch(FLOORS, node)}
 
     async def commit(
         self, reader: int, epoch: int, places: Sequence[Place], *, seek: bool = False

@@ -286,6 +286,22 @@ class ShardLog:
         self.time_us = max(generation.last_time_us for generation in generations)
         self._bytes = self._snapshot_bytes = newest.size_bytes
 
+    def skip_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
+        """Goes on in a new generation that begins there; what is missing before it is the last one's gap."""
+        newest = self.newest
+        assert newest is not None
+        assert not self.contents, "nothing is under way"
+        newest.close()
+        newest.has_ended = True
+        newest.end = self.next_offset = offset
+        self.tail.clear()
+        generation = self.next_generation(now_us, draw)
+        generation.create()
+        self.generations.append(generation)
+        self.write_snapshot(
+            generation, self.snapshot_of(generation, generation.end, generation.size_bytes)
+        )
+
     def drop(self, generation: Generation, reason: str) -> Dropped:
         """Gives the oldest generation up. First the note, then the files: a start finishes what it finds."""
         assert generation is self.generations[0]

@@ -121,6 +121,16 @@ class StreamStore:
             snapshot = shard.snapshot_of(newest, newest.end, newest.size_bytes)
             shard.write_snapshot(newest, snapshot)
 
+    def skip_to(self, shard: int, offset: int) -> None:
+        """After a start: the shard had come further than what is left of it, so it goes on from there.
+
+        An offset that was given once is never given again: whoever is beyond it would take a new message
+        for one that is done.
+        """
+        line = self._shards[shard]
+        assert line.end < offset, "a shard never goes back"
+        line.skip_to(offset, self._now_us(), self._draw)
+
     def close(self) -> None:
         for shard in self._shards.values():
             shard.close()

@@ -23,7 +23,7 @@ from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.limits import SESSIONS_KEPT_MS, STREAM_SYNCS_MAX
+from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
@@ -102,6 +102,7 @@ async def open_topics(
     disk = FileDisk(data / FOLDER)
     store = StreamStore(disk, config.node, options(config.streams), wall_us, syncs=syncs)
     await asyncio.to_thread(store.open)
+    await _go_on_behind_readers(store, config, Groups(catalog))
     topics = Topics(config, catalog, store, is_trusted)
     tasks = [
         asyncio.create_task(topics.streams.keep_up_forever()),
@@ -119,6 +120,17 @@ async def open_topics(
         await topics.close()
         store.close()
         syncs.shutdown()
+
+
+async def _go_on_behind_readers(store: StreamStore, config: Config, groups: Groups) -> None:
+    """Readers may be beyond the end of a shard whose last messages a power cut or a restored copy took."""
+    for shard, floor in (await groups.floors(config.node)).items():
+        if shard < config.streams.shards and store.end(shard) < floor:
+            log.error(
+                "a shard has lost its last messages: it goes on behind what its readers had",
+                extra={"shard": shard, "end": store.end(shard), "readers_at": floor},
+            )
+            await asyncio.to_thread(store.skip_to, shard, floor + STREAM_SKIP_MARGIN)
 
 
 def watch(metrics: Metrics, topics: Topics) -> None:

@@ -294,8 +294,8 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
 @functools.cache
 def _spare_the_collector() -> None:
-    """Once in each worker. Spark collects garbage behind every task, which looks at all that was ever imported:
-    more than 30 ms, as long as it takes to decode 200,000 messages. Modules stay anyway."""
+    """Once in each worker. Spark collects garbage behind every task, which looks at all that was ever
+    imported: more than 30 ms, as long as it takes to decode 200,000 messages. Modules stay anyway."""
     import polars_hash  # noqa: F401  # what the first block would import counts too
 
     gc.freeze()
