@@ -12,7 +12,10 @@ from tests.process.nodes import NodeProcess, clean_environment
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("spark_")
+)
+"""Those on Spark need a session of half a minute each: what they show is tested in tests/spark."""
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 NO_LINT = "# ruff: noqa: T201\n"
