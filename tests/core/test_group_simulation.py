@@ -52,6 +52,7 @@ def long_run(seed: int) -> GroupSimulation:
     return simulation
 
 
+@pytest.mark.slow
 def test_thirty_thousand_steps_of_mishaps() -> None:
     simulation = long_run(1)
     assert simulation.simulator.steps >= 30_000
@@ -59,7 +60,9 @@ def test_thirty_thousand_steps_of_mishaps() -> None:
     assert simulation.world.processed.total() > 500
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))]
+)
 def test_shared_streams(seed: int) -> None:
     rough(seed, steps=1_000)
 
