@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import psutil
+import psutil  # type: ignore[import-untyped]  # it has no types of its own
 
 import moorline
 from bench.node import BenchNode
