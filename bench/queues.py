@@ -11,22 +11,17 @@ at a time, with the same batches under way for each.
 A cycle is a message sent and answered, received by another connection, acknowledged, and that answered.
 """
 
-import argparse
 import asyncio
-import gc
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
-import uvloop
 
 from bench.peers import Nats, Redis, installed
 from bench.queue_client import Node, Side, cpu_s, disk_bytes, rss_mib
-from bench.report import Report
+from bench.report import Report, run_bench, tell
 from moorline.limits import MIB
 
 BATCH = 500
@@ -367,23 +362,9 @@ async def _at_once(act: Callable[[int], Awaitable[None]], rounds: int) -> None:
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="done within 50 s")
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    options = parser.parse_args()
-    # The client makes no cycles worth looking for, and a pause of its own would be taken for a server's.
-    gc.disable()
-    with (
-        tempfile.TemporaryDirectory(prefix="moorline-bench-", ignore_cleanup_errors=True) as folder,
-        Report("queues", as_json=options.json) as report,
-    ):
-        uvloop.run(Bench(QUICK if options.quick else FULL, report, Path(folder)).run())
+async def run(report: Report, folder: Path, is_quick: bool) -> None:
+    await Bench(QUICK if is_quick else FULL, report, folder).run()
 
 
 if __name__ == "__main__":
-    main()
+    run_bench("queues", __doc__, run)

@@ -6,9 +6,17 @@ Where a peer ran in the same run the row also has `peer`, `peer_value` and `rati
 what should be high, theirs over ours for bytes, rounds, memory and latency, so that more is better.
 """
 
+import argparse
+import gc
 import json
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -70,6 +78,30 @@ class Report:
                 _number(row.get("ratio", "")),
             )
         Console().print(table)
+
+
+def tell(text: str) -> None:
+    """What is going on, for whoever waits; the figures go to stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_bench(
+    name: str,
+    description: str | None,
+    run: Callable[[Report, Path, bool], Coroutine[Any, Any, None]],
+) -> None:
+    """A benchmark as a program: `run` gets where to report to, an empty folder, and whether to be quick."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="done within 50 s")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    options = parser.parse_args()
+    # The client makes no cycles worth looking for, and a pause of its own would be taken for a server's.
+    gc.disable()
+    with (
+        tempfile.TemporaryDirectory(prefix="moorline-bench-", ignore_cleanup_errors=True) as folder,
+        Report(name, as_json=options.json) as report,
+    ):
+        uvloop.run(run(report, Path(folder), options.quick))
 
 
 def _number(value: object) -> str:

@@ -10,24 +10,19 @@ median of all turns. Published are messages of 100 bytes to 64 topics; members o
 their own. A message counts as delivered when the server knows that it is acknowledged.
 """
 
-import argparse
 import asyncio
-import gc
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import uvloop
 
 import moorline
 from bench.node import TICKS, BenchNode, cpu_seconds
 from bench.peers import Redis, installed
 from bench.queue_client import rss_mib
-from bench.report import Report
+from bench.report import Report, run_bench, tell
 from bench.topic_client import NAMES, TOPICS, Ears, NodeSide, TopicSide, now_ns, stamped
 from bench.topic_member import Crew, member
 from bench.topic_peers import NatsSide, RedisSide
@@ -412,23 +407,9 @@ def _word(case: str) -> str:
     return case.replace(" ", "-")
 
 
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="done within 50 s")
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    options = parser.parse_args()
-    # The client makes no cycles worth looking for, and a pause of its own would be taken for a server's.
-    gc.disable()
-    with (
-        tempfile.TemporaryDirectory(prefix="moorline-bench-", ignore_cleanup_errors=True) as folder,
-        Report("topics", as_json=options.json) as report,
-    ):
-        uvloop.run(Bench(QUICK if options.quick else FULL, report, Path(folder)).run())
+async def run(report: Report, folder: Path, is_quick: bool) -> None:
+    await Bench(QUICK if is_quick else FULL, report, folder).run()
 
 
 if __name__ == "__main__":
-    main()
+    run_bench("topics", __doc__, run)

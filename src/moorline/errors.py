@@ -16,11 +16,12 @@
     │   └── Refused            the other end said goodbye and why
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
     │   └── Unreachable        the link could not be opened at all
-    ├── JournalDamaged         the disk's: the queues' files are not as they were written
+    ├── JournalDamaged         the disk's: files are not as they were written
+    │   └── MessagesGone       retention or damage took messages that a query should read
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Drifting               a service and its node found no agreement
-    ├── DriftFound             `moor service verify` found sets or digests that differ
+    ├── DriftFound             `moor service verify` or a job of `moor pipeline` found what differs
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
@@ -132,6 +133,10 @@ class JournalDamaged(MoorlineError):
     exit_code = 15
 
 
+class MessagesGone(JournalDamaged):
+    """Messages that a query should read are not there any more, or cannot be read."""
+
+
 class ImportRefused(MoorlineError):
     code = "IMPORT_REFUSED"
     exit_code = 18
@@ -160,7 +165,11 @@ class Drifting(MoorlineError):
 
 
 class DriftFound(MoorlineError):
-    """Two sides of a service do not mean the same queues, or a kept digest is not that of its set."""
+    """Two sides that should be the same are not.
+
+    Two sides of a service mean different queues, or a kept digest is not that of its set (`moor service
+    verify`, `moor pipeline audit`); an archive was changed, sets of ids differ, or a copy is none.
+    """
 
     code = "DRIFT_FOUND"
     exit_code = 17

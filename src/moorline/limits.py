@@ -27,8 +27,25 @@ WRITE_BUFFER_BYTES_MAX = 4 * MIB
 CALLS_IN_FLIGHT_MAX = 16_384
 """Unanswered calls of one connection; beyond it the server stops reading: two full frames of work."""
 
+CALLS_PER_STEP = 1_024
+"""Calls of one kind that a handler gets together: enough that batches are cheap, few enough that others wait
+little."""
+
+ANSWERS_PER_WRITE = 16
+"""Answers of one connection that wait to be encoded: only then is known whether its peer reads. The largest
+ones are half a frame, so this is two write buffers at most."""
+
+ANSWERS_AT_ONCE_MAX = 8
+"""Answers of one connection that are read from the disk side by side: one write buffer of the largest."""
+
+SESSION_TURN_MS = 5
+"""Time for which the node handles what one client said before others get a turn: little beside an fsync."""
+
 CONNECTIONS_MAX = 15_000
 """Sockets one node accepts at once, lowered to what the open-files limit leaves (with a warning)."""
+
+FILES_KEPT_FOR_OTHER_USES = 256
+"""Open files that connections may not take: journals, catalog, logs."""
 
 GOODBYE_MS_MAX = 1_000
 """Time a closed peer has to read what is left for it; then its socket is cut."""
@@ -184,6 +201,18 @@ ROUTES_MAX = 65_536
 TOPIC_BYTES_MAX = 1_024
 """Longest topic or filter: MQTT allows 65,535, nobody writes a name that long, and frames carry it."""
 
+FILTER_LENGTH_MAX = TOPIC_BYTES_MAX + 256
+"""Characters of a filter with a group before it."""
+
+START_LENGTH_MAX = 64
+"""Characters of the place at which a subscription or group is to begin."""
+
+TTL_S_MAX = 0xFFFF_FFFF
+"""Longest time to live of a message: what a frame has room for, more than a century."""
+
+SEQUENCE_FIRST_MAX = (1 << 62) - 1
+"""Highest number at which a command begins to count its messages: it has room to count on."""
+
 TOPIC_LEVELS_MAX = 32
 """Most levels of a topic: matching is a walk over them."""
 
@@ -205,6 +234,12 @@ STREAM_INDEX_EVERY = 128
 STREAM_READ_BYTES_MAX = 512 * KIB
 """Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""
 
+STREAM_WALK_BYTES = 1 * MIB
+"""Frames that a walk through a whole segment reads at once."""
+
+STREAM_SEEK_BYTES = 32 * KIB
+"""Frames that are read to find a time: those between two entries of the sparse index, and some more."""
+
 STREAM_TAIL_BYTES_MAX = 8 * MIB
 """Newest frames of a shard that stay in memory for readers that keep up."""
 
@@ -213,6 +248,12 @@ PRODUCER_LENGTH_MAX = 256
 
 TOPICS_PER_PAGE_MAX = 1_000
 """Rows of one answer to a listing of topics: at most a frame of long names."""
+
+STREAMS_PER_PAGE_MAX = 4_096
+"""Rows of one answer to a listing of streams: half a frame, with the longest names of nodes."""
+
+GROUPS_PER_PAGE_MAX = 500
+"""Rows of one answer to a listing of groups: at most three quarters of a frame of long names."""
 
 TOPIC_WINDOW_MAX = 65_536
 """Unacknowledged messages of one subscription."""
@@ -252,6 +293,9 @@ BORROWERS_DEPARTED_MAX = 4_096
 QUEUE_SLICE_MAX = 256
 """Messages of one lock of a `$queue` group: a frame of the wire of usual ones."""
 
+RANGES_PER_TAKE_MAX = 10_000
+"""Ranges of one answer: some 200 KB. A stream has more only where members left that many holes."""
+
 NODE_SEEN_MS = 1_000
 """Time between two signs of life of a node in the catalog, and two looks for other nodes."""
 
@@ -281,6 +325,9 @@ that a switch to a thread takes."""
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""
 
+STREAM_SEALS_PER_LOOK = 64
+"""Generations that are sealed at one of these looks: about a second of an ordinary disk."""
+
 STREAM_NEWS_MS = 20
 """Time for which news of a node's streams are gathered before other nodes hear them."""
 
@@ -306,11 +353,21 @@ SESSION_EXPIRY_S_MIN = -(-3 * SESSIONS_KEPT_MS // 1_000)
 """Shortest time that a durable session is kept: three signs of life, so that one that is late or lost does
 not let a session expire under its client."""
 
+SESSIONS_EXPIRED_PER_CALL_MAX = 1_000
+"""Sessions that one call removes: with some ten subscriptions each, well below a second."""
+
 PUBLISH_BATCH_BYTES = 256 * KIB
 """Bytes of messages that the client publishes in one call."""
 
 PUBLISH_BATCH_MAX = 1_000
 """Messages that the client publishes in one call."""
+
+PUBLISH_BATCHES_IN_FLIGHT = 8
+"""Batches of lines that `moor topic publish` has sent and that are not answered: the next ones are made while
+the node stores these."""
+
+LOSSES_LOOK_MS = 200
+"""Time between two looks of `moor topic tail` for lost messages: perhaps nothing follows to show them."""
 
 CLAIM_PAUSE_MS = 50
 """Pause before a group that nobody seems to lead is claimed again."""
@@ -351,6 +408,44 @@ RETAINED_TOMBSTONE_S = 30 * 86_400
 
 DROPPED_LOG_READ_BYTES_MAX = 64 * KIB
 """End of `dropped.log` that a start reads: some 500 generations, the last ones are what matters."""
+
+# --- staged writes --------------------------------------------------------------------------------
+
+STAGED_NOTE_BYTES = 8 * MIB
+"""Rows that are published between two notes of how far a commit came: a start looks at so many again."""
+
+STAGED_NOTE_STAGES_MAX = 1_024
+"""Stages between two notes: each is a producer, and a shard must not forget one before it is noted."""
+
+STAGED_QUEUE_ROWS_PER_TURN = 1_000
+"""Rows that go to queues in one turn of the loop, with their note: about 3 ms."""
+
+STAGED_LEFTOVERS_MS = 3_600_000
+"""Time between two looks for stages that nobody wants any more."""
+
+STAGES_MAX = 65_536
+"""Stages of a node: a day of leftovers of a busy cluster; a file and some 1 KB each."""
+
+STAGE_KEPT_S = 86_400
+"""A stage that nobody has committed by then is a leftover: its driver is gone for good."""
+
+STAGE_FACTS_BYTES_MAX = 4 * KIB
+"""The head of a stage: its query and some numbers."""
+
+STAGED_QUERY_KEPT_S = 30 * 86_400
+"""A query that has committed nothing for so long is forgotten, and with it what fences its batches."""
+
+STAGED_QUERIES_MAX = 65_536
+"""Queries whose last batch is remembered: some 10 MB; every batch write is one."""
+
+COMMIT_LOG_BYTES_MAX = 16 * MIB
+"""The commit log is not compacted below this: some 100,000 commits."""
+
+STAGED_QUEUES_NAMED_MAX = 5
+"""Queues that the refusal of a commit names."""
+
+QUEUE_LOG_LOOK_MS = 50
+"""Time between two looks at a write-ahead log that is too large: a checkpoint empties it."""
 
 # --- pipeline -------------------------------------------------------------------------------------
 
@@ -393,5 +488,135 @@ SPARK_ASSOCIATIONS_PER_TASK = 1_000_000
 PEEK_BYTES = 256 * KIB
 """Messages of a queue that one look gives; the largest message and this fit a frame of the wire."""
 
-SPARK_BUNDLE_MESSAGES = 250_000
-"""Small streams of one shard are read by one task up to this many messages: a task costs some 10 ms."""
+PEEK_ROW_BYTES = 32
+"""What a message of such a look takes beside its body."""
+
+SPARK_BUNDLE_MESSAGES = 1_000_000
+"""Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
+below this Python would spend a tenth of its time on beginning."""
+
+SPARK_TASK_TRIES = 4
+"""Attempts of a task on this machine, as many as Spark makes on a cluster: together they outlast the restart
+of a node."""
+
+SPARK_GAPS_TOLD_MAX = 100
+"""Ranges of lost messages that a query names in its progress; it counts them all."""
+
+SPARK_NAMES_TOLD_MAX = 3
+"""Names that an error lists: streams of a task, or topics that look like one that is not there."""
+
+SPARK_CHUNK_BYTES = 640 * KIB
+"""Rows that a task sends to a stage at once: they fit a frame of the wire, and are many for one call."""
+
+SPARK_CHUNKS_IN_FLIGHT = 8
+"""Chunks that a task has sent and that are not answered: the node works while the next are made."""
+
+SPARK_COMMIT_MS_MAX = 120_000
+"""Time for which the driver tries to commit at a node that is away; a restart takes a few seconds."""
+
+SPARK_COMMIT_PAUSE_MS = 500
+"""Pause between two of these tries."""
+
+SPARK_VALUE_BYTES_MAX = 512 * KIB
+"""A larger value is refused before it is sent: the largest that streams.message_bytes_max can be."""
+
+SPARK_ROW_EXTRA_BYTES = 32
+"""A row's share of a chunk beside its texts: lengths and numbers."""
+
+SPARK_COMPLETE_KEPT_MS = 10_000
+"""Time for which a member of a group remembers what it acknowledged: many times what a group needs to store
+it. Later, a range that is granted again was sought by an operator, and is read again."""
+
+SPARK_FIRST_MOMENT_MS_MAX = 2_000
+"""Wait of any query in a group for its first stream: many times what a Leader takes to plan and grant."""
+
+SPARK_FIRST_STREAM_MS_MAX = 15_000
+"""Wait of a query in a group, with an end, for its first stream: there may be more members than streams."""
+
+SPARK_SETTLE_MS_MAX = 60_000
+"""Wait of such a query for streams that come to nobody; more than a revocation takes by default."""
+
+SPARK_SETTLE_PAUSE_MS = 50
+"""Pause between two looks at a group that still moves streams about."""
+
+# --- jobs on Spark --------------------------------------------------------------------------------
+
+JOB_LOOK_MS = 200
+"""Time between two looks at what a job does: a person sees no more, and Spark is asked no oftener."""
+
+SPARK_WORDS_MAX = 500
+"""Characters of an error of Spark's own that are shown: its first line, without what it carries along."""
+
+ARCHIVE_BATCH_MESSAGES = 5_000_000
+"""Messages of a batch of an archive, unless told otherwise: some ten seconds of work, which is what a crash
+costs, and a bar that moves."""
+
+ARCHIVE_TASK_MESSAGES = 500_000
+"""Messages that one task archives, about a second of work; a file at least."""
+
+ARCHIVE_FILE_BYTES = 256 * MIB
+"""Size at which another file of an archive is begun, and up to which small ones are merged."""
+
+ARCHIVE_ROW_GROUP_ROWS = 262_144
+"""Rows of a row group: large enough to be read at speed, small enough for a worker's memory."""
+
+ARCHIVE_ROW_GROUP_BYTES = 64 * MIB
+"""The same in bytes, for large messages."""
+
+ARCHIVE_READ_ROWS = 65_536
+"""Rows of a file that a task reads at once."""
+
+ARCHIVE_MERGES_MAX = 512
+"""Streams that are merged by one entry: what is done by then is kept if a later one is cut short."""
+
+ARCHIVE_UPKEEP_MS = 60_000
+"""Time between two looks of a continuous archive at what was sealed and can be merged."""
+
+ARCHIVE_ORPHAN_S = 86_400
+"""Age at which a file that no entry names is taken for the leftover of a crash: no task runs that long."""
+
+VERIFY_TASK_BYTES = 64 * MIB
+"""Bytes of files that one task of a proof reads: some tenths of a second of work."""
+
+VERIFY_STREAMS_MAX = 512
+"""Streams whose 256 digests the driver holds at once: some 50 MB as objects; of those that are equal it
+keeps the sum alone."""
+
+VERIFY_LOOKS_MAX = 3
+"""Times that a stream is looked at again because a compaction moved its files meanwhile."""
+
+VERIFY_RANGES_MAX = 1_000
+"""Ranges of one kind that a proof names for one stream; more are counted."""
+
+REPLAY_PIECE_ROWS = 100_000
+"""Messages of one stream in a step of a replay: what a task holds and sorts at once."""
+
+REPLAY_PIECE_BYTES = 64 * MIB
+"""The same in bytes of files, which are packed."""
+
+REPLAY_STEP_PIECES = 8
+"""Pieces of a step of a replay without a rate: as many tasks."""
+
+REPLAY_STEP_S = 2
+"""Seconds of a bounded rate that one step brings: a step costs about one to begin and to commit."""
+
+REPLAY_STAGE_ROWS = 10_000
+"""Rows that a task of a replay hands to its stage at once."""
+
+AUDIT_PREFIXES_PER_TASK = 8
+"""First bytes of the hash that one task of an audit reads: 32 tasks, each a range of the index."""
+
+AUDIT_PIECE_ROWS = 65_536
+"""Associations that such a task holds at once."""
+
+FLOW_PARTITIONS_MAX = 4_096
+"""Partitions of a flow's write whose producers are looked for: more than a query has tasks."""
+
+FLOW_CLOCKS_MS_MAX = 600_000
+"""How far the clocks of a driver and a node may be apart where a flow is proven."""
+
+PIPELINE_TASKS_MIN = 8
+"""Tasks of a comparison at least: where nobody says how many run at once, a small cluster is kept busy."""
+
+PIPELINE_ROWS_SHOWN = 20
+"""Ranges that a table of a proof shows; --json has them all."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import json
 import os
 import pty
 import re
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
+from tests.cli.commands import Commands, proving, running
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
 from moorline.client.moor import Moor as Client
@@ -27,47 +26,11 @@ COMMANDS = ["list", "show", "watch", "seek", "create", "delete", "kick"]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    folder = tmp_path_factory.mktemp("group-commands")
-    with NodeProcess(folder / "data", "--roles=broker", "--set=streams.shards=2") as running:
-        yield running
+    yield from running(tmp_path_factory, "group", "--set=streams.shards=2")
 
 
-class Moor:
-    """`moor group` on one node."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        self.node = node
-
-    def __call__(
-        self, command: str, *arguments: str, stdin: int = subprocess.DEVNULL
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MOOR, "group", command, f"--address={self.node.address}", *arguments],
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=clean_environment(),
-            check=False,
-        )
-
-    def lines(self, *arguments: str) -> list[str]:
-        done = self(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    def json(self, *arguments: str) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.lines(*arguments)]
-
-    def error(self, code: int, *arguments: str) -> str:
-        done = self(*arguments)
-        (line,) = done.stderr.splitlines()
-        assert done.returncode == code, line
-        return line
-
-    async def later(self, *arguments: str) -> list[dict[str, object]]:
-        """While a member of this process lives on."""
-        return await asyncio.to_thread(self.json, *arguments)
+class Moor(Commands):
+    noun = "group"
 
 
 @pytest.fixture
@@ -216,23 +179,9 @@ def test_mistakes_are_one_line(moor: Moor) -> None:
 
 
 def test_only_operators_change_groups(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    ca, papers = tmp_path / "ca.pem", tmp_path / "papers.pem"
-    authority.cert_pem.write_to_path(str(ca))
-    issued = authority.issue_cert("127.0.0.1", common_name="olga")
-    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
-    with NodeProcess(
-        tmp_path / "data",
-        "--roles=broker",
-        "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers}",
-        f"--tls-key={papers}",
-        f"--tls-client-ca={ca}",
-    ) as node:
-        found = re.search(r"tls://\S+", node.ready_line)
-        assert found is not None
-        olga = (f"--address={found[0]}", f"--ca={ca}", f"--certificate={papers}", f"--key={papers}")
-        moor = Moor(node)
+    with proving(tmp_path, "olga") as proven:
+        olga = proven.flags
+        moor = Moor(proven.node)
         moor.lines("create", "$shared/a/b")  # the anonymous client on the same machine may
         assert "$shared/a/b" in {one["group"] for one in moor.json("list", "--json", *olga)}
         for command in (["create"], ["seek", "--to=now"], ["delete", "--yes"], ["kick"]):
@@ -243,6 +192,4 @@ def test_only_operators_change_groups(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_with_an_example(moor: Moor, command: str) -> None:
-    lines = [line for line in moor.lines(command, "--help") if line.strip()]
-    assert f"moor group {command}" in lines[-1]
-    assert "Example: " in lines[-1]
+    moor.check_help(command)

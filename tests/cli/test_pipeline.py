@@ -50,6 +50,7 @@ def test_times_are_read_as_people_write_them() -> None:
         time_us("noon", "--until", 0)
 
 
+@pytest.mark.slow
 def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) -> None:
     address = "--address=tcp://127.0.0.1:1"
     (tmp_path / "flows.py").write_text("x = 1\n")
@@ -93,7 +94,7 @@ def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -
         done = moor("verify", str(where))
         assert done.returncode == 17
         assert done.stderr == (
-            f"moor: 1 of {len(sealed)} streams differ from their seals; --repair fetches what is missing\n"
+            f"moor: 1 of {len(sealed)} streams differ from their seals; --repair puts it right\n"
         )
         assert "1 missing" in done.stdout
         done = moor("verify", str(where), "--repair", "--json")

@@ -8,12 +8,11 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
+from tests.cli.commands import Commands, check_example, guide, proving, running
 from tests.journal.stores import filled
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
@@ -27,44 +26,14 @@ COMMANDS = ["create", "send", "read", "list", "info", "delete", "off", "block", 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    folder = tmp_path_factory.mktemp("queue-commands")
-    with NodeProcess(folder / "data", "--roles=broker") as running:
-        yield running
+    yield from running(tmp_path_factory, "queue")
 
 
-class Moor:
-    """`moor queue` on one node."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        self.node = node
-
-    def __call__(
-        self, command: str, *arguments: str, stdin: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*MOOR, "queue", command, f"--address={self.node.address}", *arguments],
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-            env=clean_environment(),
-            check=False,
-        )
-
-    def lines(self, *arguments: str, stdin: bytes = b"") -> list[str]:
-        done = self(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode().splitlines()
-
-    def error(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
-        """The one line of a command that fails with that code."""
-        done = self(*arguments, stdin=stdin)
-        (line,) = done.stderr.decode().splitlines()
-        assert done.returncode == code, line
-        assert line.startswith("moor: ")
-        return line
+class Moor(Commands):
+    noun = "queue"
 
     def texts(self, queue: str, *flags: str) -> list[str]:
-        return [json.loads(line)["text"] for line in self.lines("read", queue, "--json", *flags)]
+        return [str(one["text"]) for one in self.json("read", queue, "--json", *flags)]
 
 
 @pytest.fixture
@@ -190,28 +159,14 @@ def test_an_empty_queue_is_read_and_one_that_is_not_there_is_not(moor: Moor, que
 
 def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
     """The anonymous client from loopback is an operator here: it may look at all and read none."""
-    authority = trustme.CA()
-    ca, papers = tmp_path / "ca.pem", tmp_path / "papers.pem"
-    authority.cert_pem.write_to_path(str(ca))
-    issued = authority.issue_cert("127.0.0.1", common_name="olga")
-    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
-    with NodeProcess(
-        tmp_path / "data",
-        "--roles=broker",
-        "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers}",
-        f"--tls-key={papers}",
-        f"--tls-client-ca={ca}",
-    ) as node:
-        found = re.search(r"tls://\S+", node.ready_line)
-        assert found is not None
+    with proving(tmp_path, "olga") as proven:
 
         async def created() -> str:
-            async with connect(found[0], ca=ca, certificate=papers) as olga:
+            async with connect(proven.address, ca=proven.ca, certificate=proven.papers) as olga:
                 return str(await olga.create_queue())
 
         queue = asyncio.run(created())
-        stranger = Moor(node)
+        stranger = Moor(proven.node)
         assert stranger.lines("info", queue)
         for flags in ([], ["--count", "1"], ["--no-ack"], ["--follow"]):
             assert "only the owner" in stranger.error(12, "read", queue, *flags)
@@ -279,25 +234,15 @@ def test_lines_are_sent_as_they_come(moor: Moor, queue: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_with_an_example(moor: Moor, command: str) -> None:
-    lines = [line for line in moor.lines(command, "--help") if line.strip()]
-    assert f"moor queue {command}" in lines[-1]
-    assert "Example: " in lines[-1]
+    moor.check_help(command)
 
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
+GUIDE, EXAMPLES = guide("queues.md")
 
 
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_the_python_of_the_guide_works(node: NodeProcess, example: str) -> None:
-    code = example.replace("tcp://127.0.0.1:7411", node.address)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        timeout=60,
-        env=clean_environment(),
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+    check_example(node, example)
 
 
 def test_the_commands_of_the_guide_work(node: NodeProcess, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.commands import Commands, check_example, guide, running
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
 from moorline.cli.start import start_of
@@ -23,46 +23,15 @@ COMMANDS = ["publish", "tail", "list", "info"]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    folder = tmp_path_factory.mktemp("topic-commands")
-    with NodeProcess(folder / "data", "--roles=broker") as running:
-        yield running
+    yield from running(tmp_path_factory, "topic")
 
 
-class Moor:
-    """`moor topic` on one node."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        self.node = node
-
-    def __call__(
-        self, command: str, *arguments: str, stdin: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*MOOR, "topic", command, f"--address={self.node.address}", *arguments],
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-            env=clean_environment(),
-            check=False,
-        )
-
-    def lines(self, *arguments: str, stdin: bytes = b"") -> list[str]:
-        done = self(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode().splitlines()
-
-    def error(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
-        """The last line of a command that fails with that code."""
-        done = self(*arguments, stdin=stdin)
-        (line,) = done.stderr.decode().splitlines()
-        assert done.returncode == code, line
-        assert line.startswith("moor: ")
-        return line
+class Moor(Commands):
+    noun = "topic"
 
     def tail(self, filter_text: str, count: int, *flags: str) -> list[dict[str, object]]:
         flags = flags or ("--start=beginning",)
-        lines = self.lines("tail", filter_text, "--count", str(count), "--json", *flags)
-        return [json.loads(line) for line in lines]
+        return self.json("tail", filter_text, "--count", str(count), "--json", *flags)
 
     def texts(self, filter_text: str, count: int, *flags: str) -> list[object]:
         return [message["text"] for message in self.tail(filter_text, count, *flags)]
@@ -283,25 +252,15 @@ def test_mistakes_are_one_line(moor: Moor) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_ends_with_an_example(moor: Moor, command: str) -> None:
-    lines = [line for line in moor.lines(command, "--help") if line.strip()]
-    assert f"moor topic {command}" in lines[-1]
-    assert "Example: " in lines[-1]
+    moor.check_help(command)
 
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "topics.md").read_text()
+GUIDE, EXAMPLES = guide("topics.md")
 
 
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_the_python_of_the_guide_works(node: NodeProcess, example: str) -> None:
-    code = example.replace("tcp://127.0.0.1:7411", node.address)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        timeout=60,
-        env=clean_environment(),
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+    check_example(node, example)
 
 
 @pytest.mark.parametrize("block", re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL))

@@ -4,12 +4,9 @@ from moorline.broker.queues import QueueBroker
 from moorline.core.queue import QUOTA_MARKER
 from moorline.errors import JournalDamaged, NotAuthorized, NotFound, QueueDamaged
 from moorline.journal.offline import waiting
-from moorline.limits import PEEK_BYTES
+from moorline.limits import PEEK_BYTES, PEEK_ROW_BYTES
 from moorline.net.session import Handlers, Session, each
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
-
-PEEK_ROW_BYTES = 32
-"""What a message takes beside its body."""
 
 
 class QueueContents:

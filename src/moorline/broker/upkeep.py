@@ -1,4 +1,4 @@
-"""Room: broker. What a broker does by itself: expiry at intervals, and a look at the disk's room."""
+"""Room: broker. What a broker does by itself: expiry at intervals."""
 
 import asyncio
 import logging
@@ -6,11 +6,7 @@ import logging
 from moorline.broker.queues import QueueBroker
 from moorline.core.queue import Queue
 from moorline.errors import MoorlineError
-from moorline.limits import (
-    CHECKPOINT_SLICE_MS,
-    DISK_FREE_BYTES_MIN,
-    DISK_LOOK_MS,
-)
+from moorline.limits import CHECKPOINT_SLICE_MS
 from moorline.net.clock import monotonic_ms, wall_ms
 
 log = logging.getLogger("moorline.broker")
@@ -54,20 +50,3 @@ class Upkeep:
         if expired and queue.subscriber is not None:
             self._broker.store.batch.woken.append(queue)
         return expired
-
-    async def watch_disk_forever(self) -> None:
-        """Refuses messages while the disk is nearly full; says so once each way."""
-        broker = self._broker
-        while True:
-            try:
-                free = broker.store.disk.free_bytes("")
-            except OSError:
-                log.exception("the disk cannot be looked at")
-                await asyncio.sleep(DISK_LOOK_MS / 1_000)
-                continue
-            is_full = free < DISK_FREE_BYTES_MIN
-            if is_full != broker.is_disk_full:
-                broker.is_disk_full = is_full
-                what = "messages are refused" if is_full else "messages are taken again"
-                log.warning(f"disk: {what}", extra={"free_bytes": free})
-            await asyncio.sleep(DISK_LOOK_MS / 1_000)

@@ -120,9 +120,14 @@ class Groups(Readers):
         """Ends the lease, so that the next claim succeeds at once. Until then the epoch may still commit."""
         await self._catalog.execute(RESIGN, reader, epoch)
 
-    async def list(self) -> list[GroupRow]:
-        """All groups, by name."""
-        return [_group(row) for row in await self._catalog.fetch(LIST)]
+    async def list(
+        self, after: SharedName | None = None, count: int | None = None
+    ) -> list[GroupRow]:
+        """The groups behind that one, by their names: at most so many, or all."""
+        place: tuple[str | None, ...] = (None, None, None)
+        if after is not None:
+            place = (after.mode.value, after.group, after.filter)
+        return [_group(row) for row in await self._catalog.fetch(LIST, *place, count)]
 
 
 def _group(row: Any) -> GroupRow:

@@ -15,6 +15,7 @@ from moorline.catalog.readers import Readers
 from moorline.catalog.statements import statement
 from moorline.core.topic import shared_name
 from moorline.errors import NotAuthorized
+from moorline.limits import SESSIONS_EXPIRED_PER_CALL_MAX
 
 OPEN = statement("session_open")
 LIST = statement("session_list")
@@ -23,9 +24,6 @@ UNSUBSCRIBE = statement("session_unsubscribe")
 SEEN = statement("session_seen")
 REMOVE = statement("session_remove")
 REMOVE_EXPIRED = statement("session_remove_expired")
-
-EXPIRED_PER_CALL_MAX = 1_000
-"""Sessions that one call removes: with some ten subscriptions each, well below a second."""
 
 
 class SubscriptionRow(msgspec.Struct, frozen=True):
@@ -97,7 +95,9 @@ class Sessions(Readers):
 
     async def remove_expired(self) -> list[str]:
         """Removes sessions that were last seen `expiry_s` ago, some at a time; their names."""
-        names: list[str] = await self._catalog.fetchval(REMOVE_EXPIRED, EXPIRED_PER_CALL_MAX)
+        names: list[str] = await self._catalog.fetchval(
+            REMOVE_EXPIRED, SESSIONS_EXPIRED_PER_CALL_MAX
+        )
         return names
 
     async def list(self) -> list[SessionRow]:

@@ -23,7 +23,15 @@ from moorline.cli.start import HELP, start_of
 from moorline.client.moor import Moor
 from moorline.client.topic import Subscription, TopicMessage
 from moorline.core.topic import check_filter, check_topic, shared_name
-from moorline.limits import TOPIC_KEY_BYTES_MAX, TOPIC_WINDOW
+from moorline.limits import (
+    LOSSES_LOOK_MS,
+    PRODUCER_LENGTH_MAX,
+    SEQUENCE_FIRST_MAX,
+    TOPIC_KEY_BYTES_MAX,
+    TOPIC_WINDOW,
+    TOPICS_PER_PAGE_MAX,
+    TTL_S_MAX,
+)
 from moorline.wire.topic import StreamFacts
 
 app = typer.Typer(
@@ -32,19 +40,32 @@ app = typer.Typer(
     epilog="Example: moor topic publish orders/eu 'ahoy'",
 )
 
-TOPICS_PER_PAGE = 1_000
-"""The most that the node answers at once."""
-
-LOOK_S = 0.2
-"""Time between two looks for lost messages: nothing may follow that would bring them up."""
-
-PRODUCER_NAME_MAX = 256
-"""Characters that the node takes as the name of a producer."""
-
-SEQUENCE_MAX = (1 << 62) - 1
-"""Leaves room to count on from it, line by line."""
-
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+KeyText = Annotated[
+    str | None,
+    typer.Option(
+        "--message-key",
+        "-k",
+        help="Messages of one key stay in order; without it, those of one topic.",
+        show_default=False,
+    ),
+]
+HeaderTexts = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="May be given again and again."),
+]
+Producer = Annotated[
+    str,
+    typer.Option(
+        help="A name for this publisher; what it tries again is stored once.", show_default=False
+    ),
+]
+Sequence = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=SEQUENCE_FIRST_MAX, help="Number of the first message.", show_default=False
+    ),
+]
 
 
 @app.command(
@@ -62,38 +83,16 @@ def publish(
         typer.Option("--file", help="Publish what this file holds.", show_default=False),
     ] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line is a message.")] = False,
-    key_text: Annotated[
-        str | None,
-        typer.Option(
-            "--message-key",
-            "-k",
-            help="Messages of one key stay in order; without it, those of one topic.",
-            show_default=False,
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="May be given again and again."),
-    ] = None,
+    key_text: KeyText = None,
+    header: HeaderTexts = None,
     ttl_s: Annotated[
-        int, typer.Option("--ttl", min=0, max=0xFFFF_FFFF, help="Seconds to live; 0 is for ever.")
+        int, typer.Option("--ttl", min=0, max=TTL_S_MAX, help="Seconds to live; 0 is for ever.")
     ] = 0,
     retain: Annotated[
         bool, typer.Option("--retain", help="New subscribers get it as the topic's last message.")
     ] = False,
-    producer: Annotated[
-        str,
-        typer.Option(
-            help="A name for this publisher; what it tries again is stored once.",
-            show_default=False,
-        ),
-    ] = "",
-    sequence: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=SEQUENCE_MAX, help="Number of the first message.", show_default=False
-        ),
-    ] = None,
+    producer: Producer = "",
+    sequence: Sequence = None,
     as_json: AsJson = False,
 ) -> None:
     """Store messages and print where: the shard, and the offset in it.
@@ -104,9 +103,9 @@ def publish(
     """
     if (text is None) == (file is None):
         raise typer.BadParameter("give the message as TEXT, as --file FILE, or - for stdin")
-    if bool(producer) != (sequence is not None) or len(producer) > PRODUCER_NAME_MAX:
+    if bool(producer) != (sequence is not None) or len(producer) > PRODUCER_LENGTH_MAX:
         raise typer.BadParameter(
-            f"--producer, a name of at most {PRODUCER_NAME_MAX} characters, and --sequence go together"
+            f"--producer, a name of at most {PRODUCER_LENGTH_MAX} characters, and --sequence go together"
         )
     check_topic(topic)
     key = None if key_text is None else bytes_of(key_text)
@@ -193,7 +192,7 @@ class _Losses:
     async def watch(self) -> None:
         while True:
             self.tell()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOSSES_LOOK_MS / 1_000)
 
     def tell(self) -> None:
         news, self._told = self._lost[self._told :], len(self._lost)
@@ -249,7 +248,7 @@ def list_(
             output.line("messages  topic")
         after, left = "", limit or sys.maxsize
         while left:
-            page = await moor.topics(filter_text, after, min(left, TOPICS_PER_PAGE))
+            page = await moor.topics(filter_text, after, min(left, TOPICS_PER_PAGE_MAX))
             for topic, messages in page:
                 if as_json:
                     output.emit_json({"topic": topic, "messages": messages})

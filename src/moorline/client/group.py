@@ -6,11 +6,12 @@ print(await group.info())
 """
 
 from datetime import datetime
+from functools import partial
 
 from moorline.client.record import check_filter_text
 from moorline.client.topic import start_text
 from moorline.errors import ConfigError, NotFound
-from moorline.limits import DELIVERIES_MAX, MEMBER_LENGTH_MAX
+from moorline.limits import DELIVERIES_MAX, GROUPS_PER_PAGE_MAX, MEMBER_LENGTH_MAX
 from moorline.net.caller import Caller
 from moorline.wire.group import (
     CreateGroup,
@@ -72,4 +73,12 @@ class Group:
 
 
 async def list_groups(caller: Caller) -> list[GroupFacts]:
-    return (await caller.call(ListGroups, GroupsListed)).groups
+    """All groups of the cluster, page by page."""
+    found: list[GroupFacts] = []
+    while True:
+        after = found[-1].name if found else ""
+        asked = partial(ListGroups, after=after, count=GROUPS_PER_PAGE_MAX)
+        page = (await caller.call(asked, GroupsListed)).groups
+        found += page
+        if len(page) < GROUPS_PER_PAGE_MAX:
+            return found

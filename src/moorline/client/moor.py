@@ -32,6 +32,7 @@ from moorline.limits import (
     KEEPALIVE_MS,
     PUBLISH_BATCH_BYTES,
     PUBLISH_BATCH_MAX,
+    STREAMS_PER_PAGE_MAX,
     TOPIC_WINDOW,
     TOPICS_PER_PAGE_MAX,
 )
@@ -53,11 +54,13 @@ from moorline.wire.queue import (
     Sent,
 )
 from moorline.wire.topic import (
+    NO_STREAM,
     DescribeStreams,
     ListTopics,
     Publish,
     Published,
     Record,
+    StreamFacts,
     StreamsDescribed,
     TopicsListed,
 )
@@ -227,8 +230,16 @@ class Moor:
         return listed.topics
 
     async def streams(self) -> StreamsDescribed:
-        """All streams of the node."""
-        return await self._caller.call(DescribeStreams, StreamsDescribed)
+        """All streams of the node; what it holds when the last of them is told."""
+        found: list[StreamFacts] = []
+        after = NO_STREAM
+        while True:
+            asked = partial(DescribeStreams, after=after, count=STREAMS_PER_PAGE_MAX)
+            told = await self._caller.call(asked, StreamsDescribed)
+            found += told.streams
+            if len(told.streams) < STREAMS_PER_PAGE_MAX:
+                return StreamsDescribed(told.call, found, told.dropped_messages, told.lost_messages)
+            after = (found[-1].shard, found[-1].generation)
 
     # --- services ---------------------------------------------------------------------------------
 

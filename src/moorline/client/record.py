@@ -8,19 +8,18 @@ from datetime import datetime
 
 from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
+    FILTER_LENGTH_MAX,
     PRODUCER_LENGTH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
+    START_LENGTH_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPIC_WINDOW_MAX,
+    TTL_S_MAX,
 )
 from moorline.wire.segment import QOS0, RETAIN
 from moorline.wire.topic import Record
-
-_TTL_S_MAX = 0xFFFF_FFFF
-_FILTER_LENGTH_MAX = TOPIC_BYTES_MAX + 256  # with the name of a group before it
-_START_LENGTH_MAX = 64
 
 Headers = Mapping[str, bytes | str] | Sequence[tuple[str, bytes]]
 
@@ -43,8 +42,8 @@ def record(
         raise BadTopic(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, this one has {len(topic)}")
     if not isinstance(body, bytes):
         raise ConfigError(f"a body is bytes, not {type(body).__name__}")
-    if not 0 <= ttl_s <= _TTL_S_MAX:
-        raise ConfigError(f"ttl_s is 0 (never) to {_TTL_S_MAX}, not {ttl_s}")
+    if not 0 <= ttl_s <= TTL_S_MAX:
+        raise ConfigError(f"ttl_s is 0 (never) to {TTL_S_MAX}, not {ttl_s}")
     if qos not in (0, 1):
         raise ConfigError(f"qos is 0 or 1, not {qos}")
     flags = (RETAIN if retain else 0) | (QOS0 if qos == 0 else 0)
@@ -72,7 +71,7 @@ def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:
 
 def check_filter_text(filter_text: str) -> None:
     """Refuses the length that a node would take for a broken peer's."""
-    if not 1 <= len(filter_text) <= _FILTER_LENGTH_MAX:
+    if not 1 <= len(filter_text) <= FILTER_LENGTH_MAX:
         raise BadTopic(f"a filter has 1 to {TOPIC_BYTES_MAX} bytes, this has {len(filter_text)}")
 
 
@@ -89,8 +88,8 @@ def check_subscription(filter_text: str, window: int, start: str, qos: int) -> N
     check_filter_text(filter_text)
     if not 1 <= window <= TOPIC_WINDOW_MAX:
         raise ConfigError(f"window is 1 to {TOPIC_WINDOW_MAX}, not {window}")
-    if len(start) > _START_LENGTH_MAX:
-        raise BadStart(f"{start[:_START_LENGTH_MAX]!r}… is no start")
+    if len(start) > START_LENGTH_MAX:
+        raise BadStart(f"{start[:START_LENGTH_MAX]!r}… is no start")
     if qos not in (0, 1):
         raise ConfigError(f"qos is 0 or 1, not {qos}")
     try:

@@ -114,7 +114,13 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="What a published message survives: a power cut, or a crash of the node."),
     ] = "power"
     shards: Annotated[
-        int, Meta(ge=1, le=1_024, description="Shards that this node writes to at once.")
+        int,
+        Meta(
+            ge=1,
+            le=1_024,
+            description="Shards that this node writes to at once. Change it while nobody publishes: a "
+            "publish that is tried again behind the change may be stored twice.",
+        ),
     ] = 8
     message_bytes_max: Annotated[
         int, Meta(ge=1, le=512 * limits.KIB, description="Largest body of a message.")

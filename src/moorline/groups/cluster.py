@@ -8,6 +8,7 @@ each other.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,7 @@ from moorline.limits import (
     PEER_RETRY_MS,
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
+    STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
@@ -46,6 +48,7 @@ from moorline.wire.group import (
 )
 from moorline.wire.message import Answer, Message
 from moorline.wire.segment import HEAD
+from moorline.wire.topic import NO_STREAM
 
 log = logging.getLogger("moorline.groups")
 
@@ -108,15 +111,11 @@ class Cluster:
     async def offsets_at(self, node: str, time_us: int) -> dict[Shard, int]:
         """The first offset at or after a time, in each shard of a node."""
         if node == self.node:
-            shards = {extent.stream.shard for extent in self.local.store.extents()}
-            return {
-                Shard(node, shard): await asyncio.to_thread(
-                    self.local.store.offset_at, shard, time_us
-                )
-                for shard in sorted(shards)
-            }
-        found = await self.ask(node, lambda call: FindOffsets(call, time_us), OffsetsFound)
-        return {Shard(node, shard): offset for shard, offset in found.offsets}
+            offsets = await self.local.offsets_at(time_us)
+        else:
+            found = await self.ask(node, lambda call: FindOffsets(call, time_us), OffsetsFound)
+            offsets = dict(found.offsets)
+        return {Shard(node, shard): offset for shard, offset in offsets.items()}
 
     async def retained(self, filter_text: str) -> list[bytes]:
         """Frames of retained messages, from every other node that answers."""
@@ -228,13 +227,14 @@ class Cluster:
     async def _linked(self, name: str, address: Address) -> None:
         """One link from its beginning to its end."""
         config = self._config
+        news = News(self._seen, lambda said: self.for_borrower(said))
         caller = await open_caller(
             address,
             lambda: Caller(
                 f"{SOFTWARE} node {self.node}",
                 hello_timeout_ms=HELLO_TIMEOUT_MS,
                 keepalive_ms=KEEPALIVE_MS,
-                pushed=self._pushed,
+                pushed=news.heard,
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
             ca=Path(config.tls_client_ca) if config.tls_client_ca else None,
@@ -249,10 +249,11 @@ class Cluster:
                     "means another machine here?"
                 )
             async with asyncio.timeout(HELLO_TIMEOUT_MS / 1_000):
-                seen = await caller.call(WatchStreams, StreamsSeen)
+                seen = await all_streams(caller)
             self._links[name] = caller
             log.info("linked", extra={"node": name})
-            self._seen(seen.streams)
+            # What changed meanwhile is known already, and newer.
+            self._seen(extent for extent in seen if extent.stream.line not in news.changed)
             await asyncio.wait([caller.lost])
         except TimeoutError:
             raise ConnectionLost(f"{address} says nothing of its streams") from None
@@ -270,18 +271,6 @@ class Cluster:
             raise ConnectionLost(f"the node {node} cannot be reached now")
         return link
 
-    def _pushed(self, messages: list[Message]) -> None:
-        for message in messages:
-            try:
-                match message:
-                    case StreamsChanged(streams):
-                        self._seen(streams)
-                    case ForBorrower(said):
-                        self.for_borrower(said)
-            except Exception:
-                # A mistake with one of them is not to cost the others of the frame, or the link.
-                log.exception("a push failed", extra={"kind": type(message).__name__})
-
     def _seen(self, streams: Iterable[Extent]) -> None:
         lines: dict[Shard, list[Extent]] = {}
         for extent in streams:
@@ -296,6 +285,54 @@ class Cluster:
     def _tell(self, lines: Lines) -> None:
         for reshaped in self.reshaped:
             reshaped(lines)
+
+
+class News:
+    """What the node at the other end of one link says unasked."""
+
+    def __init__(
+        self,
+        seen: Callable[[list[Extent]], None],
+        for_borrower: Callable[[LeaderMessage], None],
+    ) -> None:
+        self.changed: set[Shard] = set()
+        """Shards that were heard of since the link began."""
+        self._seen = seen
+        self._for_borrower = for_borrower
+        self._extents: list[Extent] = []
+
+    def heard(self, messages: list[Message]) -> None:
+        for message in messages:
+            try:
+                match message:
+                    case StreamsChanged(streams, is_more):
+                        self._heard_of(streams, is_more=is_more)
+                    case ForBorrower(said):
+                        self._for_borrower(said)
+            except Exception:
+                # A mistake with one of them is not to cost the others of the frame, or the link.
+                log.exception("a push failed", extra={"kind": type(message).__name__})
+
+    def _heard_of(self, streams: list[Extent], *, is_more: bool) -> None:
+        """A shard is known whole or not at all: half of it would end too early."""
+        self._extents += streams
+        if not is_more:
+            extents, self._extents = self._extents, []
+            self.changed.update(extent.stream.line for extent in extents)
+            self._seen(extents)
+
+
+async def all_streams(caller: Caller) -> list[Extent]:
+    """Of the node at the other end, page by page; it tells what changes from the first page on."""
+    found: list[Extent] = []
+    after = NO_STREAM
+    while True:
+        asked = partial(WatchStreams, after=after, count=STREAMS_PER_PAGE_MAX)
+        page = (await caller.call(asked, StreamsSeen)).streams
+        found += page
+        if len(page) < STREAMS_PER_PAGE_MAX:
+            return found
+        after = (page[-1].stream.shard, page[-1].stream.generation)
 
 
 def _starts(frames: bytes) -> list[int]:

@@ -14,11 +14,9 @@ from moorline.errors import BadTopic
 from moorline.groups.cluster import Cluster
 from moorline.groups.reading import Reading
 from moorline.groups.subscription import Subscription
+from moorline.limits import RANGES_PER_TAKE_MAX
 from moorline.wire.holding import MessagesTaken, TakeMessages
 from moorline.wire.topic import SubscribeTopic
-
-RANGES_PER_TAKE_MAX = 10_000
-"""Ranges of one answer: some 200 KB. A stream has more only where members left that many holes."""
 
 
 def check_hold(

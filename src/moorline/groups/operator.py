@@ -80,7 +80,8 @@ class GroupBroker:
     # --- looking ----------------------------------------------------------------------------------
 
     async def _list(self, session: Session, call: ListGroups) -> Answer:  # noqa: ARG002
-        rows = await self._leaders.groups.list()
+        after = _name(call.after) if call.after else None
+        rows = await self._leaders.groups.list(after, call.count or None)
         return GroupsListed(call.call, [_facts(row) for row in rows])
 
     async def _describe(self, session: Session, call: DescribeGroup) -> Answer:  # noqa: ARG002

@@ -15,10 +15,9 @@ from moorline.errors import MoorlineError, StartError
 from moorline.journal.streams import StreamBatch, StreamStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
-    DISK_FREE_BYTES_MIN,
-    DISK_LOOK_MS,
     STREAM_BUSY_MESSAGES,
     STREAM_BUSY_MS,
+    STREAM_SEALS_PER_LOOK,
     STREAM_UPKEEP_MS,
 )
 from moorline.net.clock import wall_us
@@ -191,6 +190,13 @@ class LocalStreams:
             return self.store.read(shard, generation, offset, bytes_max)
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
 
+    async def offsets_at(self, time_us: int) -> dict[int, int]:
+        """The first offset at or after a time, in each shard; its end where all are older."""
+        shards = sorted({extent.stream.shard for extent in self.store.extents()})
+        return {
+            shard: await asyncio.to_thread(self.store.offset_at, shard, time_us) for shard in shards
+        }
+
     def when_moved(self, shard: int, wake: Callable[[], None]) -> None:
         """Calls back once, when the shard has something new."""
         self._waiting.setdefault(shard, []).append(wake)
@@ -229,7 +235,8 @@ class LocalStreams:
 
     async def _seal(self) -> None:
         troubled: set[int] = set()
-        for shard, generation in self.store.unsealed():
+        # A start may find thousands: what else there is to look after comes in between.
+        for shard, generation in self.store.unsealed()[:STREAM_SEALS_PER_LOOK]:
             if shard in troubled:
                 continue  # the older one first
             try:
@@ -259,20 +266,6 @@ class LocalStreams:
             )
         if dropped:
             self._tell_reshaped(sorted({one.shard for one in dropped}))
-
-    async def watch_disk_forever(self) -> None:
-        """Refuses messages while the disk is nearly full; says so once each way."""
-        while True:
-            try:
-                is_full = self.store.disk.free_bytes("") < DISK_FREE_BYTES_MIN
-            except OSError:
-                log.exception("the disk cannot be looked at")
-            else:
-                if is_full != self.is_disk_full:
-                    self.is_disk_full = is_full
-                    what = "messages are refused" if is_full else "messages are taken again"
-                    log.warning(f"disk of the streams: {what}")
-            await asyncio.sleep(DISK_LOOK_MS / 1_000)
 
     async def close(self) -> None:
         """Commits what is left."""

@@ -7,7 +7,6 @@ import msgspec
 import xxhash
 
 from moorline.config.settings import Streams as Settings
-from moorline.core.block import Block
 from moorline.core.group_message import LeaderMessage
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher, check_filter
@@ -18,6 +17,7 @@ from moorline.limits import (
     RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
     STREAM_READ_BYTES_MAX,
+    STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
 )
 from moorline.net.session import Handlers, Session, each
@@ -88,7 +88,7 @@ class TopicBroker:
             ListTopics: each(self._list_topics),
             DescribeStreams: each(self._describe),
             WatchStreams: each(self._watch),
-            ReadStream: self._turns.spawned(self._read),
+            ReadStream: self._turns.spawned(self._read, self._wait_for_news),
             FindOffsets: self._turns.spawned(self._find_offsets),
             FindRetained: each(self._find_retained),
         }
@@ -206,7 +206,7 @@ class TopicBroker:
     def _describe(self, session: Session, call: DescribeStreams) -> StreamsDescribed:  # noqa: ARG002
         store = self.streams.store
         facts = []
-        for extent in store.extents():
+        for extent in store.page(call.after, call.count):
             stream = extent.stream
             size, first_us, last_us, digest = store.measures(stream.shard, stream.generation)
             facts.append(
@@ -237,7 +237,7 @@ class TopicBroker:
         if session not in self._watching:
             self._watching.add(session)
             session.on_end.append(lambda: self._watching.discard(session))
-        return StreamsSeen(call.call, self.streams.store.extents())
+        return StreamsSeen(call.call, self.streams.store.page(call.after, call.count))
 
     def _moved(self, shards: list[int]) -> None:
         """Ends move all the time: other nodes hear of them together, and a moment later."""
@@ -258,37 +258,48 @@ class TopicBroker:
         news, self._news = self._news, set()
         if not news or not self._watching:
             return
-        lines = self.streams.lines(news)
-        extents = [extent for line in lines.values() for extent in line]
+        extents = self.streams.store.extents(news)
+        firsts = range(0, len(extents), STREAMS_PER_PAGE_MAX)
+        pages = [extents[first : first + STREAMS_PER_PAGE_MAX] for first in firsts]
+        changes = [StreamsChanged(page, place < len(pages)) for place, page in enumerate(pages, 1)]
         for session in self._watching:
-            session.send(StreamsChanged(extents))
+            session.send_all(changes)
 
     async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
+        self._check_read(call)
         bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        found = await self._read_or_wait(call, bytes_max)
+        found = await self.streams.read(call.shard, call.generation, call.offset, bytes_max)
         if found is None:
             return StreamRead(call.call, call.offset, call.offset, b"")
         if isinstance(found, Gap):
             return StreamRead(call.call, found.first, found.upto, b"", found.reason)
         return StreamRead(call.call, found.first, found.upto, found.data)
 
-    async def _read_or_wait(self, call: ReadStream, bytes_max: int) -> Block | Gap | None:
+    async def _wait_for_news(self, call: ReadStream) -> None:
+        """Waits until there is something to be read, as long as the call allows; reads nothing yet."""
         streams = self.streams
-        self._check_read(call)
-        # Before the first look: what is stored during it is not to be missed.
+        if not call.wait_ms or self._is_answered_at_once(call):
+            return
         moved = asyncio.Event()
         streams.when_moved(call.shard, moved.set)
         try:
-            found = await streams.read(call.shard, call.generation, call.offset, bytes_max)
-            if found is not None or not call.wait_ms:
-                return found
             async with asyncio.timeout(call.wait_ms / 1_000):
                 await moved.wait()
         except TimeoutError:
-            return None
+            pass
         finally:
             streams.forget(call.shard, moved.set)
-        return await streams.read(call.shard, call.generation, call.offset, bytes_max)
+
+    def _is_answered_at_once(self, call: ReadStream) -> bool:
+        store = self.streams.store
+        extent = store.extent(call.shard, call.generation)
+        if extent is not None:
+            return call.offset < extent.end
+        newest = store.newest_generations().get(call.shard, -1)
+        # One that is dropped is a gap, which needs no disk; one that never was is refused.
+        return call.generation > newest or (
+            store.read(call.shard, call.generation, call.offset, 1) is not None
+        )
 
     def _check_read(self, call: ReadStream) -> None:
         """Refuses what is no place of any stream; one of a generation that is dropped is a gap."""
@@ -304,13 +315,8 @@ class TopicBroker:
             )
 
     async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
-        store = self.streams.store
-        shards = sorted({extent.stream.shard for extent in store.extents()})
-        found = [
-            (shard, await asyncio.to_thread(store.offset_at, shard, call.time_us))
-            for shard in shards
-        ]
-        return OffsetsFound(call.call, found)
+        found = await self.streams.offsets_at(call.time_us)
+        return OffsetsFound(call.call, list(found.items()))
 
     def _find_retained(self, session: Session, call: FindRetained) -> RetainedFound:  # noqa: ARG002
         check_filter(call.filter)

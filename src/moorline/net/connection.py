@@ -9,6 +9,7 @@ import logging
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
@@ -48,6 +49,12 @@ log = logging.getLogger("moorline.net")
 
 _LINK_MESSAGES = frozenset({Hello, Welcome, Ping, Pong, Goodbye})
 
+SLOW = "slow reader"
+"""Why reading is held: the peer does not read what waits for it."""
+
+BEHIND = "behind"
+"""Why reading is held: what was read before is not handled yet."""
+
 # Other systems have the name too, with another struct behind it.
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _ACKNOWLEDGED_AND_UNSENT: Final = struct.Struct("=120xQ16xI")
@@ -74,6 +81,9 @@ class Connection(asyncio.Protocol):
         self._pushed_bytes = 0
         self._reading = True
         self._holds: set[str] = set()
+        self._is_behind = False
+        self._unheard: deque[memoryview | list[Message]] = deque()
+        """Frames, or the rest of one, that came while we were behind: no more than one read gave."""
         self._heard_ms = 0
         self._outflow: Outflow | None = None
         self._room: list[asyncio.Future[None]] = []
@@ -142,6 +152,22 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def fall_behind(self) -> None:
+        """What was heard is not handled yet: nothing more is read and heard until `caught_up`."""
+        self._is_behind = True
+        self.hold_reading(BEHIND)
+
+    def caught_up(self) -> None:
+        self._is_behind = False
+        try:
+            while self._unheard and self.is_open and not self._is_behind:
+                frame = self._unheard.popleft()
+                self._heard(frame if isinstance(frame, list) else self._decoder.decode(frame))
+        except WireError as error:
+            self._driver.post(BadBytes(error.code, str(error)))
+        if not self._is_behind:
+            self.release_reading(BEHIND)
+
     def close(self, code: str, text: str) -> None:
         """Ends the link from this side, with a goodbye."""
         self._driver.post(BadBytes(code, text))
@@ -168,7 +194,10 @@ class Connection(asyncio.Protocol):
         self._heard_ms = monotonic_ms()
         try:
             for payload in self._splitter.feed(data):
-                self._heard(self._decoder.decode(payload))
+                if self._is_behind:
+                    self._unheard.append(payload)
+                else:
+                    self._heard(self._decoder.decode(payload))
         except WireError as error:
             self._driver.post(BadBytes(error.code, str(error)))
 
@@ -183,13 +212,11 @@ class Connection(asyncio.Protocol):
             self.gone.set_result(None)
 
     def pause_writing(self) -> None:
+        # Who calls goes on reading its answers: if both ends waited for the other to read, neither would.
         self.writable = False
-        # Whoever does not read its answers may not ask for more: memory stays bounded both ways.
-        self.hold_reading("slow reader")
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.release_reading("slow reader")
         self._wake_writers()
 
     # --- inside -----------------------------------------------------------------------------------
@@ -199,7 +226,7 @@ class Connection(asyncio.Protocol):
             self.received(messages)
             return
         rest: list[Message] = []
-        for message in messages:
+        for place, message in enumerate(messages):
             match message:
                 case Hello(protocol, version_min, version_max, _) if protocol == PROTOCOL:
                     self._driver.post(HelloHeard(version_min, version_max))
@@ -217,6 +244,9 @@ class Connection(asyncio.Protocol):
                     if rest and self.is_open:
                         self.received(rest)
                         rest = []
+                    if self._is_behind:
+                        self._unheard.appendleft(messages[place:])
+                        return
                     self._driver.post(GoodbyeHeard(code, text))
                 case _ if self.is_open:
                     rest.append(message)
@@ -258,7 +288,7 @@ class Connection(asyncio.Protocol):
     def _silent_ms(self) -> int:
         # A peer that does not read is cut by its silence; one that we hold back is not silent, and must
         # hear that we are there, since we do not read its pings.
-        if "slow reader" not in self._holds and not self._reading:
+        if SLOW not in self._holds and not self._reading:
             self.send(Ping(monotonic_ms()))
             return 0
         # Its answers stand behind all that it has not read yet: slow is not silent.

@@ -12,14 +12,11 @@ import msgspec
 
 from moorline.config.addresses import Address
 from moorline.errors import AddressTaken, ConfigError, StartError
-from moorline.limits import GOODBYE_MS_MAX, LISTEN_BACKLOG
+from moorline.limits import FILES_KEPT_FOR_OTHER_USES, GOODBYE_MS_MAX, LISTEN_BACKLOG
 from moorline.net.session import Handlers, Session
 from moorline.wire.link import Welcome
 
 log = logging.getLogger("moorline.net")
-
-FILES_KEPT_FOR_OTHER_USES = 256
-"""Open files that connections may not take: journals, catalog, logs."""
 
 
 class Admission(msgspec.Struct, frozen=True):

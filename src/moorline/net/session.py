@@ -3,18 +3,28 @@
 A handler gets a run of messages of one type, as they stood in the frame, and returns the answers it
 has at once. Answers that come later (after an fsync) go through `session.answer`. So a frame of a
 hundred sends costs one call, not a hundred.
+
+What a client may make us hold is bounded here, for every kind of call: a frame is handled step by step, and
+no step begins while the client does not read, has too many calls in flight, or has had its turn.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, TypeVar
 
 from moorline.core.link import AcceptingLink
 from moorline.errors import CallFailed
-from moorline.limits import CALLS_IN_FLIGHT_MAX
-from moorline.net.connection import Connection
+from moorline.limits import (
+    ANSWERS_AT_ONCE_MAX,
+    ANSWERS_PER_WRITE,
+    CALLS_IN_FLIGHT_MAX,
+    CALLS_PER_STEP,
+    SESSION_TURN_MS,
+)
+from moorline.net.clock import monotonic_ms
+from moorline.net.connection import SLOW, Connection
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.protocol import node_decoder
@@ -24,6 +34,10 @@ log = logging.getLogger("moorline.net")
 Calls = TypeVar("Calls", bound=Call)
 Handler = Callable[["Session", list[Any]], Iterable[Answer]]
 Handlers = dict[type[Message], Handler]
+
+
+CALLS = "calls in flight"
+"""Why reading is held: too many calls are unanswered."""
 
 
 class Session(Connection):
@@ -46,18 +60,25 @@ class Session(Connection):
         self.on_end: list[Callable[[], None]] = []
         self.end_code = ""
         """Why the session ended: DONE if its client said so."""
+        self.answering = asyncio.Semaphore(ANSWERS_AT_ONCE_MAX)
+        """Held by whoever reads an answer from the disk, until it is on its way."""
         self._handlers = handlers
         self._welcome = welcome
         self._joined = joined
         self._admit = admit
         self._in_flight = 0
+        self._work: Iterator[None] = iter(())
+        """What is left of the frame that was heard last."""
+        self._is_working = False
+        self._turn_ends_ms = 0
 
     def answer(self, answers: list[Answer]) -> None:
         """Answers that were not ready when their calls were handled."""
         self._in_flight -= len(answers)
-        self.send_all(answers)
-        if self._in_flight < CALLS_IN_FLIGHT_MAX // 2:
-            self.release_reading("calls in flight")
+        self._send_answers(answers)
+        if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
+            self.release_reading(CALLS)
+            self._loop.call_soon(self._next_turn)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Only now: a TLS handshake that fails never comes here, and never leaves.
@@ -70,19 +91,29 @@ class Session(Connection):
     def opened(self) -> None:
         self._admit(self)
 
+    def data_received(self, data: bytes) -> None:
+        self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+        super().data_received(data)
+
     def received(self, messages: list[Message]) -> None:
-        for kind, run in groupby(messages, type):
-            calls = list(run)
-            answers = self._handle(kind, calls)
-            if issubclass(kind, Call):
-                self._in_flight += len(calls) - len(answers)
-            self.send_all(answers)
-        if self._in_flight >= CALLS_IN_FLIGHT_MAX:
-            self.hold_reading("calls in flight")
+        self._work = self._steps(messages)
+        self._work_on()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Whoever does not read its answers may not ask for more: memory stays bounded both ways.
+        self.hold_reading(SLOW)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.release_reading(SLOW)
+        self._loop.call_soon(self._next_turn)
 
     def ended(self, code: str, text: str) -> None:
         log.debug("session ended", extra={"session": self.name, "code": code, "text": text})
         self.end_code = code
+        if not self._is_working:
+            self._work_on()
         for hook in self.on_end:
             hook()
         self.on_end.clear()
@@ -93,22 +124,83 @@ class Session(Connection):
         else:
             log.error("a message is too large to be sent", extra={"kind": type(message).__name__})
 
-    def _handle(self, kind: type[Message], calls: list[Any]) -> list[Answer]:
+    # --- turns ------------------------------------------------------------------------------------
+
+    def _next_turn(self) -> None:
+        if self._is_behind and self.writable and self._in_flight < CALLS_IN_FLIGHT_MAX:
+            self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+            self._work_on()
+
+    def _work_on(self) -> None:
+        """Handles what was heard, until it is done or must wait; whoever it waits for calls again."""
+        self._is_working = True
+        for _ in self._work:
+            if not self.is_open:
+                continue
+            if self._in_flight >= CALLS_IN_FLIGHT_MAX:
+                self.hold_reading(CALLS)
+                break
+            if not self.writable:
+                break
+            if monotonic_ms() >= self._turn_ends_ms:
+                self._loop.call_soon(self._next_turn)
+                break
+        else:
+            self._is_working = False
+            if self._is_behind:
+                self.caught_up()
+            return
+        self._is_working = False
+        if not self._is_behind:
+            self.fall_behind()
+
+    def _steps(self, messages: list[Message]) -> Iterator[None]:
+        """Handles a frame; at each yield all is sent that is known, and the next step may wait."""
+        for kind, run in groupby(messages, type):
+            is_call, calls = issubclass(kind, Call), list(run)
+            for start in range(0, len(calls), CALLS_PER_STEP):
+                if is_call and not self.is_open:
+                    break  # nobody would hear of it; what needs no answer counts
+                some = calls[start : start + CALLS_PER_STEP]
+                if is_call:
+                    self._in_flight += len(some)
+                yield from self._handle(kind, some)
+
+    def _handle(self, kind: type[Message], calls: list[Any]) -> Iterator[None]:
         handler = self._handlers.get(kind)
-        if handler is None:
-            if not issubclass(kind, Call):
-                return []
-            text = f"this node has no role that answers {kind.__name__}"
-            return [Failed(call.call, "UNSUPPORTED", text) for call in calls]
         try:
-            return list(handler(self, calls))
+            if handler is not None:
+                answers = handler(self, calls)
+            elif issubclass(kind, Call):
+                text = f"this node has no role that answers {kind.__name__}"
+                answers = [Failed(call.call, "UNSUPPORTED", text) for call in calls]
+            else:
+                return
+            if isinstance(answers, (list, tuple)):
+                self._in_flight -= len(answers)
+                self._send_answers(answers)
+                yield
+                return
+            for answer in answers:
+                self._in_flight -= 1
+                self._send_answers((answer,))
+                yield
+                if not self.is_open:
+                    return
         except Exception as error:
             log.exception("a handler failed", extra={"call": kind.__name__})
             if len(calls) == 1 and issubclass(kind, Call):
-                return [Failed(calls[0].call, "INTERNAL", type(error).__name__)]
+                self._in_flight -= 1
+                self.send(Failed(calls[0].call, "INTERNAL", type(error).__name__))
+                return
             # Which of them were done is unknown, and some may be answered by a commit yet.
             self.close("INTERNAL", "a mistake in the node; its log says more")
-            return []
+
+    def _send_answers(self, answers: Iterable[Answer]) -> None:
+        """Sends them, by the write: `writable` is to be true to what is known."""
+        self.send_all(answers)
+        if len(self._pending) >= ANSWERS_PER_WRITE:
+            self._flush()
 
 
 def each(handler: Callable[[Session, Calls], Answer]) -> Handler:

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from moorline.errors import MoorlineError
+from moorline.limits import ANSWERS_PER_WRITE
 from moorline.net.session import Handler, Session
 from moorline.wire.message import Answer, Call, Failed
 
 log = logging.getLogger("moorline.net")
 
 HandleOne = Callable[[Session, Any], Awaitable[Answer | None]]
+Ready = Callable[[Any], Awaitable[None]]
 HandleRun = Callable[[Session, Any], Awaitable[list[Answer]]]
 
 
@@ -46,17 +48,32 @@ class Turns:
         """A handler of runs from one that answers a single call later, or leaves it to a commit."""
 
         async def one_by_one(session: Session, calls: list[Call]) -> None:
-            for call in calls:
+            for place, call in enumerate(calls):
+                if place and place % ANSWERS_PER_WRITE == 0:
+                    await asyncio.sleep(0)  # not every one of them waits for something
+                await session.room_to_write()
                 await _answered(session, [call], _alone(handle))
 
         return self._begun(one_by_one)
 
-    def spawned(self, handle: HandleOne) -> Handler:
-        """The same, with all calls side by side: for those that wait and change nothing."""
+    def spawned(self, handle: HandleOne, ready: Ready | None = None) -> Handler:
+        """The same, with calls side by side: for those that change nothing.
+
+        However many are asked, few are answered at a time. A call whose answer may be long in coming waits in
+        `ready`, which refuses nothing: there it keeps no other from being answered, and holds nothing yet.
+        """
+
+        async def aside(session: Session, call: Call) -> None:
+            if ready is not None:
+                await ready(call)
+            async with session.answering:
+                await session.room_to_write()
+                if session.is_open:
+                    await _answered(session, [call], _alone(handle))
 
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
             for call in calls:
-                self.spawn(_answered(session, [call], _alone(handle)))
+                self.spawn(aside(session, call))
             return ()
 
         return begin
@@ -65,6 +82,7 @@ class Turns:
         """The same for calls that are cheaper together."""
 
         async def all_at_once(session: Session, calls: list[Call]) -> None:
+            await session.room_to_write()
             await _answered(session, calls, handle)
 
         return self._begun(all_at_once)

@@ -6,6 +6,8 @@
         node.json  addresses of the node that runs, for `moor status`
         catalog/   the embedded Postgres
         queues/    the journals
+        streams/   the messages of topics
+        staging/   what Spark has written and not committed yet
 
 The lock is the kernel's: it goes with the process, so a killed node leaves nothing to clean up.
 """
@@ -59,6 +61,23 @@ def identity(folder: Path) -> bytes:
     except (UnicodeDecodeError, Malformed) as error:
         raise FolderUnusable(
             f"{file} holds no id: put it back from a backup, or remove it"
+        ) from error
+
+
+@contextlib.contextmanager
+def opening(folder: Path) -> Iterator[None]:
+    """While files of ours are opened for the first time: what stands in their place is told by its name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise no_room(folder) from error
+        found = f"{error.strerror or error}: {error.filename or folder}"
+        if error.errno == errno.EIO:
+            raise FolderUnusable(f"the disk cannot be read: {found}") from error
+        raise FolderUnusable(
+            f"{found}: a file of this node should be there, which it can read and write. Move what stands "
+            f"in its place out of {folder}, or give this user the right to it, and start again"
         ) from error
 
 

@@ -10,12 +10,14 @@ from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.journal.disk import FileDisk
+from moorline.journal.disk_watch import watch_disk_forever
 from moorline.journal.files import StoreOptions
 from moorline.journal.layout import check_layout
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.store import Store
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_ms
+from moorline.node.folder import opening
 
 FOLDER = "queues"
 
@@ -33,14 +35,15 @@ def options(settings: Settings) -> StoreOptions:
 async def open_queues(data: Path, settings: Settings) -> AsyncIterator[QueueBroker]:
     """The broker of a data folder's queues, with its upkeep running."""
     disk = FileDisk(data / FOLDER)
-    check_layout(disk, settings.folder_levels)
-    store = Store(disk, options(settings), wall_ms)
-    store.open(rebuilt_index)
+    with opening(data / FOLDER):
+        check_layout(disk, settings.folder_levels)
+        store = Store(disk, options(settings), wall_ms)
+        store.open(rebuilt_index)
     broker = QueueBroker(store, settings)
     upkeep = Upkeep(broker)
     tasks = [
         asyncio.create_task(upkeep.expire_forever()),
-        asyncio.create_task(upkeep.watch_disk_forever()),
+        asyncio.create_task(watch_disk_forever(disk, "queues", broker)),
     ]
     try:
         yield broker

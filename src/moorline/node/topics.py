@@ -22,11 +22,13 @@ from moorline.groups.stream_files import StreamFiles
 from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import FileDisk
+from moorline.journal.disk_watch import watch_disk_forever
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
+from moorline.node.folder import opening
 
 log = logging.getLogger("moorline.node")
 
@@ -101,18 +103,29 @@ async def open_topics(
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
     disk = FileDisk(data / FOLDER)
     store = StreamStore(disk, config.node, options(config.streams), wall_us, syncs=syncs)
-    await asyncio.to_thread(store.open)
+    with opening(data / FOLDER):
+        await asyncio.to_thread(store.open)
+    if store.shards_before not in (0, config.streams.shards):
+        log.warning(
+            "the number of shards has changed: a publish from before that is tried again now may be stored "
+            "twice, or passed over",
+            extra={"before": store.shards_before, "now": config.streams.shards},
+        )
     await _go_on_behind_readers(store, config, Groups(catalog))
     topics = Topics(config, catalog, store, is_trusted)
     tasks = [
         asyncio.create_task(topics.streams.keep_up_forever()),
-        asyncio.create_task(topics.streams.watch_disk_forever()),
+        asyncio.create_task(watch_disk_forever(disk, "streams", topics.streams)),
         asyncio.create_task(topics.leaders.renew_forever()),
         asyncio.create_task(topics.keep_sessions_forever()),
     ]
     try:
         staged = FileDisk(data / STAGING_FOLDER)
-        async with open_staging(staged, topics.broker, config.streams) as topics.staging:
+        async with contextlib.AsyncExitStack() as stack:
+            with opening(data / STAGING_FOLDER):
+                topics.staging = await stack.enter_async_context(
+                    open_staging(staged, topics.broker, config.streams)
+                )
             yield topics
     finally:
         for task in tasks:

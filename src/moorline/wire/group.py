@@ -12,12 +12,21 @@ from moorline.core.group_message import BorrowerMessage, LeaderMessage
 from moorline.core.stream import Extent
 from moorline.limits import (
     DELIVERIES_MAX,
+    FILTER_LENGTH_MAX,
+    GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
+    START_LENGTH_MAX,
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
 )
 from moorline.wire.message import Answer, Call, Message
-from moorline.wire.topic import Filter, Number
+from moorline.wire.topic import (
+    NO_STREAM,
+    Filter,
+    Number,
+    StreamCount,
+    StreamPlace,
+)
 
 
 class GroupFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -52,7 +61,10 @@ class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ListGroups(Call, frozen=True, gc=False, tag=121):
-    pass
+    """A page of the groups behind that one, or all of them, if they fit an answer."""
+
+    after: Annotated[str, Meta(max_length=FILTER_LENGTH_MAX)] = ""
+    count: Annotated[int, Meta(ge=0, le=GROUPS_PER_PAGE_MAX)] = 0
 
 
 class GroupsListed(Answer, frozen=True, gc=False, tag=122):
@@ -78,7 +90,7 @@ class CreateGroup(Call, frozen=True, gc=False, tag=125):
     """
 
     group: Filter
-    start: Annotated[str, Meta(max_length=64)] = "now"
+    start: Annotated[str, Meta(max_length=START_LENGTH_MAX)] = "now"
     deliveries_max: Annotated[int, Meta(ge=-1, le=DELIVERIES_MAX)] = -1
 
 
@@ -96,7 +108,7 @@ class SeekGroup(Call, frozen=True, gc=False, tag=128):
     """Moves a group, running or not, to a `start` of SubscribeTopic; answered by `Done`."""
 
     group: Filter
-    start: Annotated[str, Meta(max_length=64)]
+    start: Annotated[str, Meta(max_length=START_LENGTH_MAX)]
 
 
 class KickMember(Call, frozen=True, gc=False, tag=129):
@@ -110,7 +122,10 @@ class KickMember(Call, frozen=True, gc=False, tag=129):
 
 
 class WatchStreams(Call, frozen=True, gc=False, tag=130):
-    """All streams of this node now, and from now on what changes."""
+    """A page of the streams of this node behind that one, or all, and from now on what changes."""
+
+    after: StreamPlace = NO_STREAM
+    count: StreamCount = 0
 
 
 class StreamsSeen(Answer, frozen=True, gc=False, tag=131):
@@ -118,9 +133,10 @@ class StreamsSeen(Answer, frozen=True, gc=False, tag=131):
 
 
 class StreamsChanged(Message, frozen=True, gc=False, tag=132):
-    """Pushed: all streams of the shards that changed."""
+    """Pushed: all streams of the shards that changed; with `is_more` they go on in the next of these."""
 
     streams: list[Extent]
+    is_more: bool = False
 
 
 class ReadStream(Call, frozen=True, gc=False, tag=133):

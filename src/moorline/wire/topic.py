@@ -11,20 +11,24 @@ import msgspec
 from msgspec import Meta
 
 from moorline.limits import (
+    FILTER_LENGTH_MAX,
     PRODUCER_LENGTH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
+    START_LENGTH_MAX,
+    STREAMS_PER_PAGE_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPIC_WINDOW_MAX,
     TOPICS_PER_PAGE_MAX,
+    TTL_S_MAX,
 )
 from moorline.wire.message import Answer, Call, Message
 
 Topic = Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]
-Filter = Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX + 256)]
+Filter = Annotated[str, Meta(min_length=1, max_length=FILTER_LENGTH_MAX)]
 Key = Annotated[bytes, Meta(max_length=TOPIC_KEY_BYTES_MAX)]
-Seconds = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+Seconds = Annotated[int, Meta(ge=0, le=TTL_S_MAX)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Window = Annotated[int, Meta(ge=1, le=TOPIC_WINDOW_MAX)]
 # Postgres takes no NUL in a text.
@@ -34,6 +38,12 @@ SessionName = Annotated[
 Expiry = Annotated[int, Meta(ge=0, le=SESSION_EXPIRY_S_MAX)]
 Qos = Annotated[int, Meta(ge=0, le=1)]
 OffsetRange = tuple[Number, Number]
+StreamPlace = tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]
+"""(shard, generation)."""
+NO_STREAM: StreamPlace = (-1, -1)
+"""Before the first of all streams."""
+StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
+"""Rows of a page; 0 is all, and refused if they do not fit an answer."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -88,7 +98,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
 
     filter: Filter
     window: Window = 256
-    start: Annotated[str, Meta(max_length=64)] = "now"
+    start: Annotated[str, Meta(max_length=START_LENGTH_MAX)] = "now"
     qos: Qos = 1
     no_local: bool = False
     hold: bool = False
@@ -197,7 +207,10 @@ class TopicsListed(Answer, frozen=True, gc=False, tag=118):
 
 
 class DescribeStreams(Call, frozen=True, gc=False, tag=119):
-    """All streams of this node."""
+    """A page of the streams of this node behind that one, or all of them."""
+
+    after: StreamPlace = NO_STREAM
+    count: StreamCount = 0
 
 
 class StreamFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
