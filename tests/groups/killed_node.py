@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moorline.cli.main import main
-from moorline.groups import staging as shell
+from moorline.groups import staged_commits as shell
 from moorline.journal.staging import StagingStore
 from moorline.journal.store import Store
 from moorline.journal.streams import StreamStore
@@ -21,7 +21,7 @@ METHODS: dict[str, tuple[type, str]] = {
     "decide": (StagingStore, "decide"),
     "advance": (StagingStore, "advance"),
     "complete": (StagingStore, "complete"),
-    "append": (shell.Staging, "_append"),
+    "append": (shell.StagedCommits, "_append"),
     "write": (StreamStore, "write"),
     "log": (Store, "write"),
 }
@@ -59,8 +59,7 @@ def kill_at(when: str, method: str, times: int) -> None:
 if __name__ == "__main__":
     point = sys.argv.pop(1)
     # Small, so that a commit of some hundred rows has many steps.
-    shell.NOTE_BYTES = 4_000
-    shell.QUEUE_ROWS_PER_TURN = 10
+    vars(shell).update(STAGED_NOTE_BYTES=4_000, STAGED_QUEUE_ROWS_PER_TURN=10)
     if point != "never":
         when, method, times = point.split(":")
         kill_at(when, method, int(times))

@@ -1,4 +1,4 @@
-"""A seeded simulation of the store on a disk that crashes: shared by the tests and by `make sim`.
+"""A seeded simulation of the store on a disk that crashes: shared by the tests.
 
 The model is a dict of plain lists. A crash may come at any operation of the disk. Afterwards the store
 must hold exactly what was committed, or that and the one batch that was on its way, whole.

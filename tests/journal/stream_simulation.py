@@ -7,14 +7,20 @@ shard must hold what was committed, and perhaps a beginning of its part of the b
 import random
 from typing import NamedTuple
 
+import xxhash
+
 from moorline.core.block import Block
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.streams import StreamOptions, StreamStore, moved_producer
 from moorline.testing import Crashed, MemoryDisk
 from moorline.testing.memory_disk import Lose
+from moorline.wire.packed_rows import packed, unpacked
 from moorline.wire.segment import HEAD, KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, frame_of
+from moorline.wire.topic import Record
 
 TOPICS = ["a", "a/b", "orders/eu", "orders/us", "x/" + "y" * 40]
 PRODUCERS = 3
+PACKER = 77
+"""The producer of packed rows."""
 
 
 class Line(NamedTuple):
@@ -39,6 +45,7 @@ class StreamSimulation:
         self.lines: dict[int, Line] = {}
         self.retained: dict[str, Stored] = {}
         self.sequences = dict.fromkeys(range(1, PRODUCERS + 1), 0)
+        self.packed = 0
         self.crashes = self.dropped = self.duplicates = 0
         self.store = self._opened()
         self._make_lines()
@@ -64,8 +71,10 @@ class StreamSimulation:
     def _step(self) -> None:
         self.now_us += self.chance.choice([0, 1, 1_000, 3_000_000, -500])
         roll = self.chance.random()
-        if roll < 0.55:
+        if roll < 0.50:
             self._append()
+        elif roll < 0.55:
+            self._append_packed()
         elif roll < 0.80:
             self._commit()
         elif roll < 0.85:
@@ -108,6 +117,46 @@ class StreamSimulation:
         line.batch.append(
             Stored(offset, 0, ttl_s, flags, topic, key, headers, producer, sequence, body)
         )
+
+    def _append_packed(self) -> None:
+        """Rows of a staged write, some of them tried again, sorted by as many shards or by more."""
+        chance, producer = self.chance, PACKER
+        records = [
+            Record(
+                chance.choice(TOPICS),
+                chance.randbytes(chance.choice([0, 1, 30, 300])),
+                chance.choice([None, b"", b"k1", b"key two"]),
+                chance.choice([None, [("a", b"b")]]),
+                chance.choice([0, 60]),
+                chance.choice([0, 0, RETAIN]),
+            )
+            for _ in range(chance.randrange(1, 40))
+        ]
+        shards = self.store.shards + chance.choice([0, 0, 3])
+        rows = unpacked(packed(records, shards).encoded())
+        rows.check()
+        stored_as = (
+            producer if shards == self.store.shards else moved_producer(producer, self.store.shards)
+        )
+        sequence = max(0, self.packed - chance.choice([0, 0, 0, 1, 10, 50]))
+        self.packed = max(self.packed, sequence + rows.count)
+        skip = chance.choice([0, 0, 0, min(3, rows.count)])
+        stored = self.store.append_packed(rows, skip, producer, sequence)
+        for place, one in enumerate(all_stored(bytes(rows.frames))):
+            route = one.topic.encode() if one.key is None else one.key
+            shard = xxhash.xxh3_64_intdigest(route) % self.store.shards
+            line = self.lines[shard]
+            number = sequence + place
+            if place < skip or number <= line.producers.get(stored_as, -1):
+                self.duplicates += place >= skip
+                continue
+            stored -= 1
+            line.producers[stored_as] = number
+            offset = line.stored[-1].offset + 1 if line.stored else self.store.end(shard)
+            line.batch.append(
+                one._replace(offset=offset + len(line.batch), producer=stored_as, sequence=number)
+            )
+        assert stored == 0, "as many were stored as are new"
 
     def _commit(self) -> None:
         before = {shard: self.store.end(shard) for shard in self.lines}

@@ -575,6 +575,7 @@ def one_life(damage: Damage, queue: bytes, record: Record) -> None:
     damage.checkpoint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", EVERY_LOSS)
 def test_c17_killed_at_every_step_of_a_whole_life(lose: Lose) -> None:
     """C17: no acknowledged write is lost, no acknowledged ack is undone, nothing out of order."""

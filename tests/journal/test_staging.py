@@ -7,15 +7,8 @@ import xxhash
 
 from moorline.errors import CallFailed, JournalDamaged, LogDamaged, Malformed, NotFound
 from moorline.journal import staging
-from moorline.journal.staging import (
-    COMMITS,
-    QUERIES_MAX,
-    QUERY_KEPT_S,
-    STAGE_KEPT_S,
-    STAGES,
-    Place,
-    StagingStore,
-)
+from moorline.journal.staging import COMMITS, STAGES, Place, StagingStore
+from moorline.limits import STAGE_KEPT_S, STAGED_QUERIES_MAX, STAGED_QUERY_KEPT_S
 from moorline.testing import Crashed, Lose, MemoryDisk
 
 NOW_S = 1_767_225_600
@@ -193,11 +186,11 @@ def test_queries_are_forgotten_after_a_month_or_when_there_are_too_many(
         store.decide(f"q{number}", number, 0, [])
         store.complete(f"q{number}")
         clock.now_s += 10
-    clock.now_s = NOW_S + QUERY_KEPT_S + 5
+    clock.now_s = NOW_S + STAGED_QUERY_KEPT_S + 5
     store.expire()
     assert [store.last_batch(f"q{number}") for number in range(3)] == [-1, 1, 2]
-    assert QUERIES_MAX > 1
-    monkeypatch.setattr(staging, "QUERIES_MAX", 1)
+    assert STAGED_QUERIES_MAX > 1
+    monkeypatch.setattr(staging, "STAGED_QUERIES_MAX", 1)
     store = opened(disk, clock)
     assert [store.last_batch(f"q{number}") for number in range(3)] == [-1, -1, 2]
 

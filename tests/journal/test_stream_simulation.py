@@ -16,7 +16,9 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained, "RETAINED_LOG_BYTES_MIN", 600)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
+)
 def test_power_cuts_lose_nothing_that_was_committed(block: int) -> None:
     crashes = dropped = duplicates = 0
     for seed in range(block * SEEDS // 4, (block + 1) * SEEDS // 4):

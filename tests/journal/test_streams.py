@@ -1,4 +1,4 @@
-"""The streams of a node: commits, generations, retention, times, digests, retained messages, layouts."""
+"""The streams of a node: messages, duplicates, reading, layouts."""
 
 import random
 import threading
@@ -6,84 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.journal.lives import BYTES_MAX, Lives, one_shard
 
 from moorline.core.block import Block
-from moorline.core.digest import Digest
-from moorline.core.stream import Extent, Gap, Stream
+from moorline.core.stream import Gap
 from moorline.core.topic import Matcher
 from moorline.errors import BadTopic, StartError
-from moorline.journal.disk import Disk, FileDisk
-from moorline.journal.dropped import Dropped
+from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.testing import HandClock, MemoryDisk
+from moorline.testing import MemoryDisk
 from moorline.wire.segment import KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, stored_at
-
-BYTES_MAX = 1 << 20
-
-
-class Lives:
-    """One store after another on the same disk, under one clock."""
-
-    def __init__(self, disk: Disk, options: StreamOptions | None = None) -> None:
-        self.disk = disk
-        self.clock = HandClock()
-        self.options = options or StreamOptions(shards=2)
-        self.store = self._opened()
-
-    def now_us(self) -> int:
-        return self.clock.wall_ms() * 1_000
-
-    def _opened(self) -> StreamStore:
-        store = StreamStore(self.disk, "n1", self.options, self.now_us)
-        store.open()
-        return store
-
-    def restart(self, options: StreamOptions | None = None) -> StreamStore:
-        self.store.close()
-        assert self.disk.open_handles == 0
-        self.options = options or self.options
-        self.store = self._opened()
-        return self.store
-
-    def put(self, topic: str, body: bytes = b"x", **more: int) -> tuple[int, int]:
-        values = {"ttl_s": 0, "flags": 0} | more
-        return self.store.append(topic, body, None, b"", **values)
-
-    def commit(self) -> list[int]:
-        batch = self.store.take_batch()
-        assert batch is not None
-        self.store.write(batch)
-        return self.store.committed(batch)
-
-    def seal(self) -> None:
-        for shard, generation in self.store.unsealed():
-            self.store.sealed(shard, generation, self.store.seal(shard, generation)())
-
-    def messages(self, shard: int, offset: int | None = None) -> list[Stored]:
-        """All from there on; that nothing is missing is checked."""
-        offset = self.store.first(shard) if offset is None else offset
-        found: list[Stored] = []
-        number = self.store.generation_of(shard, offset)
-        while True:
-            block = self.store.read(shard, number, offset, BYTES_MAX)
-            if block is None:
-                if self.store.extent(shard, number + 1) is None:
-                    return found
-                number += 1
-                continue
-            assert isinstance(block, Block)
-            found += all_stored(block.data)
-            offset = block.upto
-
-
-@pytest.fixture(params=["memory", "file"])
-def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Lives:
-    return Lives(MemoryDisk() if request.param == "memory" else FileDisk(tmp_path / "streams"))
-
-
-def one_shard(**more: int) -> Lives:
-    return Lives(MemoryDisk(), StreamOptions(shards=1, **more))  # type: ignore[arg-type]
-
 
 # --- a message --------------------------------------------------------------------------------------
 
@@ -227,218 +159,6 @@ def test_the_producers_that_were_not_seen_for_longest_are_forgotten(
         lives.restart()
 
 
-# --- generations ------------------------------------------------------------------------------------
-
-
-def test_a_generation_ends_when_it_is_too_large(lives: Lives) -> None:
-    lives.restart(StreamOptions(shards=1, generation_bytes_max=500))
-    for number in range(40):
-        lives.put("t", b"%d" % number)
-        if number % 4 == 3:
-            lives.commit()
-    extents = [extent for extent in lives.store.extents() if extent.stream.shard == 0]
-    assert [extent.stream for extent in extents] == [
-        Stream("n1", 0, number) for number in range(1, len(extents) + 1)
-    ]
-    assert len(extents) > 3
-    assert [extent.sealed for extent in extents] == [True] * (len(extents) - 1) + [False]
-    assert [extent.first for extent in extents[1:]] == [extent.end for extent in extents[:-1]]
-    assert (lives.store.first(0), lives.store.end(0)) == (0, 40)
-    for _ in range(2):
-        assert [one.body for one in lives.messages(0)] == [b"%d" % number for number in range(40)]
-        for extent in extents:
-            number = extent.stream.generation
-            assert lives.store.generation_of(0, extent.first) == number
-            assert lives.store.generation_of(0, extent.end - 1) == number
-            assert lives.store.read(0, number, extent.end, BYTES_MAX) is None
-            assert lives.store.extent(0, number) == extent
-        lives.restart()
-    assert lives.store.unsealed() == []
-
-
-def test_a_generation_ends_when_it_is_too_old_and_not_empty() -> None:
-    lives = one_shard(generation_s=10)
-    lives.clock.advance(60_000)
-    assert lives.store.roll(lives.now_us()) == []
-    lives.put("t")
-    lives.commit()
-    assert not lives.store.due(lives.now_us())
-    lives.clock.advance(10_000)
-    assert lives.store.due(lives.now_us())
-    assert lives.store.roll(lives.now_us()) == [0]
-    # Nothing is to be stored, and still there is something to write.
-    assert lives.store.extents() == [Extent(Stream("n1", 0, 1), 0, 1, False)]
-    assert lives.commit() == [0]
-    assert lives.store.extents() == [
-        Extent(Stream("n1", 0, 1), 0, 1, True),
-        Extent(Stream("n1", 0, 2), 1, 1, False),
-    ]
-    assert lives.store.generation_of(0, 1) == 2
-    assert lives.store.due(lives.now_us())
-    lives.seal()
-    assert not lives.store.due(lives.now_us())
-    assert lives.store.extent(0, 3) is None
-
-
-def test_a_roll_keeps_the_batch_for_the_new_generation() -> None:
-    lives = one_shard(generation_s=10)
-    lives.put("t", b"old")
-    lives.commit()
-    lives.clock.advance(10_000)
-    lives.put("t", b"new")
-    lives.store.roll(lives.now_us())
-    lives.commit()
-    assert [(one.first, one.end) for one in lives.store.extents()] == [(0, 1), (1, 2)]
-
-
-# --- seals ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 100, 9_000])
-def test_a_seal_says_what_its_generation_holds(count: int) -> None:
-    lives = one_shard()
-    for number in range(count):
-        lives.put(f"t/{number % 7}", b"%d" % number, producer=1 + number % 5, sequence=number)
-        lives.clock.advance(1)
-    lives.commit()
-    assert lives.store.seal_of(0, 1) is None
-    active = lives.store.topics(0, 1)
-    lives.store.roll(1 << 62)
-    lives.commit()
-    messages = lives.messages(0)
-    block = lives.store.read(0, 1, 0, 1 << 30)
-    assert isinstance(block, Block)
-    ends = [*block.positions[1:].tolist(), len(block.data)]
-    contents = [
-        block.data[start + 8 : end]
-        for start, end in zip(block.positions.tolist(), ends, strict=True)
-    ]
-    lives.seal()
-    for _ in range(2):
-        seal = lives.store.seal_of(0, 1)
-        assert seal is not None
-        assert seal.digest == Digest.of(contents)
-        assert (seal.first, seal.end, seal.count) == (0, count, count)
-        assert seal.bytes == 64 + len(block.data)
-        assert seal.first_time_us == messages[0].time_us
-        assert seal.last_time_us == messages[-1].time_us
-        assert seal.producers == {one.producer: one.sequence for one in messages}
-        assert seal.topics == active == lives.store.topics(0, 1)
-        assert sum(active.values()) == count
-        lives.restart()
-
-
-def test_a_seal_that_is_not_true_is_made_anew() -> None:
-    lives = one_shard()
-    for number in range(10):
-        lives.put("t", b"%d" % number, producer=3, sequence=number)
-    lives.commit()
-    lives.store.roll(1 << 62)
-    lives.commit()
-    lives.seal()
-    before = lives.store.seal_of(0, 1)
-    path = "000/00000001.seal"
-    assert isinstance(lives.disk, MemoryDisk)
-    true = lives.disk.files()[path]
-    for lie in (b"", true[:-1], true[:20], bytes(len(true)), true[:40] + b"?" + true[41:]):
-        lives.disk.write_whole(path, lie)
-        lives.restart()
-        assert lives.store.seal_of(0, 1) == before or lie == true[:-1]
-    assert lives.put("t", producer=3, sequence=9) == (0, -1)
-
-
-def test_topics_beyond_the_bound_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorline.journal.seal.TOPICS_COUNTED_MAX", 2)
-    lives = one_shard()
-    for topic in ("a", "b", "c", "a", "d"):
-        lives.put(topic)
-    lives.commit()
-    expected = {"a": 2, "b": 1, "": 2}
-    assert lives.store.topics(0, 1) == expected
-    lives.restart()
-    assert lives.store.topics(0, 1) == expected
-    assert lives.store.topics(0, 99) == {}
-
-
-# --- retention --------------------------------------------------------------------------------------
-
-
-def _generations(lives: Lives, count: int, each: int = 10) -> None:
-    """Sealed generations a minute apart, and an empty newest one."""
-    for _ in range(count):
-        for _ in range(each):
-            lives.put("t", b"x" * 100)
-        lives.commit()
-        lives.clock.advance(60_000)
-        lives.store.roll(lives.now_us())
-        lives.commit()
-        lives.seal()
-
-
-def test_retention_by_age_counts_from_the_last_message() -> None:
-    lives = one_shard(generation_s=1, retention_s=150)
-    _generations(lives, 4)
-    size = 64 + 10 * 137
-    assert lives.store.due(lives.now_us())
-    assert lives.store.drop_expired(lives.now_us()) == [
-        Dropped(0, 1, 0, 10, 10, size, "AGE"),
-        Dropped(0, 2, 10, 20, 10, size, "AGE"),
-    ]
-    assert not lives.store.due(lives.now_us())
-    for _ in range(2):
-        assert lives.store.first(0) == 20
-        assert lives.store.read(0, 1, 4, BYTES_MAX) == Gap(4, 10, "RETENTION")
-        assert lives.store.read(0, 2, 10, BYTES_MAX) == Gap(10, 20, "RETENTION")
-        assert lives.store.read(0, 2, 20, BYTES_MAX) is None
-        assert lives.store.read(0, 3, 4, BYTES_MAX) == Gap(4, 20, "RETENTION")
-        assert lives.store.read_is_cached(0, 1, 4)
-        assert lives.store.generation_of(0, 4) == 3
-        assert [one.offset for one in lives.messages(0)] == list(range(20, 40))
-        lives.restart()
-    lives.clock.advance(10**9)
-    assert [gone.generation for gone in lives.store.drop_expired(lives.now_us())] == [3, 4]
-    # The newest stays, so offsets go on.
-    assert lives.store.extents() == [Extent(Stream("n1", 0, 5), 40, 40, False)]
-    assert lives.store.lost_messages == 0
-    assert isinstance(lives.disk, MemoryDisk)
-    lines = lives.disk.files()["000/dropped.log"].decode().splitlines()
-    said, _, _ = lines[1].rpartition(" check=")
-    assert said == f"generation=2 first=10 upto=20 count=10 bytes={size} reason=AGE"
-    assert len(lines) == 4
-
-
-def test_retention_by_bytes_takes_the_oldest_of_all_shards() -> None:
-    lives = Lives(MemoryDisk(), StreamOptions(shards=2, generation_s=1, retention_s=0))
-    topics = ["a", "b", "c", "d"]
-    shard_of = {topic: Lives(MemoryDisk()).put(topic)[0] for topic in topics}
-    order = ["a", next(topic for topic in topics if shard_of[topic] != shard_of["a"]), "a"]
-    for topic in order:
-        lives.clock.advance(60_000)
-        lives.put(topic, b"x" * 1_000)
-        lives.commit()
-        lives.store.roll(lives.now_us() + 60_000_000)
-        lives.commit()
-        lives.seal()
-    assert lives.store.drop_expired(lives.now_us() + 10**15) == []
-    lives.restart(StreamOptions(shards=2, generation_s=1, retention_s=0, retention_bytes=1_500))
-    dropped = lives.store.drop_expired(lives.now_us())
-    assert [gone.reason for gone in dropped] == ["BYTES"] * len(dropped)
-    assert [gone.shard for gone in dropped] == [shard_of[topic] for topic in order[:2]]
-    assert lives.store._bytes() <= 1_500
-
-
-def test_what_has_no_seal_is_not_dropped() -> None:
-    lives = one_shard(generation_s=1, retention_s=1)
-    lives.put("t")
-    lives.commit()
-    lives.clock.advance(60_000)
-    lives.store.roll(lives.now_us())
-    lives.commit()
-    assert lives.store.drop_expired(lives.now_us()) == []
-    lives.seal()
-    assert len(lives.store.drop_expired(lives.now_us())) == 1
-
-
 # --- reading ----------------------------------------------------------------------------------------
 
 
@@ -577,80 +297,6 @@ def test_offset_at_is_the_first_message_that_is_not_older() -> None:
         assert lives.store.offset_at(0, time_us) == sum(other < time_us for other in times)
 
 
-# --- retained messages ------------------------------------------------------------------------------
-
-
-def _retained(lives: Lives, text: str = "#") -> dict[str, bytes]:
-    return {topic: stored_at(frame, 0).body for topic, frame in lives.store.retained(Matcher(text))}
-
-
-def test_the_last_retained_message_of_a_topic_counts(lives: Lives) -> None:
-    for topic, body in [("a", b"1"), ("b/c", b"2"), ("a", b"3"), ("b/d", b"4"), ("b/c", b"")]:
-        lives.clock.advance(1)
-        lives.put(topic, body, flags=RETAIN)
-        lives.put(topic, b"not retained")
-        lives.commit()
-    for _ in range(2):
-        assert _retained(lives) == {"a": b"3", "b/c": b"", "b/d": b"4"}
-        assert _retained(lives, "b/+") == {"b/c": b"", "b/d": b"4"}
-        tombstone = stored_at(dict(lives.store.retained(Matcher("b/c")))["b/c"], 0)
-        assert tombstone.time_us == lives.now_us()
-        lives.restart()
-
-
-def test_tombstones_are_forgotten_after_a_while() -> None:
-    lives = one_shard()
-    lives.put("a", b"", flags=RETAIN)
-    lives.put("b", b"kept", flags=RETAIN)
-    lives.commit()
-    lives.clock.advance(31 * 86_400_000)
-    lives.restart()
-    # The shard still has it: what its tail says again must not bring it back.
-    assert _retained(lives) == {"b": b"kept"}
-    lives.restart()
-    assert _retained(lives) == {"b": b"kept"}
-
-
-def test_the_log_of_retained_messages_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorline.journal.retained.RETAINED_LOG_BYTES_MIN", 2_000)
-    lives = one_shard()
-    assert isinstance(lives.disk, MemoryDisk)
-    sizes = []
-    for number in range(200):
-        lives.clock.advance(1)
-        lives.put(f"t/{number % 3}", b"%d" % number, flags=RETAIN)
-        lives.commit()
-        sizes.append(len(lives.disk.files()["retained.log"]))
-    assert max(sizes) <= 2_000
-    assert _retained(lives) == {"t/0": b"198", "t/1": b"199", "t/2": b"197"}
-    lives.restart()
-    assert _retained(lives) == {"t/0": b"198", "t/1": b"199", "t/2": b"197"}
-    assert len(lives.disk.files()["retained.log"]) < 300
-
-
-def test_a_damaged_log_of_retained_messages_keeps_the_rest() -> None:
-    lives = one_shard()
-    for topic in ("a", "b", "c"):
-        lives.put(topic, b"body", flags=RETAIN)
-    lives.commit()
-    # A new generation, so that the shard's tail does not bring it back.
-    lives.store.roll(1 << 62)
-    lives.commit()
-    lives.store.close()
-    assert isinstance(lives.disk, MemoryDisk)
-    true = lives.disk.files()["retained.log"]
-    for place in (64 + 3, 64 + 12, 64 + 41 + 20, len(true) - 1):
-        broken = bytearray(true)
-        broken[place] ^= 0xFF
-        lives.disk.write_whole("retained.log", bytes(broken))
-        lives.restart()
-        lost = "abc"[min((place - 64) // 41, 2)]
-        assert set(_retained(lives)) == {"a", "b", "c"} - {lost}
-    lives.disk.write_whole("retained.log", b"garbage")
-    lives.restart()
-    assert _retained(lives) == {}
-
-
 # --- layout -----------------------------------------------------------------------------------------
 
 
@@ -659,7 +305,9 @@ def test_more_or_fewer_shards_than_before_keep_what_is_there(lives: Lives) -> No
     stored: dict[int, list[bytes]] = {}
     body = 0
     for shards in (2, 5, 1, 3, 3, 5):
+        before = lives.options.shards
         lives.restart(StreamOptions(shards=shards))
+        assert lives.store.shards_before == before
         for number in range(20):
             body += 1
             shard, offset = lives.put(f"t/{number}", b"%d" % body)
@@ -674,6 +322,7 @@ def test_more_or_fewer_shards_than_before_keep_what_is_there(lives: Lives) -> No
             newest = lives.store.generation_of(extent.stream.shard, extent.end)
             grows = extent.stream.shard < shards and extent.stream.generation == newest
             assert extent.sealed == (not grows)
+        lives.seal()
         assert lives.store.unsealed() == []
     assert lives.store.lost_messages == 0
 
@@ -684,6 +333,7 @@ def test_a_shard_out_of_use_may_go_as_a_whole_and_offsets_go_on() -> None:
     lives.commit()
     end = lives.store.end(2)
     lives.restart(StreamOptions(shards=1))
+    lives.seal()
     lives.clock.advance(10**10)
     gone = lives.store.drop_expired(lives.now_us())
     assert {one.shard for one in gone} == {1, 2}
@@ -705,4 +355,15 @@ def test_a_newer_layout_is_refused() -> None:
     lives.disk.write_whole("layout", b"\xff\x00 garbage")
     lives.restart()
     assert isinstance(lives.disk, MemoryDisk)
-    assert lives.disk.files()["layout"] == b"shards=1 version=1\n"
+    assert lives.disk.files()["layout"] == b"node=n1 shards=1 version=1\n"
+
+
+def test_the_layout_names_the_node() -> None:
+    """A copy of the folder is still of that node; one that was given another name has the other."""
+    lives = one_shard()
+    assert isinstance(lives.disk, MemoryDisk)
+    assert lives.disk.files()["layout"] == b"node=n1 shards=1 version=1\n"
+    lives.store.close()
+    renamed = StreamStore(lives.disk, "n2", lives.options, lives.now_us)
+    renamed.open()
+    assert lives.disk.files()["layout"] == b"node=n2 shards=1 version=1\n"

@@ -85,6 +85,7 @@ drawn_queues = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn_queues, st.sampled_from(SUFFIXES))
 def test_j11_for_any_queues(

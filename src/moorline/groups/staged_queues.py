@@ -26,14 +26,8 @@ from moorline.journal.commit_log import Decided
 from moorline.journal.staging import Place
 from moorline.journal.store import Store
 from moorline.journal.wal import Kind
-from moorline.limits import DISK_LOOK_MS
+from moorline.limits import QUEUE_LOG_LOOK_MS, STAGED_QUEUES_NAMED_MAX
 from moorline.net.clock import wall_ms
-
-QUEUES_NAMED_MAX = 5
-"""Queues that a refusal names."""
-
-LOG_LOOK_MS = DISK_LOOK_MS // 20
-"""Time between two looks at a write-ahead log that is too large: a checkpoint empties it."""
 
 
 class QueueCommits(Protocol):
@@ -74,10 +68,11 @@ def check_queues(queues: NodeQueues, counts: Counter[bytes]) -> None:
         if count > room or (queue.size and not queue.can_write):
             full.append(f"{text_of(queue_id)} ({count} more, {queue.size} waiting)")
     if full:
-        more = f" and {len(full) - QUEUES_NAMED_MAX} more" if len(full) > QUEUES_NAMED_MAX else ""
+        unnamed = len(full) - STAGED_QUEUES_NAMED_MAX
+        more = f" and {unnamed} more" if unnamed > 0 else ""
         raise QuotaExceeded(
             f"nothing was sent: these queues have no room ({queues.settings.max_queue_messages} "
-            f"messages at most): {', '.join(full[:QUEUES_NAMED_MAX])}{more}"
+            f"messages at most): {', '.join(full[:STAGED_QUEUES_NAMED_MAX])}{more}"
         )
 
 
@@ -151,4 +146,4 @@ async def durable(queues: NodeQueues) -> None:
     await durable
     log, log_bytes_max = queues.store.log, queues.settings.log_bytes_max
     while queues.is_disk_full or log.size_bytes > log_bytes_max:  # noqa: ASYNC110
-        await asyncio.sleep(LOG_LOOK_MS / 1_000)
+        await asyncio.sleep(QUEUE_LOG_LOOK_MS / 1_000)

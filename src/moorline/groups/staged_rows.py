@@ -1,14 +1,16 @@
 """Room: groups. Rows that are to be staged: those that could never be published are refused by name."""
 
 import msgspec
+import numpy as np
 
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, CallFailed, TooLarge
 from moorline.groups.topics import PUBLISHERS_FLAGS
 from moorline.ids import text_of
-from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPICS_CACHED_MAX
-from moorline.wire.segment import encode_headers
-from moorline.wire.staging import queue_rows_decoder, records_decoder
+from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPIC_KEY_BYTES_MAX, TOPICS_CACHED_MAX
+from moorline.wire.packed_rows import unpacked
+from moorline.wire.segment import FRAME, KEYED, PRODUCER, PRODUCER_PART
+from moorline.wire.staging import queue_rows_decoder
 
 
 class RowChecker:
@@ -18,29 +20,36 @@ class RowChecker:
         self._message_bytes_max = message_bytes_max
         self._known: set[str] = set()
 
-    def check_records(self, rows: bytes) -> int:
-        try:
-            records = records_decoder.decode(rows)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CallFailed(f"these are no rows for topics: {error}") from error
-        for record in records:
-            if record.topic not in self._known:
-                self._learn(record.topic)
-            if len(record.body) > self._message_bytes_max:
+    def check_rows(self, data: bytes) -> int:
+        rows = unpacked(data)
+        for topic in rows.names:
+            if topic not in self._known:
+                self._learn(topic)
+        sizes = rows.check()
+        if not rows.count:
+            return 0
+        others = np.flatnonzero(sizes.flags & ~(PUBLISHERS_FLAGS | KEYED | PRODUCER))
+        if len(others):
+            raise BadTopic(f"flags {sizes.flags[others[0]]} are not a publisher's to set")
+        parts = FRAME.size + PRODUCER_PART.size + sizes.topics + sizes.keys + sizes.headers
+        for what, lengths, bytes_max, where in (
+            (
+                "a value",
+                rows.lengths - parts,
+                self._message_bytes_max,
+                " (streams.message_bytes_max)",
+            ),
+            ("a key", sizes.keys, TOPIC_KEY_BYTES_MAX, ""),
+            ("headers", sizes.headers, TOPIC_HEADERS_BYTES_MAX, ""),
+        ):
+            row = int(lengths.argmax())
+            if lengths[row] > bytes_max:
+                topic = rows.names[int(rows.topics[row])]
                 raise TooLarge(
-                    f"a value of {len(record.body)} bytes for the topic {record.topic!r}; this node "
-                    f"takes {self._message_bytes_max} (streams.message_bytes_max)"
+                    f"{what} of {lengths[row]} bytes for the topic {topic!r}; this node takes "
+                    f"{bytes_max}{where}"
                 )
-            if record.flags & ~PUBLISHERS_FLAGS:
-                raise BadTopic(f"flags {record.flags} are not a publisher's to set")
-            if record.headers:
-                size = len(encode_headers(record.headers))
-                if size > TOPIC_HEADERS_BYTES_MAX:
-                    raise TooLarge(
-                        f"headers of {size} bytes for the topic {record.topic!r}; at most "
-                        f"{TOPIC_HEADERS_BYTES_MAX}"
-                    )
-        return len(records)
+        return rows.count
 
     def check_queue_rows(self, rows: bytes, bytes_max: int) -> int:
         try:

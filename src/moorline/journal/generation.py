@@ -31,14 +31,12 @@ from moorline.journal.segment_index import (
     dense_place,
     read_all,
 )
-from moorline.limits import KIB, STREAM_PLACES_MAX
+from moorline.limits import STREAM_PLACES_MAX, STREAM_SEEK_BYTES
 
 RETENTION = "RETENTION"
 DAMAGE = "DAMAGE"
 
 SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"
-
-_SEEK_BYTES = 32 * KIB
 
 
 class Generation:
@@ -58,6 +56,7 @@ class Generation:
         "index",
         "index_file",
         "is_readable",
+        "is_timed",
         "last_time_us",
         "number",
         "path",
@@ -80,6 +79,8 @@ class Generation:
         self.first_time_us = self.last_time_us = head.created_us
         self.has_ended = False
         self.is_readable = is_readable
+        self.is_timed = True
+        """Whether the times of its messages are known; if not, a seal will find them."""
         self.summary: Summary | None = None
         self.index: SparseIndex | None = None
         self.holes: dict[int, Hole] = {}
@@ -107,6 +108,10 @@ class Generation:
     def grow(self, end: int, more_bytes: int) -> None:
         """Readers see it from now on."""
         self._reach = (end, self._reach[1] + more_bytes)
+
+    def know_times(self, first_time_us: int, last_time_us: int) -> None:
+        self.first_time_us, self.last_time_us = first_time_us, last_time_us
+        self.is_timed = True
 
     @property
     def lost(self) -> int:
@@ -250,7 +255,7 @@ class Generation:
         place = index.before_time(time_us) if index is not None else None
         offset = place.offset if place is not None else self.first
         while offset < self.end:
-            found = self.read(offset, _SEEK_BYTES)
+            found = self.read(offset, STREAM_SEEK_BYTES)
             if isinstance(found, Gap):
                 offset = found.upto
                 continue

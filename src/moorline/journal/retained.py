@@ -14,12 +14,11 @@ from typing import NamedTuple
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, next_whole, read_head, whole_frames
 from moorline.journal.segment_index import read_all
-from moorline.limits import MIB, RETAINED_LOG_BYTES_MIN, RETAINED_TOMBSTONE_S
+from moorline.limits import RETAINED_LOG_BYTES_MIN, RETAINED_TOMBSTONE_S
 from moorline.wire.segment import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
 
 PATH = "retained.log"
 _SHARD = 0xFFFF_FFFF
-_READ_BYTES = 1 * MIB
 
 
 class Entry(NamedTuple):

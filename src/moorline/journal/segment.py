@@ -15,7 +15,7 @@ write a message that looks like a frame.
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +23,23 @@ import xxhash
 
 from moorline.core.block import Block, Numbers
 from moorline.journal.disk import DiskFile
-from moorline.limits import MIB, TOPIC_BYTES_MAX
-from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART
+from moorline.limits import STREAM_WALK_BYTES, TOPIC_BYTES_MAX
+from moorline.wire.frame_fields import (
+    FLAGS_AT,
+    HEADERS_AT,
+    KEY_AT,
+    TIME_AT,
+    TOPIC_AT,
+    Sizes,
+    words_at,
+)
+from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER
 
 SEGMENT_HEAD = struct.Struct("<8sIIQQQ24x")
 MAGIC = b"MOORSEG1"
 
 _BEGINNING = struct.Struct("<IIQ")
-_TIME_AT = 16
-_TOPIC_AT = 28
-_KEY_AT = 30
-_HEADERS_AT = 32
-_FLAGS_AT = 34
 _FLAGS_ALL = 15
-_WALK_BYTES = 1 * MIB
-
 _check = xxhash.xxh3_64_intdigest
 
 
@@ -128,7 +130,7 @@ def walk(
     """Everything whole from there to `limit`, and the holes between; a last hole without an end is
     what is not whole at the end."""
     while position < limit:
-        piece = read_frames(file, position, limit, first, seed, _WALK_BYTES)
+        piece = read_frames(file, position, limit, first, seed, STREAM_WALK_BYTES)
         if piece.positions:
             yield piece
             position += len(piece.data)
@@ -149,7 +151,7 @@ def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int)
     """
     start = position + 1
     while start <= limit - FRAME.size:
-        data = file.read_at(start, min(_WALK_BYTES + FRAME.size - 1, limit - start))
+        data = file.read_at(start, min(STREAM_WALK_BYTES + FRAME.size - 1, limit - start))
         for place in _candidates(data, limit - start):
             frame_at = start + place
             length = HEAD.unpack_from(data, place)[0]
@@ -157,7 +159,7 @@ def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int)
             offset = FRAME.unpack_from(frame)[2]
             if offset >= first and whole_frames(frame, offset, seed)[0]:
                 return Hole(first, offset, frame_at)
-        start += _WALK_BYTES
+        start += STREAM_WALK_BYTES
     return Hole(first, -1, position)
 
 
@@ -174,11 +176,11 @@ def _candidates(data: bytes, room: int) -> list[int]:
             total |= octets[at + octet : at + octet + count].astype(np.int64) << (8 * octet)
         return total
 
-    flags = number(_FLAGS_AT, 2)
+    flags = number(FLAGS_AT, 2)
     places = np.flatnonzero(flags <= _FLAGS_ALL)
     length = number(0, 4)[places]
-    topic = number(_TOPIC_AT, 2)[places]
-    names = topic + number(_KEY_AT, 2)[places] + number(_HEADERS_AT, 2)[places]
+    topic = number(TOPIC_AT, 2)[places]
+    names = topic + number(KEY_AT, 2)[places] + number(HEADERS_AT, 2)[places]
     fits = (
         (topic > 0)
         & (topic <= TOPIC_BYTES_MAX)
@@ -196,7 +198,7 @@ def block_of(first: int, data: bytes, positions: list[int]) -> Block:
     """A block of whole frames; `data` holds these and nothing else."""
     numbers = np.array(positions, np.uint32)
     starts = numbers.astype(np.int64) + FRAME.size
-    ends = starts + field(data, numbers, _TOPIC_AT, "<u2")
+    ends = starts + field(data, numbers, TOPIC_AT, "<u2")
     known: dict[bytes, int] = {}
     number = known.setdefault
     topics = [
@@ -232,18 +234,16 @@ def part_of(block: Block, offset: int, bytes_max: int) -> Block:
 
 def field(data: bytes, positions: Numbers | list[int], at: int, kind: str) -> npt.NDArray[np.int64]:
     """A number of each frame's fixed part."""
-    width = np.dtype(kind).itemsize
-    places = np.asarray(positions, np.int64)[:, None] + np.arange(at, at + width)
-    octets: npt.NDArray[Any] = np.frombuffer(data, np.uint8)[places]
-    return octets.view(kind).reshape(-1).astype(np.int64)
+    places = np.asarray(positions, np.int64) + at
+    return words_at(data, kind)[places].astype(np.int64)
 
 
 def times_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
-    return field(data, positions, _TIME_AT, "<u8")
+    return field(data, positions, TIME_AT, "<u8")
 
 
 def flags_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
-    return field(data, positions, _FLAGS_AT, "<u2")
+    return field(data, positions, FLAGS_AT, "<u2")
 
 
 def time_at(data: bytes, position: int) -> int:
@@ -252,16 +252,17 @@ def time_at(data: bytes, position: int) -> int:
 
 
 def producers_of(piece: Piece) -> list[tuple[int, int]]:
-    """(producer, sequence) of the frames that have one, in order."""
-    flags = flags_of(piece.data, piece.positions)
-    found = []
-    for place in np.flatnonzero(flags & PRODUCER).tolist():
-        start = piece.positions[place]
-        _, _, _, _, _, topic, key, headers, _ = FRAME.unpack_from(piece.data, start)
-        behind = start + FRAME.size + topic + key + headers
-        producer, sequence = PRODUCER_PART.unpack_from(piece.data, behind)
-        found.append((producer, sequence))
-    return found
+    """(producer, last sequence) of those that the frames name, least recently seen first."""
+    positions = np.array(piece.positions, np.int64)
+    sizes = Sizes.of(piece.data, positions)
+    some = np.flatnonzero(sizes.flags & PRODUCER)
+    behind = (positions + FRAME.size + sizes.topics + sizes.keys + sizes.headers)[some]
+    numbers = words_at(piece.data, "<u8")
+    producers = numbers[behind]
+    _, from_the_end = np.unique(producers[::-1], return_index=True)
+    last = np.sort(len(some) - 1 - from_the_end)
+    sequences = numbers[behind[last] + 8]
+    return list(zip(producers[last].tolist(), sequences.tolist(), strict=True))
 
 
 def contents_of(piece: Piece) -> list[bytes]:

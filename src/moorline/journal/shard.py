@@ -6,32 +6,22 @@ not touch any more; readers see the part when it is committed.
 
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import xxhash
 
 from moorline.core.block import Block
 from moorline.core.digest import Digest
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.dropped import Dropped, log_dropped
+from moorline.journal.framing import Contents, Run, block_of, time_of
 from moorline.journal.generation import RETENTION, SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, part_of
 from moorline.journal.segment_index import SparseIndex, Words, entries_of
 from moorline.journal.tail import Tail
 from moorline.limits import STREAM_SNAPSHOT_BYTES
-from moorline.wire.segment import CHECK_MASK, CONTENT, HEAD
-
-_check = xxhash.xxh3_64_intdigest
-_head = HEAD.pack
-_NO_HEAD = bytes(HEAD.size)
-
-FRAMED_ONE_BY_ONE_MAX = 16
-"""Messages of a batch below which numpy costs more than it saves."""
 
 
 class Part(NamedTuple):
@@ -48,12 +38,16 @@ class Part(NamedTuple):
 
 
 class ShardLog:
-    """`contents` and `names` are the batch under way; `next_offset` counts it, `end` does not."""
+    """`contents` and `names` are the batch under way; `next_offset` counts it, `end` does not.
+
+    What a run has cut off from them, and the runs, wait in order in `_pieces`.
+    """
 
     __slots__ = (
         "_bytes",
         "_disk",
         "_node",
+        "_pieces",
         "_snapshot_bytes",
         "contents",
         "dropped",
@@ -77,6 +71,7 @@ class ShardLog:
         self.folder = folder_of(number)
         self.contents: list[bytes] = []
         self.names: list[str] = []
+        self._pieces: list[Contents | Run] = []
         self.fresh: dict[int, int] = {}
         """Sequences of the batch under way: apart, because a snapshot says what was before it."""
         self.producers: dict[int, int] = {}
@@ -155,7 +150,8 @@ class ShardLog:
 
     def offset_at(self, time_us: int) -> int:
         for generation in list(self.generations):
-            if generation.end > generation.first and generation.last_time_us >= time_us:
+            may_have_it = generation.last_time_us >= time_us or not generation.is_timed
+            if generation.end > generation.first and may_have_it:
                 offset = generation.offset_at(time_us)
                 if offset < generation.end:
                     return offset
@@ -163,22 +159,42 @@ class ShardLog:
 
     # --- a commit ---------------------------------------------------------------------------------
 
+    @property
+    def has_batch(self) -> bool:
+        """Whether there is something for a commit to do."""
+        return bool(self.contents or self._pieces or self.wants_roll)
+
+    def add_run(self, run: Run, time_us: int) -> None:
+        """Messages that were packed together, with the next offsets."""
+        self._end_contents()
+        self._pieces.append(run)
+        self.next_offset += len(run.lengths)
+        self.time_us = time_us
+
+    def _end_contents(self) -> None:
+        if self.contents:
+            self._pieces.append(Contents(self.contents, self.names))
+            self.contents, self.names = [], []
+
     def take(
         self, now_us: int, generation_bytes_max: int, draw: Callable[[int], bytes]
     ) -> Part | None:
         """The batch under way, ready to be written, in a new generation if it is time for one."""
-        count = len(self.contents)
-        first = self.next_offset - count
+        first = self.end
         generation, ended, snapshot = self.generations[-1], None, None
         if (self.wants_roll or self._bytes > generation_bytes_max) and first > generation.first:
             ended = generation
             generation = self.next_generation(now_us, draw)
             snapshot = self.snapshot_of(generation, generation.end, generation.size_bytes)
         self.wants_roll = False
-        if not count and ended is None:
+        self._end_contents()
+        if not self._pieces and ended is None:
             return None
         remember(self.producers, self.fresh.items())
-        block, times = self._taken_block(first, generation.head.seed)
+        pieces = self._pieces or [Contents([], [])]
+        block = block_of(first, pieces, generation.head.seed)
+        assert block.upto == self.next_offset, "every message of the batch is in its block"
+        times = [time_of(block, place) for place in (0, -1)] if block.data else [self.time_us] * 2
         counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
         count_topics(generation.topics, block.names, counts)
         position = self._bytes
@@ -186,8 +202,8 @@ class ShardLog:
         if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:
             snapshot = self.snapshot_of(generation, block.upto, self._bytes)
         entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
-        self.contents, self.names, self.fresh = [], [], {}
-        return Part(self, generation, ended, block, entries, *times, snapshot)
+        self._pieces, self.fresh = [], {}
+        return Part(self, generation, ended, block, entries, times[0], times[1], snapshot)
 
     def next_generation(self, now_us: int, draw: Callable[[int], bytes]) -> Generation:
         """The one that begins where the newest ends; what is not committed goes into it."""
@@ -216,26 +232,6 @@ class ShardLog:
             size_bytes,
         )
         return summary, Memory(dict(self.producers), dict(generation.topics))
-
-    def _taken_block(self, first: int, seed: int) -> tuple[Block, tuple[int, int]]:
-        contents, count = self.contents, len(self.contents)
-        lengths = np.fromiter(map(len, contents), np.int64, count)
-        positions = np.cumsum(lengths + HEAD.size) - (lengths + HEAD.size)
-        known = {name: place for place, name in enumerate(dict.fromkeys(self.names))}
-        topics = np.fromiter(map(known.__getitem__, self.names), np.uint32, count)
-        block = Block(
-            first,
-            first + count,
-            _framed(contents, lengths, positions, seed),
-            positions.astype(np.uint32),
-            list(known),
-            topics,
-        )
-        if not count:
-            return block, (self.time_us, self.time_us)
-        times = (CONTENT.unpack_from(contents[place])[1] for place in (0, -1))
-        first_time_us, last_time_us = times
-        return block, (first_time_us, last_time_us)
 
     def write(self, part: Part, *, is_synced: bool) -> None:
         """In a thread: the part goes to the file. Durable after `sync`."""
@@ -286,11 +282,16 @@ class ShardLog:
         self.time_us = max(generation.last_time_us for generation in generations)
         self._bytes = self._snapshot_bytes = newest.size_bytes
 
+    def end_newest(self) -> None:
+        """The shard is out of use: its newest generation grows no more."""
+        self.generations[-1].has_ended = True
+        self.generations[-1].close()
+
     def skip_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
         """Goes on in a new generation that begins there; what is missing before it is the last one's gap."""
         newest = self.newest
         assert newest is not None
-        assert not self.contents, "nothing is under way"
+        assert not self.has_batch, "nothing is under way"
         newest.close()
         newest.has_ended = True
         newest.end = self.next_offset = offset
@@ -325,31 +326,6 @@ class ShardLog:
     def close(self) -> None:
         for generation in self.generations:
             generation.close()
-
-
-def _framed(
-    contents: list[bytes],
-    lengths: npt.NDArray[np.int64],
-    positions: npt.NDArray[np.int64],
-    seed: int,
-) -> bytes:
-    """The contents with their heads: in a large batch the heads are filled in all at once."""
-    count = len(contents)
-    if count <= FRAMED_ONE_BY_ONE_MAX:
-        parts = [b""] * (2 * count)
-        parts[::2] = [
-            _head(len(content), _check(content, seed) & CHECK_MASK) for content in contents
-        ]
-        parts[1::2] = contents
-        return b"".join(parts)
-    heads = np.empty((count, 2), "<u4")
-    heads[:, 0] = lengths
-    checks = np.fromiter(map(_check, contents, repeat(seed)), np.uint64, count)
-    heads[:, 1] = checks & np.uint64(CHECK_MASK)
-    buffer = bytearray(_NO_HEAD.join([b"", *contents]))
-    places = positions[:, None] + np.arange(HEAD.size)
-    np.frombuffer(buffer, np.uint8)[places] = heads.view(np.uint8).reshape(count, HEAD.size)
-    return bytes(buffer)
 
 
 def folder_of(number: int) -> str:

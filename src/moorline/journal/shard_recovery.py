@@ -1,7 +1,8 @@
 """Room: journal. Finding out after a start what a shard's folder holds.
 
 Of generations that are sealed the heads and seals are read; of the newest one what its snapshot does
-not speak of. What a crash left half done is finished here: a roll, a seal, a drop, a torn end.
+not speak of. What a crash left half done is finished here: a roll, a drop, a torn end. Seals that are missing
+are left to the upkeep, but for those that the newest generation needs: a start is not to wait for them.
 """
 
 from collections.abc import Container
@@ -58,26 +59,20 @@ def recover(disk: Disk, folder: str, shard: int, dropped: dict[int, Dropped]) ->
         generation.has_ended = True
         # What is missing between two of them belongs to the first, as a gap.
         generation.end = following.first
+        if generation.summary is not None and generation.summary.end != generation.end:
+            generation.summary = None
+        generation.is_timed = generation.summary is not None
     memory = Memory()
-    _seal_missing(disk, generations[:-1])
     has_snapshot = True
     retained: list[bytes] = []
     if newest.has_ended:
-        _seal_missing(disk, generations)
+        if newest.summary is None:
+            _seal_missing(disk, generations)
         memory.producers = producers_before(disk, [*generations, newest])
     else:
-        has_snapshot, retained = _recover_newest(
-            disk, newest, producers_before(disk, generations), memory
-        )
+        has_snapshot, retained = _recover_newest(disk, generations, memory)
         newest.topics = memory.topics
     return Found(generations, memory.producers, retained, has_snapshot)
-
-
-def end_newest(disk: Disk, generations: list[Generation]) -> None:
-    """The shard is out of use: its newest generation grows no more."""
-    generations[-1].has_ended = True
-    generations[-1].close()
-    _seal_missing(disk, generations)
 
 
 def producers_before(disk: Disk, generations: list[Generation]) -> dict[int, int]:
@@ -200,13 +195,11 @@ def _load_seal(disk: Disk, generation: Generation) -> None:
 
 def _seal_missing(disk: Disk, generations: list[Generation]) -> None:
     for place, generation in enumerate(generations):
-        summary = generation.summary
-        if summary is not None and summary.end == generation.end:
+        if generation.summary is not None:
             continue
         seal = make_seal(disk, generation, producers_before(disk, generations[: place + 1]))
         generation.summary = summary_of(generation, seal)
-        generation.first_time_us = seal.first_time_us
-        generation.last_time_us = seal.last_time_us
+        generation.know_times(seal.first_time_us, seal.last_time_us)
         generation.index = None
 
 
@@ -214,15 +207,18 @@ def _seal_missing(disk: Disk, generations: list[Generation]) -> None:
 
 
 def _recover_newest(
-    disk: Disk, generation: Generation, before: dict[int, int], memory: Memory
+    disk: Disk, generations: list[Generation], memory: Memory
 ) -> tuple[bool, list[bytes]]:
     """Reads its tail, and cuts what is torn; says whether its snapshot is good, and what is retained."""
+    generation = generations[-1]
     file = disk.open(generation.path + SEGMENT, create=False)
     generation.file = file
     size = file.size()
     position, has_snapshot = _start_from_snapshot(disk, generation, file, size, memory)
     if not has_snapshot:
-        remember(memory.producers, before.items())
+        # What it would say of the producers before it is in the seals.
+        _seal_missing(disk, generations[:-1])
+        remember(memory.producers, producers_before(disk, generations).items())
     assert generation.index is not None
     retained: list[bytes] = []
     for found in walk(file, position, size, generation.end, generation.head.seed):

@@ -3,37 +3,19 @@
     staging/commits                 the commit log
     staging/stages/<32 hex>.stage   what one attempt of one task wrote
 
-    stage   magic   8 bytes "MOORSTG1"
-            length  u32     bytes of the facts
-            check   u64     XXH3-64 of the facts
-            facts   msgpack of `StageFacts`
-    chunk   length  u32     bytes of its rows, never 0
-            count   u32     how many rows
-            check   u64     XXH3-64 of the rows
-            rows    as they came over the wire (wire.staging)
-    end     zero    u32     no chunk has this length
-            count   u64     rows of all chunks
-            hash    16 bytes, XXH3-128 of the rows of all chunks
-            check   u64     XXH3-64 of the two
-
-All numbers are little-endian. A stage without an end is garbage. The log (journal.commit_log) is written
-anew at every start, and when it has grown, with what matters of it.
+The files of stages are journal.stage_file. The log (journal.commit_log) is written anew at every start, and
+when it has grown, with what matters of it.
 
 Everything here is synchronous; one thread calls it.
 """
 
 import logging
 import secrets
-import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import msgspec
-import xxhash
-
 from moorline.errors import (
     CallFailed,
-    JournalDamaged,
     Malformed,
     MoorlineError,
     NotFound,
@@ -47,51 +29,20 @@ from moorline.journal.commit_log import (
     Fence,
     Record,
 )
-from moorline.journal.disk import Disk, DiskFile
-from moorline.limits import KIB, MIB
-from moorline.wire.staging import HASH_BYTES, ROWS_MAX, STAGE_BYTES
+from moorline.journal.disk import Disk
+from moorline.journal.stage_file import Chunk, Stage, StageFacts, begun, read_stage
+from moorline.limits import (
+    COMMIT_LOG_BYTES_MAX,
+    STAGE_KEPT_S,
+    STAGED_QUERIES_MAX,
+    STAGED_QUERY_KEPT_S,
+    STAGES_MAX,
+)
+from moorline.wire.staging import ROWS_MAX, STAGE_BYTES
 
 log = logging.getLogger("moorline.journal")
 
-STAGES_MAX = 65_536
-"""Stages of a node: a day of leftovers of a busy cluster; a file and some 1 KB each."""
-
-STAGE_KEPT_S = 86_400
-"""A stage that nobody has committed by then is a leftover: its driver is gone for good."""
-
-QUERY_KEPT_S = 30 * 86_400
-"""A query that has committed nothing for so long is forgotten, and with it what fences its batches."""
-
-QUERIES_MAX = 65_536
-"""Queries whose last batch is remembered: some 10 MB; every batch write is one."""
-
-COMMIT_LOG_BYTES_MAX = 16 * MIB
-"""The commit log is not compacted below this: some 100,000 commits."""
-
-FACTS_BYTES_MAX = 4 * KIB
-
 STAGES, COMMITS, SUFFIX = "stages", "commits", ".stage"
-
-_STAGE_HEAD = struct.Struct("<8sIQ")
-_STAGE_MAGIC = b"MOORSTG1"
-_CHUNK = struct.Struct("<IIQ")
-_END = struct.Struct(f"<IQ{HASH_BYTES}sQ")
-_END_CHECKED = struct.Struct(f"<Q{HASH_BYTES}s")
-
-_check = xxhash.xxh3_64_intdigest
-
-
-class StageFacts(msgspec.Struct, frozen=True, array_like=True):
-    query: str
-    batch: int
-    partition: int
-    attempt: int
-    target: int
-    created_s: int
-
-
-_encoder = msgspec.msgpack.Encoder()
-_facts_decoder = msgspec.msgpack.Decoder(StageFacts)
 
 
 class Place(NamedTuple):
@@ -99,32 +50,6 @@ class Place(NamedTuple):
 
     stage: int = 0
     row: int = 0
-
-
-class Chunk(NamedTuple):
-    first_row: int
-    upto_row: int
-    rows: bytes
-
-
-class Stage:
-    """One stage; `file` is there while it is written."""
-
-    __slots__ = ("count", "facts", "file", "hash", "hasher", "path", "start")
-
-    def __init__(self, path: str, facts: StageFacts, start: int) -> None:
-        self.path = path
-        self.facts = facts
-        self.start = start
-        """Where its first chunk begins."""
-        self.count = 0
-        self.hash = b""
-        self.hasher = xxhash.xxh3_128()
-        self.file: DiskFile | None = None
-
-    @property
-    def is_closed(self) -> bool:
-        return self.file is None
 
 
 class StagingStore:
@@ -169,7 +94,7 @@ class StagingStore:
 
     def _find_stage(self, name: str) -> None:
         path = f"{STAGES}/{name}"
-        stage = _read_stage(self._disk, path) if name.endswith(SUFFIX) else None
+        stage = read_stage(self._disk, path) if name.endswith(SUFFIX) else None
         if stage is None:
             self._disk.remove(path)
         else:
@@ -188,9 +113,7 @@ class StagingStore:
             )
         name = self._draw(STAGE_BYTES)
         facts = StageFacts(query, batch, partition, attempt, target, self._now_s())
-        encoded = _encoder.encode(facts)
-        head = _STAGE_HEAD.pack(_STAGE_MAGIC, len(encoded), _check(encoded)) + encoded
-        stage = Stage(f"{STAGES}/{name.hex()}{SUFFIX}", facts, len(head))
+        stage, head = begun(f"{STAGES}/{name.hex()}{SUFFIX}", facts)
         stage.file = self._disk.open(stage.path, create=True)
         self._stages[name] = stage
         try:
@@ -209,10 +132,7 @@ class StagingStore:
         if stage.count + count > ROWS_MAX:
             raise TooLarge(f"a stage has at most {ROWS_MAX} rows")
         if count:
-            assert stage.file is not None
-            stage.file.append_many([_CHUNK.pack(len(rows), count, _check(rows)), rows])
-            stage.hasher.update(rows)
-            stage.count += count
+            stage.append(rows, count)
         return stage.count
 
     def finish(self, name: bytes, count: int, hash_: bytes) -> None:
@@ -221,9 +141,8 @@ class StagingStore:
         stage.hash = stage.hasher.digest()
         if (stage.count, stage.hash) != (count, hash_):
             raise Malformed(f"the stage has {stage.count} rows, and not those {count} of its task")
+        stage.append_end()
         assert stage.file is not None
-        checked = _END_CHECKED.pack(count, hash_)
-        stage.file.append(_END.pack(0, count, hash_, _check(checked)))
         if self._sync:
             stage.file.sync()
             self._disk.sync_folder(STAGES)
@@ -242,22 +161,7 @@ class StagingStore:
 
     def chunks(self, name: bytes, first_row: int = 0) -> Iterator[Chunk]:
         """The chunks of a closed stage, from the one with that row on."""
-        stage = self._found(name)
-        assert stage.is_closed
-        file = self._disk.open(stage.path, create=False)
-        try:
-            row, place = 0, stage.start
-            while row < stage.count:
-                length, count, check = _CHUNK.unpack(_exactly(file, stage, place, _CHUNK.size))
-                if row + count > first_row:
-                    rows = _exactly(file, stage, place + _CHUNK.size, length)
-                    if _check(rows) != check:
-                        raise _damaged(stage, place)
-                    yield Chunk(row, row + count, rows)
-                row += count
-                place += _CHUNK.size + length
-        finally:
-            file.close()
+        return self._found(name).chunks(self._disk, first_row)
 
     def expire(self) -> int:
         """Removes leftovers: stages too old, and of batches that are published; forgets old queries."""
@@ -312,19 +216,12 @@ class StagingStore:
                 raise CallFailed(f"partition {facts.partition} has two stages in one commit")
             if (stage.count, stage.hash) != (count, hash_):
                 raise CallFailed(f"the stage of partition {facts.partition} is another than staged")
-            self._check_rows(name, stage)
+            stage.check(self._disk)
             partitions.add(facts.partition)
             targets.add(facts.target)
         if len(targets) > 1:
             raise CallFailed("one commit publishes to topics or to queues, not to both")
         return targets.pop() if targets else 0
-
-    def _check_rows(self, name: bytes, stage: Stage) -> None:
-        hasher = xxhash.xxh3_128()
-        for chunk in self.chunks(name):
-            hasher.update(chunk.rows)
-        if hasher.digest() != stage.hash:
-            raise _damaged(stage, stage.start)
 
     def decide(self, query: str, batch: int, target: int, names: list[bytes]) -> Decided:
         """The decision is durable when this returns. After an error nobody knows: the node must end."""
@@ -381,7 +278,7 @@ class StagingStore:
     def _forget_queries(self, now_s: int) -> None:
         while self._fences:
             query, (_, time_s) = next(iter(self._fences.items()))
-            if len(self._fences) <= QUERIES_MAX and time_s >= now_s - QUERY_KEPT_S:
+            if len(self._fences) <= STAGED_QUERIES_MAX and time_s >= now_s - STAGED_QUERY_KEPT_S:
                 break
             del self._fences[query]
 
@@ -398,36 +295,3 @@ class StagingStore:
         for decided, place in self.pending.values():
             records += [decided, Advanced(decided.query, place.stage, place.row)]
         self._log.rewrite(records)
-
-
-def _read_stage(disk: Disk, path: str) -> Stage | None:
-    """A stage that was closed; None for one that was not."""
-    file = disk.open(path, create=False)
-    try:
-        size = file.size()
-        head = file.read_at(0, _STAGE_HEAD.size)
-        if len(head) < _STAGE_HEAD.size or size < _STAGE_HEAD.size + _END.size:
-            return None
-        magic, length, check = _STAGE_HEAD.unpack(head)
-        if magic != _STAGE_MAGIC or length > FACTS_BYTES_MAX:
-            return None
-        encoded = file.read_at(_STAGE_HEAD.size, length)
-        zero, count, hash_, end_check = _END.unpack(file.read_at(size - _END.size, _END.size))
-    finally:
-        file.close()
-    if _check(encoded) != check or zero or _check(_END_CHECKED.pack(count, hash_)) != end_check:
-        return None
-    stage = Stage(path, _facts_decoder.decode(encoded), _STAGE_HEAD.size + length)
-    stage.count, stage.hash = count, hash_
-    return stage
-
-
-def _exactly(file: DiskFile, stage: Stage, place: int, length: int) -> bytes:
-    data = file.read_at(place, length)
-    if len(data) < length:
-        raise _damaged(stage, place)
-    return data
-
-
-def _damaged(stage: Stage, place: int) -> JournalDamaged:
-    return JournalDamaged(f"the staged rows in {stage.path} are damaged at byte {place}")

@@ -23,10 +23,6 @@ class StreamUpkeep:
         self._options = options
         self._shards = shards
 
-    def due(self, now_us: int) -> bool:
-        """Whether `roll`, `unsealed` or `drop_expired` has something to do."""
-        return bool(self._too_old(now_us) or self.unsealed() or self._next_expired(now_us))
-
     def roll(self, now_us: int) -> list[int]:
         found = self._too_old(now_us)
         for shard in found:
@@ -70,6 +66,7 @@ class StreamUpkeep:
         found = self._shards[shard].find(generation)
         assert found is not None
         found.summary = summary_of(found, seal)
+        found.know_times(seal.first_time_us, seal.last_time_us)
         # From now on the files say it.
         found.index, found.topics = None, {}
 

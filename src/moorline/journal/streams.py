@@ -17,30 +17,29 @@ from collections.abc import Callable, Container, Iterable
 from concurrent.futures import Executor
 from typing import Any
 
+import numpy as np
 import xxhash
 
 from moorline.core.block import Block
 from moorline.core.digest import Digest
 from moorline.core.stream import Extent, Gap
 from moorline.core.topic import check_topic
-from moorline.errors import StartError
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.dropped import Dropped, read_dropped
+from moorline.journal.framing import Run, retained_in
 from moorline.journal.generation import SEAL, Generation
 from moorline.journal.retained import Retained
 from moorline.journal.seal import Seal, read_seal
-from moorline.journal.segment_index import read_all
 from moorline.journal.shard import ShardLog
-from moorline.journal.shard_recovery import Found, end_newest, recover
+from moorline.journal.shard_recovery import Found, recover
 from moorline.journal.stream_batch import PlainRecord, StreamBatch, StreamOptions
+from moorline.journal.stream_layout import read_layout, write_layout
 from moorline.journal.stream_upkeep import StreamUpkeep
 from moorline.limits import TOPICS_CACHED_MAX
+from moorline.wire.packed_rows import PackedRows, filled
 from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 
 __all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
-
-VERSION = 1
-_LAYOUT = "layout"
 
 _content = CONTENT.pack
 _producer_part = PRODUCER_PART.pack
@@ -48,6 +47,11 @@ _hash = xxhash.xxh3_64_intdigest
 _HEAD_BYTES = HEAD.size
 _BEGINNING = struct.Struct("<QQ")
 _beginning = _BEGINNING.pack
+
+
+def moved_producer(producer: int, shards: int) -> int:
+    """Under which rows are stored that were packed for another number of shards."""
+    return _hash(b"%d/%d" % (producer, shards))
 
 
 class StreamStore:
@@ -77,6 +81,8 @@ class StreamStore:
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
         self._on_its_way: StreamBatch | None = None
+        self.shards_before = 0
+        """Shards that were in use at the last start; 0 if there was none."""
         self.batch_bytes = 0
         """Bytes that wait in the batch under way."""
         self.answers: list[Any] = []
@@ -85,8 +91,8 @@ class StreamStore:
     # --- start and stop ---------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Recovery: afterwards every shard in use has a generation that grows, all others have seals."""
-        self._read_layout()
+        """Recovery: afterwards every shard in use has a generation that grows; the upkeep seals others."""
+        self.shards_before = read_layout(self._disk)
         numbers = {int(name) for name in self._disk.list_folder("") if name.isdecimal()}
         numbers |= set(range(self._options.shards))
         found = {number: self._recover_shard(number) for number in sorted(numbers)}
@@ -98,8 +104,8 @@ class StreamStore:
             if number < self._options.shards:
                 self._begin(shard, has_snapshot=found[number].has_snapshot)
             elif shard.generations:
-                end_newest(self._disk, shard.generations)
-        self._write_layout()
+                shard.end_newest()
+        write_layout(self._disk, self._node, self._options.shards)
 
     def _recover_shard(self, number: int) -> Found:
         shard = self._shards[number] = ShardLog(self._disk, self._node, number)
@@ -135,21 +141,6 @@ class StreamStore:
         for shard in self._shards.values():
             shard.close()
         self._retained.close()
-
-    def _read_layout(self) -> None:
-        text = read_all(self._disk, _LAYOUT).decode(errors="replace")
-        fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
-        version = fields.get("version", str(VERSION))
-        if version.isdecimal() and int(version) > VERSION:
-            raise StartError(
-                f"the streams were written by a newer Moorline (layout {version}): start that one, or "
-                "give this one another data folder"
-            )
-
-    def _write_layout(self) -> None:
-        text = f"shards={self._options.shards} version={VERSION}\n".encode()
-        if read_all(self._disk, _LAYOUT) != text:
-            self._disk.write_whole(_LAYOUT, text)
 
     # --- a message --------------------------------------------------------------------------------
 
@@ -229,6 +220,48 @@ class StreamStore:
         self.batch_bytes += size + count * _HEAD_BYTES
         return shard.number, offset
 
+    def append_packed(self, rows: PackedRows, skip: int, producer: int, sequence: int) -> int:
+        """Rows that `check` has passed, as one producer's, numbered from `sequence` on; how many are stored.
+
+        The first `skip` are passed over, and duplicates. The flags of rows are trusted.
+        """
+        numbers = np.arange(rows.count)
+        if rows.shards != len(self._in_use):
+            # The node was started anew with another number of shards. What it stored of them before is
+            # elsewhere: under the same name a shard would take a row for one that it has.
+            rows, numbers = rows.sorted_by(len(self._in_use))
+            producer = moved_producer(producer, len(self._in_use))
+        now_us, stored, first = self._now_us(), 0, 0
+        for shard, stop in zip(self._in_use, rows.ends.tolist(), strict=True):
+            last = max(shard.fresh.get(producer, -1), shard.producers.get(producer, -1))
+            done = max(last - sequence, skip - 1)
+            # Of one shard they stand in the order of their numbers.
+            low = first + int(np.searchsorted(numbers[first:stop], done, "right"))
+            if low < stop:
+                time_us = max(now_us, shard.time_us)
+                frames = filled(
+                    rows,
+                    low,
+                    stop,
+                    offset=shard.next_offset,
+                    time_us=time_us,
+                    producer=producer,
+                    sequences=numbers[low:stop] + sequence,
+                )
+                run = Run(frames, rows.lengths[low:stop], rows.names, rows.topics[low:stop])
+                shard.add_run(run, time_us)
+                shard.fresh[producer] = int(numbers[stop - 1]) + sequence
+                self._retain += retained_in(run)
+                self.batch_bytes += len(frames)
+                stored += stop - low
+            first = stop
+        return stored
+
+    @property
+    def shards(self) -> int:
+        """How many shards take messages."""
+        return self._options.shards
+
     @property
     def known_topics(self) -> Container[str]:
         """Topics that were checked before."""
@@ -253,7 +286,7 @@ class StreamStore:
         now_us, bytes_max = self._now_us(), self._options.generation_bytes_max
         parts = []
         for shard in self._in_use:
-            if shard.contents or shard.wants_roll:
+            if shard.has_batch:
                 part = shard.take(now_us, bytes_max, self._draw)
                 if part is not None:
                     parts.append(part)
@@ -319,6 +352,20 @@ class StreamStore:
         """All generations that are kept of all shards, or of these; of each shard the oldest first."""
         wanted = self._shards if shards is None else sorted(set(shards) & self._shards.keys())
         return [extent for number in wanted for extent in self._shards[number].extents()]
+
+    def page(self, after: tuple[int, int], count: int) -> list[Extent]:
+        """Of all generations those behind (shard, generation): at most so many, or all for 0."""
+        found: list[Extent] = []
+        for number in sorted(self._shards):
+            shard = self._shards[number]
+            if number < after[0] or (count and len(found) >= count):
+                continue
+            known = shard.generations
+            if number == after[0]:
+                known = [one for one in known if one.number > after[1]]
+            room = count - len(found) if count else len(known)
+            found += [shard.extent_of(generation) for generation in known[:room]]
+        return found
 
     def extent(self, shard: int, generation: int) -> Extent | None:
         found = self._find(shard, generation)
@@ -410,10 +457,6 @@ class StreamStore:
 
     # --- upkeep -----------------------------------------------------------------------------------
 
-    def due(self, now_us: int) -> bool:
-        """Whether `roll`, `unsealed` or `drop_expired` has something to do."""
-        return self._upkeep.due(now_us)
-
     def roll(self, now_us: int) -> list[int]:
         """The shards whose newest generation is too old: the next batch begins new ones."""
         return self._upkeep.roll(now_us)
@@ -432,6 +475,3 @@ class StreamStore:
     def drop_expired(self, now_us: int) -> list[Dropped]:
         """Retention: gives up whole sealed generations, by age and then by the bytes of all."""
         return self._upkeep.drop_expired(now_us)
-
-    def _bytes(self) -> int:
-        return self._upkeep.kept_bytes()

@@ -4,8 +4,8 @@
     CommitStaged                                the driver: all stages of a batch are published, once
     AbortStaged                                 or none of them
 
-A *stage* is what one attempt of one task wrote. Its rows travel in chunks: `rows` is msgpack of a list of
-`Record` (wire.topic) for topics, or of `QueueRow` for queues. The node keeps the chunks as they came, and
+A *stage* is what one attempt of one task wrote. Its rows travel in chunks: `rows` is what wire.packed_rows
+draws for topics, or msgpack of a list of `QueueRow` for queues. The node keeps the chunks as they came, and
 the digest of a stage is the XXH3-128 of all of them, one behind the other.
 """
 
@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import QueueId
-from moorline.wire.topic import Number, Record
+from moorline.wire.topic import Number
 
 STAGE_BYTES = 16
 HASH_BYTES = 16
@@ -57,7 +57,10 @@ class OpenStage(Call, frozen=True, gc=False, tag=150):
 
 
 class StageOpened(Answer, frozen=True, gc=False, tag=151):
+    """Rows for topics are to be sorted by so many shards."""
+
     stage: bytes
+    shards: int = 1
 
 
 class StageRows(Call, frozen=True, gc=False, tag=152):
@@ -125,9 +128,8 @@ COMMANDS = OpenStage | StageRows | CloseStage | CommitStaged | AbortStaged
 EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborted
 
 _encoder = msgspec.msgpack.Encoder()
-records_decoder = msgspec.msgpack.Decoder(list[Record])
 queue_rows_decoder = msgspec.msgpack.Decoder(list[QueueRow])
 
 
-def encode_rows(rows: list[Record] | list[QueueRow]) -> bytes:
+def encode_queue_rows(rows: list[QueueRow]) -> bytes:
     return _encoder.encode(rows)

@@ -1,0 +1,264 @@
+"""Room: groups. Commits of staged writes: a batch of a query is published exactly once.
+
+A commit of a batch, in turn with others of its query:
+
+    at or below the last one decided   `already`; what is left of that one is published first
+    every stage read, queues looked at  a refusal here leaves nothing behind
+    the decision, durable               from here on the batch will be published, by this start or the next
+    published                           stage after stage, in the order of the partitions
+    completed, durable                  the stages are removed, and the caller is answered
+
+A crash leaves a decision without its end, and the next start goes on from the last note of how far it
+came. Topics: what was published behind that note is passed over by the deduplication of the shards. The
+producer is (query, partition) and the sequence is the batch and the row, so that a query has as many
+producers as partitions, and not one for every batch. Queues have no deduplication: there the note is a
+message in a queue of the node's own, and is sent in the same turn as the rows it speaks of. Both are in one
+batch of the write-ahead log, which is whole or not there. (A note that waits longer than `queues.ttl_s` is
+gone: a node that was down for so long in the middle of a commit sends its rows to queues again. And a node
+that starts with another number of shards in the middle of a commit does not look for what it published
+behind the last note: at most STAGED_NOTE_BYTES come twice, and none is lost.)
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+import xxhash
+
+from moorline.core.queue import Queue
+from moorline.errors import MoorlineError, NodeDiskFull, StartError, Unsupported
+from moorline.groups.staged_queues import (
+    NodeQueues,
+    check_queues,
+    durable,
+    leave_note,
+    noted,
+    send_row,
+)
+from moorline.groups.topics import TopicBroker
+from moorline.ids import id_of, text_of
+from moorline.journal.disk import Disk
+from moorline.journal.segment_index import read_all
+from moorline.journal.stage_file import Chunk
+from moorline.journal.staging import Place, StagingStore
+from moorline.limits import (
+    COMMIT_BYTES_MAX,
+    DISK_LOOK_MS,
+    STAGED_NOTE_BYTES,
+    STAGED_NOTE_STAGES_MAX,
+    STAGED_QUEUE_ROWS_PER_TURN,
+)
+from moorline.wire.message import Answer
+from moorline.wire.packed_rows import unpacked
+from moorline.wire.staging import QUEUES, CommitStaged, StagesCommitted, queue_rows_decoder
+
+log = logging.getLogger("moorline.groups")
+
+NOTES_FILE = "notes.queue"
+"""Holds the id of the queue of notes."""
+
+NOTES_OWNER = b"moorline: staged commits"
+"""The owner of that queue: no certificate has this for a fingerprint."""
+
+Made = TypeVar("Made")
+
+
+class StagedCommits:
+    """Decides, publishes, and finishes what a start before this one decided. `thread` owns the store."""
+
+    def __init__(
+        self, store: StagingStore, disk: Disk, broker: TopicBroker, thread: Executor
+    ) -> None:
+        self.queues: NodeQueues | None = None
+        self.committed_rows = 0
+        self._store = store
+        self._disk = disk
+        self._broker = broker
+        self._streams = broker.streams
+        self._thread = thread
+        self._query_turns: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._queue_turn = asyncio.Lock()
+
+    def check_room(self) -> None:
+        if self._streams.is_disk_full:
+            raise NodeDiskFull("the node's disk is nearly full: no rows are staged or published")
+
+    def need_queues(self) -> NodeQueues:
+        if self.queues is None:
+            raise Unsupported("this node sends no staged rows to queues")
+        return self.queues
+
+    def _in_thread(self, work: Callable[..., Made], *arguments: Any) -> "asyncio.Future[Made]":
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def _note(self, work: Callable[..., Made], *arguments: Any) -> Made:
+        """A write to the commit log: when it fails nobody knows what is decided, and the node ends."""
+        try:
+            return await self._in_thread(work, *arguments)
+        except (OSError, MoorlineError) as error:
+            failed = self._streams.failed
+            if not failed.done():
+                failed.set_result(StartError(f"the log of staged commits failed: {error}"))
+            raise
+
+    @contextlib.asynccontextmanager
+    async def turn_of(self, query: str) -> AsyncIterator[None]:
+        """One at a time for each query; a lock lives as long as somebody wants it."""
+        lock, wanted = self._query_turns.get(query, (asyncio.Lock(), 0))
+        self._query_turns[query] = (lock, wanted + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, wanted = self._query_turns.pop(query)
+            if wanted > 1:
+                self._query_turns[query] = (lock, wanted - 1)
+
+    async def commit(self, call: CommitStaged) -> Answer:
+        async with self.turn_of(call.query):
+            if call.batch <= await self._in_thread(self._store.last_batch, call.query):
+                await self._finish_pending(call.query)
+                return StagesCommitted(call.call, already=True)
+            self.check_room()
+            await self._finish_pending(call.query)
+            target = await self._in_thread(self._store.check, call.query, call.batch, call.stages)
+            names = [name for name, _, _ in call.stages]
+            if target == QUEUES:
+                # One at a time: there is one note for all of them.
+                async with self._queue_turn:
+                    queues = self.need_queues()
+                    counts = await self._in_thread(self._rows_by_queue, names)
+                    check_queues(queues, counts)
+                    await self._notes_queue(queues)
+                    await self._note(self._store.decide, call.query, call.batch, target, names)
+                    refused = await self._send(queues, call.query)
+            else:
+                await self._note(self._store.decide, call.query, call.batch, target, names)
+                refused = await self._publish(call.query)
+        rows = sum(count for _, count, _ in call.stages)
+        lost = sum(count for _, _, count in refused)
+        return StagesCommitted(call.call, already=False, published=rows - lost, refused=refused)
+
+    async def go_on(self, query: str) -> None:
+        async with self.turn_of(query):
+            await self._finish_pending(query)
+
+    async def _finish_pending(self, query: str) -> None:
+        pending = self._store.pending.get(query)
+        if pending is None:
+            return
+        decided, place = pending
+        extra = {"query": query, "batch": decided.batch, "stage": place.stage, "row": place.row}
+        log.info("a staged commit that was cut short goes on", extra=extra)
+        if decided.target == QUEUES:
+            async with self._queue_turn:
+                await self._send(self.need_queues(), query)
+        else:
+            await self._publish(query)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    async def _publish(self, query: str) -> list[tuple[str, str, int]]:
+        decided, start = self._store.pending[query]
+        since_bytes = since_stages = 0
+        for place in range(start.stage, len(decided.stages)):
+            stage = decided.stages[place]
+            facts = await self._in_thread(self._store.facts, stage)
+            name = f"{query}/{facts.partition}"
+            producer = xxhash.xxh3_64_intdigest(name.encode()) or 1
+            first = start.row if place == start.stage else 0
+            async for chunk in self._chunks(stage, first):
+                while self._streams.is_disk_full:  # noqa: ASYNC110 - a look a second is enough
+                    await asyncio.sleep(DISK_LOOK_MS / 1_000)
+                self._append(chunk, first, producer, decided.batch << 32)
+                since_bytes += len(chunk.rows)
+                if since_bytes > STAGED_NOTE_BYTES:
+                    await self._stored()
+                    done = Place(place, chunk.upto_row)
+                    await self._note(self._store.advance, query, done)
+                    since_bytes = since_stages = 0
+                elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
+                    await self._stored()
+            since_stages += 1
+            if since_stages >= STAGED_NOTE_STAGES_MAX:
+                await self._stored()
+                await self._note(self._store.advance, query, Place(place + 1, 0))
+                since_bytes = since_stages = 0
+        await self._stored()
+        await self._note(self._store.complete, query)
+        return []
+
+    def _append(self, chunk: Chunk, first: int, producer: int, sequence: int) -> None:
+        """Into the batch under way; rows that a start before this one has published are passed over."""
+        rows, skip = unpacked(chunk.rows), max(first - chunk.first_row, 0)
+        stored = self._streams.store.append_packed(rows, skip, producer, sequence + chunk.first_row)
+        self._broker.counts.published += stored
+        self._broker.counts.duplicates += rows.count - skip - stored
+        self.committed_rows += stored
+        self._streams.changed()
+
+    async def _stored(self) -> None:
+        """Returns when what is in the batch under way is stored."""
+        stored = asyncio.Event()
+        self._streams.when_stored(stored.set)
+        await stored.wait()
+
+    async def _chunks(self, stage: bytes, first_row: int = 0) -> AsyncIterator[Chunk]:
+        """Read in the thread, one ahead of what is needed; the loop has its turn between two."""
+        chunks: Iterator[Chunk] = self._store.chunks(stage, first_row)
+        ahead = self._in_thread(next, chunks, None)
+        while (chunk := await ahead) is not None:
+            ahead = self._in_thread(next, chunks, None)
+            yield chunk
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def _rows_by_queue(self, names: list[bytes]) -> Counter[bytes]:
+        counts: Counter[bytes] = Counter()
+        for name in names:
+            for chunk in self._store.chunks(name):
+                counts.update(row.queue for row in queue_rows_decoder.decode(chunk.rows))
+        return counts
+
+    async def _notes_queue(self, queues: NodeQueues) -> Queue:
+        """The queue of notes, made durably before anything relies on it."""
+        text = await self._in_thread(read_all, self._disk, NOTES_FILE)
+        found = queues.store.find(id_of(text.decode())) if text else None
+        if found is None:
+            found = queues.store.create(NOTES_OWNER)
+            await durable(queues)
+            await self._in_thread(self._disk.write_whole, NOTES_FILE, text_of(found.id).encode())
+        return found
+
+    async def _send(self, queues: NodeQueues, query: str) -> list[tuple[str, str, int]]:
+        decided, _ = self._store.pending[query]
+        notes = await self._notes_queue(queues)
+        start = noted(queues.store, notes, decided)
+        refused: Counter[tuple[bytes, str]] = Counter()
+        for place in range(start.stage, len(decided.stages)):
+            first = start.row if place == start.stage else 0
+            async for chunk in self._chunks(decided.stages[place], first):
+                rows = queue_rows_decoder.decode(chunk.rows)
+                upto = chunk.upto_row
+                for row in range(max(first, chunk.first_row), upto, STAGED_QUEUE_ROWS_PER_TURN):
+                    end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
+                    some = rows[row - chunk.first_row : end - chunk.first_row]
+                    # Without an await between the two, so that they are in one batch of the log.
+                    for one in some:
+                        code = send_row(queues.store, one.queue, one.body)
+                        if code:
+                            refused[one.queue, code] += 1
+                    leave_note(queues.store, notes, decided, Place(place, end))
+                    queues.counts.stored += len(some)
+                    self.committed_rows += len(some)
+                    await durable(queues)
+        await self._note(self._store.complete, query)
+        named = [(text_of(queue), code, count) for (queue, code), count in refused.items()]
+        for queue, code, count in named:
+            extra = {"query": query, "queue": queue, "code": code, "messages": count}
+            log.warning("a queue was closed between a decision and its sends", extra=extra)
+        return named

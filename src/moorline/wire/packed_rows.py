@@ -1,0 +1,219 @@
+"""Room: wire. Rows for topics as they wait in a stage: frames that lack what only the node can say.
+
+    rows    count    u32
+            shards   u32  the rows are sorted by the shard of so many that they go to
+            names    u32  bytes of the names
+            zero     u32
+            runs     u32 × shards  how many rows go to each shard
+            lengths  u32 × count   bytes of each frame
+            topics   u32 × count   its topic, as a place among the names
+            names    msgpack of a list of texts
+            frames   as wire.segment draws them, with PRODUCER among the flags, and zeros for check,
+                     offset, time, producer and sequence
+
+The rows of one shard stand together, in the order in which they were written: a node with as many shards
+fills in the zeros of all of them at once, and appends them as they are. Little-endian.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from moorline.errors import Malformed
+from moorline.wire.frame_fields import OFFSET_AT, TIME_AT, Numbers, Sizes, words_at
+from moorline.wire.segment import (
+    FRAME,
+    HEAD,
+    KEYED,
+    PRODUCER,
+    PRODUCER_PART,
+    decode_headers,
+    encode_headers,
+)
+from moorline.wire.topic import Record
+
+_HEAD = struct.Struct("<IIII")
+SHARDS_MAX = 1 << 16
+"""More than any node has: a chunk that says more is none."""
+
+_encoder = msgspec.msgpack.Encoder()
+_names_decoder = msgspec.msgpack.Decoder(list[str])
+_hash = xxhash.xxh3_64_intdigest
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """A chunk of rows. `ends[s]` is behind the last row of shard `s`."""
+
+    shards: int
+    ends: Numbers
+    lengths: Numbers
+    topics: Numbers
+    names: list[str]
+    frames: bytes | memoryview
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    def positions(self) -> Numbers:
+        """Where each frame begins."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def encoded(self) -> bytes:
+        names = _encoder.encode(self.names)
+        runs = np.diff(self.ends, prepend=0)
+        numbers = [part.astype("<u4").tobytes() for part in (runs, self.lengths, self.topics)]
+        head = _HEAD.pack(self.count, self.shards, len(names), 0)
+        return b"".join((head, *numbers, names, self.frames))
+
+    def routes(self) -> npt.NDArray[np.uint64]:
+        """What decides the shard of each row: the hash of its key, or of its topic if it has none."""
+        by_name = np.array([_hash(name.encode()) for name in self.names], np.uint64)
+        found = by_name[self.topics]
+        positions = self.positions()
+        sizes = Sizes.of(self.frames, positions)
+        keyed = np.flatnonzero(sizes.flags & KEYED)
+        starts = (positions + FRAME.size + sizes.topics)[keyed]
+        stops = starts + sizes.keys[keyed]
+        view = memoryview(self.frames)
+        keys = map(view.__getitem__, map(slice, starts.tolist(), stops.tolist()))
+        found[keyed] = np.fromiter(map(_hash, keys), np.uint64, len(keyed))
+        return found
+
+    def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
+        """The same rows for another number of shards, and the place that each of them had."""
+        routes = (self.routes() % np.uint64(shards)).astype(np.int64)
+        order = np.argsort(routes, kind="stable")
+        starts = self.positions()
+        view = memoryview(self.frames)
+        slices = map(slice, starts[order].tolist(), (starts + self.lengths)[order].tolist())
+        frames = b"".join(map(view.__getitem__, slices))
+        ends = np.cumsum(np.bincount(routes, minlength=shards))
+        lengths, topics = self.lengths[order], self.topics[order]
+        return PackedRows(shards, ends, lengths, topics, self.names, frames), order
+
+    def check(self) -> Sizes:
+        """Refuses frames that are not what the numbers say they are; what they are, otherwise.
+
+        From here on the node relies on it. Sizes that have a limit are the caller's to check.
+        """
+        positions = self.positions()
+        if self.count and int(self.lengths.min()) < FRAME.size + PRODUCER_PART.size:
+            raise Malformed("a row is shorter than a frame")
+        sizes = Sizes.of(self.frames, positions)
+        said = words_at(self.frames, "<u4")[positions].astype(np.int64)
+        parts = sizes.topics + sizes.keys + sizes.headers + PRODUCER_PART.size + FRAME.size
+        if not np.array_equal(said + HEAD.size, self.lengths) or (parts > self.lengths).any():
+            raise Malformed("the parts of a row do not fit its length")
+        if not (sizes.flags & PRODUCER).all():
+            raise Malformed("a row without a place for its producer")
+        if sizes.keys[sizes.flags & KEYED == 0].any():
+            raise Malformed("a row without a key has bytes of one")
+        self._check_topics(positions, sizes.topics)
+        self._check_headers(positions, sizes)
+        shards = np.repeat(np.arange(self.shards), np.diff(self.ends, prepend=0))
+        if not np.array_equal((self.routes() % np.uint64(self.shards)).astype(np.int64), shards):
+            raise Malformed("a row stands among those of another shard")
+        return sizes
+
+    def _check_topics(self, positions: Numbers, lengths: Numbers) -> None:
+        names = [name.encode() for name in self.names]
+        if not np.array_equal(np.array([len(name) for name in names])[self.topics], lengths):
+            raise Malformed("a row has another topic than it says")
+        # The bytes of all topics, one behind the other, as they stand and as they should.
+        places = np.repeat(positions + FRAME.size - np.cumsum(lengths) + lengths, lengths)
+        places += np.arange(len(places))
+        found = np.frombuffer(self.frames, np.uint8)[places]
+        if found.tobytes() != b"".join(map(names.__getitem__, self.topics.tolist())):
+            raise Malformed("a row has another topic than it says")
+
+    def _check_headers(self, positions: Numbers, sizes: Sizes) -> None:
+        some = np.flatnonzero(sizes.headers)
+        starts = (positions + FRAME.size + sizes.topics + sizes.keys)[some]
+        view = memoryview(self.frames)
+        ends = starts + sizes.headers[some]
+        for headers in {
+            bytes(view[start:end])
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        }:
+            decode_headers(headers)
+
+
+def unpacked(data: bytes) -> PackedRows:
+    """The rows of a chunk; that it has the right size is checked here, the rest is `check`'s."""
+    if len(data) < _HEAD.size:
+        raise Malformed("these are no rows for topics")
+    count, shards, names_bytes, zero = _HEAD.unpack_from(data)
+    at = _HEAD.size
+    if zero or not 0 < shards <= SHARDS_MAX or 4 * (shards + 2 * count) + at > len(data):
+        raise Malformed("these are no rows for topics")
+    numbers = np.frombuffer(data, "<u4", shards + 2 * count, at).astype(np.int64)
+    runs, lengths, topics = np.split(numbers, (shards, shards + count))
+    at += 4 * (shards + 2 * count)
+    try:
+        names = _names_decoder.decode(memoryview(data)[at : at + names_bytes])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"these are no rows for topics: {error}") from error
+    frames = memoryview(data)[at + names_bytes :]
+    if runs.sum() != count or lengths.sum() != len(frames):
+        raise Malformed("these are no rows for topics: the numbers do not add up")
+    if count and int(topics.max()) >= len(names):
+        raise Malformed("these are no rows for topics: a topic has no name")
+    return PackedRows(shards, np.cumsum(runs), lengths, topics, names, frames)
+
+
+def packed(records: Iterable[Record], shards: int) -> PackedRows:
+    """Rows one by one, for few of them; Spark's tasks make whole columns of them."""
+    known: dict[str, int] = {}
+    frames, topics = [], []
+    for record in records:
+        topic, key = record.topic.encode(), record.key or b""
+        headers = encode_headers(record.headers)
+        flags = record.flags | PRODUCER | (KEYED if record.key is not None else 0)
+        rest = topic + key + headers + bytes(PRODUCER_PART.size) + record.body
+        length = FRAME.size - HEAD.size + len(rest)
+        sizes = len(topic), len(key), len(headers)
+        frames.append(FRAME.pack(length, 0, 0, 0, record.ttl_s, *sizes, flags) + rest)
+        topics.append(known.setdefault(record.topic, len(known)))
+    lengths = np.array([len(frame) for frame in frames], np.int64)
+    unsorted = PackedRows(
+        1,
+        np.array([len(frames)]),
+        lengths,
+        np.array(topics, np.int64),
+        list(known),
+        b"".join(frames),
+    )
+    return unsorted.sorted_by(shards)[0]
+
+
+def filled(
+    rows: PackedRows,
+    first: int,
+    stop: int,
+    *,
+    offset: int,
+    time_us: int,
+    producer: int,
+    sequences: Numbers,
+) -> bytearray:
+    """Frames `first` to before `stop`, with all but their checks, which need a segment's seed."""
+    positions = rows.positions()
+    begin = int(positions[first])
+    end = int(positions[stop - 1] + rows.lengths[stop - 1])
+    frames = bytearray(rows.frames[begin:end])
+    places = positions[first:stop] - begin
+    sizes = Sizes.of(frames, places)
+    numbers = words_at(frames, "<u8")
+    numbers[places + OFFSET_AT] = np.arange(offset, offset + stop - first)
+    numbers[places + TIME_AT] = time_us
+    behind = places + FRAME.size + sizes.topics + sizes.keys + sizes.headers
+    numbers[behind] = producer
+    numbers[behind + 8] = sequences
+    return frames
