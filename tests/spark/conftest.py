@@ -23,7 +23,7 @@ def spark() -> Iterator[SparkSession]:
     # Workers find the code under test as we do, and the tests' own modules by the folder above.
     with contextlib.ExitStack() as stack:
         stack.enter_context(_variable("PYTHONPATH", str(SOURCES)))
-        made = moorline.spark.session(master="local[2]", app_name="tests", config=SHORT_JOB)
+        made = moorline.spark.session(master="local[2,4]", app_name="tests", config=SHORT_JOB)
         stack.callback(made.stop)
         yield made
 

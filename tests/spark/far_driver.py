@@ -6,6 +6,7 @@ In a process of its own because a process has one Spark only, and the other test
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ class Steps:
 
     def archive(self) -> dict[str, Any]:
         """The archive, its proof, and the proof of one from which a file was taken."""
-        where = str(self._folder / "archive")
+        # From here: workers are in folders of their own, and must find it all the same.
+        where = os.path.relpath(self._folder / "archive")
         options = ArchiveOptions(where, self._source, compact=False)
         done = archive(self._spark, options, lambda: ask(self._source).seals)
         report = verify(self._spark, VerifyOptions(where, self._source), ask(self._source))

@@ -1,19 +1,26 @@
-"""A streaming query from JSON files to a topic, whose driver is killed at a given point; run as a program.
+"""Streaming queries from JSON files, whose driver is killed at a given point; run as a program.
 
-    python -m tests.spark.killed_driver ADDRESS INPUT CHECKPOINT POINT
+    python -m tests.spark.killed_driver ADDRESS INPUT CHECKPOINT QUEUE POINT OF_QUEUE
 
-The point is `STEP:BATCH`, where the step is one of
+The first query goes to a topic, and when it is through a second one to a queue; each has its point. That is
+`STEP:BATCH`, where the step is one of
 
     fails    a task of the batch stages its rows and then fails, once; it is tried again
-    staged   the driver is killed when a task has staged its rows
-    before   … before the commit
+    begun    the driver is killed before a task has staged anything
+    before   … when all is staged, before the commit
+    sent     … when the commit is on its way to the node, and not answered
     after    … after the commit, which the driver's checkpoint does not know of yet
+    never
+
+Who comes to the point leaves a file `STEP-BATCH` in the folder of the query's checkpoint.
 """
 
+import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +29,47 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 import moorline.spark
+from moorline.spark import writer as writing
+from moorline.spark.node_link import Links
+from moorline.spark.options import Reach
 from moorline.spark.session import SHORT_JOB
 from moorline.spark.source import MoorlineSource
 from moorline.spark.writer import StreamWriter, stream_writer
+from moorline.wire.message import Answer, Message
+from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 
 class KilledWriter(DataSourceStreamArrowWriter):
-    def __init__(self, writer: DataSourceStreamArrowWriter, point: str) -> None:
+    def __init__(self, writer: DataSourceStreamArrowWriter, point: str, checkpoint: str) -> None:
         self._writer = writer
         self._step, _, batch = point.partition(":")
         self._batch = int(batch or -1)
+        self._mark = Path(checkpoint) / point.replace(":", "-")
+
+    def _die(self) -> None:
+        self._mark.touch()
+        kill_driver()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        message = self._writer.write(iterator)
         context = TaskContext.get()
         assert context is not None
-        if int(context.getLocalProperty("streaming.sql.batchId") or -1) == self._batch:
-            if self._step == "staged":
-                kill_driver()
-            if self._step == "fails" and context.attemptNumber() == 0:
-                raise RuntimeError("this attempt fails when all is staged")
+        is_here = int(context.getLocalProperty("streaming.sql.batchId") or -1) == self._batch
+        if is_here and self._step == "begun":
+            self._die()
+        message = self._writer.write(iterator)
+        if is_here and self._step == "fails" and context.attemptNumber() == 0:
+            self._mark.touch()
+            raise RuntimeError("this attempt fails when all is staged")
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if (self._step, self._batch) == ("before", batchId):
-            kill_driver()
+            self._die()
+        if (self._step, self._batch) == ("sent", batchId):
+            writing._once = partial(send_and_die, self._die)  # type: ignore[assignment]
         self._writer.commit(list(messages), batchId)
         if (self._step, self._batch) == ("after", batchId):
-            kill_driver()
+            self._die()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._writer.abort(list(messages), batchId)
@@ -66,7 +86,24 @@ class KilledSource(MoorlineSource):
         }
         writer = stream_writer(options, schema, overwrite)
         assert isinstance(writer, StreamWriter)
-        return KilledWriter(writer, self.options["point"])
+        return KilledWriter(writer, self.options["point"], self.options["checkpointLocation"])
+
+
+def send_and_die(
+    die: Callable[[], None], reach: Reach, make: Callable[[int], Message], reply: type[Answer]
+) -> None:
+    """The driver is gone when the node has heard all of a call, and nobody hears the answer."""
+    links = Links(reach)
+    # An open link sends what it is told in the same turn of its loop.
+    links.call((reach.address,), DescribeCluster, ClusterDescribed)
+    links.begin(links.ask((reach.address,), make, reply))
+    for _ in range(3):
+        links.run(_one_turn())
+    die()
+
+
+async def _one_turn() -> None:
+    await asyncio.sleep(0)
 
 
 def kill_driver() -> None:
@@ -78,7 +115,9 @@ def kill_driver() -> None:
     os._exit(1)  # else whoever waits for the end of the driver's output waits for us
 
 
-def main(address: str, folder: str, checkpoint: str, point: str) -> None:
+def main(
+    address: str, folder: str, checkpoint: str, queue: str, point: str, point_of_queue: str
+) -> None:
     spark = moorline.spark.session(master="local[2,3]", config=SHORT_JOB)
     spark.dataSource.register(KilledSource)
     rows = (
@@ -87,16 +126,20 @@ def main(address: str, folder: str, checkpoint: str, point: str) -> None:
         .json(folder)
         .repartition(2, "key")
     )
-    query = (
-        rows.writeStream.format("killed")
-        .option("address", address)
-        .option("topic", "streamed")
-        .option("point", point)
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    few = rows.where("int(value) % 20 = 0").select("value")
+    for frame, target, where in (
+        (rows, {"topic": "streamed", "point": point}, "topic"),
+        (few, {"queue": queue, "point": point_of_queue}, "queue"),
+    ):
+        query = (
+            frame.writeStream.format("killed")
+            .option("address", address)
+            .options(**target)
+            .option("checkpointLocation", f"{checkpoint}/{where}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
     spark.stop()
 
 

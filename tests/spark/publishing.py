@@ -1,6 +1,8 @@
 """What the tests of Spark publish, and how they compare what was read with it."""
 
 import asyncio
+import shutil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import moorline
@@ -42,6 +44,13 @@ async def publish(address: str, count: int = COUNT, first: int = 0) -> list[Mess
             while count >= COUNT and not any(one.digest for one in (await moor.streams()).streams):
                 await asyncio.sleep(0.01)
     return messages
+
+
+def copy_streams(data: Path, target: Path) -> Path:
+    """A data folder with the streams of a node that runs: what it is writing beside them may vanish."""
+    passing = shutil.ignore_patterns("*.new", "*.snapshot")
+    shutil.copytree(data / "streams", target / "streams", ignore=passing)
+    return target
 
 
 def read(rows: list[Any]) -> list[Message]:

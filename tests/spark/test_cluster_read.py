@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 from tests.process.nodes import NodeProcess
 
 import moorline
 from moorline.catalog import EmbeddedPostgres
+from moorline.errors import ConnectionLost
+from moorline.spark.options import topic_options
+from moorline.spark.topic_reader import TopicStreamReader
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -55,7 +60,18 @@ def test_all_nodes_are_read_and_one_that_is_away_is_named(
     assert found == [
         (f"from/{name}", name, number) for name in ("one", "two") for number in range(100)
     ]
+    given = {"topics": "from/+", "address": two.address, "startingOffsets": "earliest"}
+    options = topic_options({**given, "failOnDataLoss": "false"}, is_stream=True)
+    stream = TopicStreamReader(options, StructType().add("offset", "long"))
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
     one.kill()
+    with pytest.raises(ConnectionLost, match=r"messages of one/[01], whose node is away"):
+        stream.partitions(start, end)
+    assert "lost" not in (stream.reportLatestOffset() or {}), "away is not gone"
+    later = stream.latestOffset(end, ReadAllAvailable())
+    assert later == end, "what is known of its shards stays"
+    stream.stop()
     with pytest.raises(PySparkException, match="the streams of one are not known now"):
         load(spark, two).collect()
     left = load(spark, two, failOnDataLoss="false").collect()

@@ -21,10 +21,12 @@ __all__ = ["filled"]
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_connect_server_reads_writes_and_streams(filled: NodeProcess, tmp_path: Path) -> None:
+def test_a_connect_server_reads_writes_streams_and_archives(
+    filled: NodeProcess, tmp_path: Path
+) -> None:
     with connect_server(tmp_path / "server") as server:
         remote = f"sc://127.0.0.1:{server.found}"
-        found = drive(remote, filled.address, tmp_path, "read", "write", "stream")
+        found = drive(remote, filled.address, tmp_path, "read", "write", "stream", "archive")
     assert found["read"] == {"rows": COUNT, "is_equal": True}
     written = asyncio.run(messages_of(filled.address, "far/#", COPIES))
     assert sorted(int(one.value) for one in written) == list(range(COPIES))
@@ -38,6 +40,9 @@ def test_a_connect_server_reads_writes_and_streams(filled: NodeProcess, tmp_path
     assert Counter((one.key, one.value) for one in streamed) == Counter(
         (one.key, one.value) for one in expected
     )
+    assert found["archive"]["is_equal"]
+    assert found["archive"]["repaired"]
+    assert found["archive"]["fetched"] > 0
     # The second run read what the first one published, and took none of it.
     assert asyncio.run(count_of(filled.address, "streamed")) == len(expected)
 

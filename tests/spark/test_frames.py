@@ -14,8 +14,9 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.spark import runs as finding
 from moorline.spark.folder_link import FolderStreams
-from moorline.spark.frames import Batches, views_of, words_at
+from moorline.spark.frames import Batches, views_of
 from moorline.spark.runs import Lost, runs
+from moorline.wire.frame_fields import words_at
 from moorline.wire.segment import KEYED, Stored, decode_headers, encode_headers, stored_at
 
 SCHEMA = pa.schema(

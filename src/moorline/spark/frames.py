@@ -18,17 +18,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moorline.core.topic import Matcher
+from moorline.wire.frame_fields import (
+    FLAGS_AT,
+    HEADERS_AT,
+    KEY_AT,
+    TIME_AT,
+    TOPIC_AT,
+    TTL_AT,
+    Numbers,
+    words_at,
+)
 from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
 
 PADDING_BYTES = 16
 """Bytes behind the frames of a buffer: a view of twelve bytes may begin at the last one."""
 
-_TIME_AT, _TTL_AT = 16, 24
-_TOPIC_AT, _KEY_AT, _HEADERS_AT, _FLAGS_AT = 28, 30, 32, 34
 _INLINE_BYTES = 12
 """Arrow keeps values up to this length inside of their views."""
 
-Numbers = npt.NDArray[np.int64]
 Words = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
@@ -47,12 +54,6 @@ class Block(NamedTuple):
 
     def chosen(self, mask: Mask) -> "Block":
         return Block(self.data, self.places[mask], self.lengths[mask], self.offsets[mask])
-
-
-def words_at(data: bytes | bytearray, kind: str) -> Words:
-    """The buffer as numbers of that kind, one beginning at every byte."""
-    width = np.dtype(kind).itemsize
-    return np.ndarray((len(data) - width + 1,), kind, data, 0, (1,))
 
 
 class Frames:
@@ -74,25 +75,25 @@ class Frames:
         return self._block.offsets
 
     def times_us(self) -> Numbers:
-        return words_at(self._block.data, "<i8")[self._block.places + _TIME_AT]
+        return words_at(self._block.data, "<i8")[self._block.places + TIME_AT]
 
     def ttls_s(self) -> npt.NDArray[np.int32]:
-        return words_at(self._block.data, "<i4")[self._block.places + _TTL_AT]
+        return words_at(self._block.data, "<i4")[self._block.places + TTL_AT]
 
     def flags(self) -> Numbers:
-        return self._small(_FLAGS_AT)
+        return self._small(FLAGS_AT)
 
     def _small(self, at: int) -> Numbers:
         """A number of two bytes: the four of them stand side by side, and are gathered together."""
         if self._smalls is None:
-            self._smalls = words_at(self._block.data, "<i8")[self._block.places + _TOPIC_AT]
+            self._smalls = words_at(self._block.data, "<i8")[self._block.places + TOPIC_AT]
         if at not in self._known:
-            self._known[at] = (self._smalls >> (8 * (at - _TOPIC_AT))) & 0xFFFF
+            self._known[at] = (self._smalls >> (8 * (at - TOPIC_AT))) & 0xFFFF
         return self._known[at]
 
     def are_sound(self) -> bool:
         """Whether the parts of every frame fit into it; so without checks nothing is read beside it."""
-        parts = self._small(_TOPIC_AT) + self._small(_KEY_AT) + self._small(_HEADERS_AT)
+        parts = self._small(TOPIC_AT) + self._small(KEY_AT) + self._small(HEADERS_AT)
         parts += (self.flags() & PRODUCER != 0) * PRODUCER_PART.size
         return bool((parts + (FRAME.size - HEAD.size) <= self._block.lengths).all())
 
@@ -103,7 +104,7 @@ class Frames:
         # A text per frame and what stands between two of them are the values of one array.
         edges = np.empty(2 * self._count + 1, np.int32)
         edges[0:-1:2] = starts
-        edges[1::2] = starts + self._small(_TOPIC_AT)
+        edges[1::2] = starts + self._small(TOPIC_AT)
         edges[-1] = edges[-2] if self._count else 0
         data = pa.py_buffer(self._block.data)
         both = pa.Array.from_buffers(
@@ -118,10 +119,10 @@ class Frames:
 
     def keys(self) -> pa.BinaryArray:
         keyed = self.flags() & KEYED != 0
-        return self._binary(self._keys_at(), self._small(_KEY_AT), keyed)
+        return self._binary(self._keys_at(), self._small(KEY_AT), keyed)
 
     def raw_headers(self) -> pa.BinaryArray:
-        return self._binary(self._headers_at(), self._small(_HEADERS_AT))
+        return self._binary(self._headers_at(), self._small(HEADERS_AT))
 
     def values(self) -> pa.BinaryArray:
         starts = self._behind_headers() + (self.flags() & PRODUCER != 0) * PRODUCER_PART.size
@@ -146,13 +147,13 @@ class Frames:
         return pa.array(decoded, HEADERS_TYPE).take(encoded.indices)
 
     def _keys_at(self) -> Numbers:
-        return self._block.places + FRAME.size + self._small(_TOPIC_AT)
+        return self._block.places + FRAME.size + self._small(TOPIC_AT)
 
     def _headers_at(self) -> Numbers:
-        return self._keys_at() + self._small(_KEY_AT)
+        return self._keys_at() + self._small(KEY_AT)
 
     def _behind_headers(self) -> Numbers:
-        return self._headers_at() + self._small(_HEADERS_AT)
+        return self._headers_at() + self._small(HEADERS_AT)
 
     def _binary(self, starts: Numbers, lengths: Numbers, valid: Mask | None = None) -> pa.Array:
         if valid is not None and valid.all():

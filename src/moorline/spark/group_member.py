@@ -15,7 +15,13 @@ from functools import partial
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import CallFailed, ConnectionLost, SubscriptionEnded
-from moorline.limits import SPARK_LINK_PAUSE_MS, SPARK_LINK_TRIES
+from moorline.limits import (
+    SPARK_COMPLETE_KEPT_MS,
+    SPARK_FIRST_MOMENT_MS_MAX,
+    SPARK_FIRST_STREAM_MS_MAX,
+    SPARK_LINK_PAUSE_MS,
+    SPARK_LINK_TRIES,
+)
 from moorline.net.caller import Caller
 from moorline.spark.node_link import Links
 from moorline.spark.options import Offsets, Reach
@@ -41,16 +47,6 @@ Taken = dict[Stream, list[Range]]
 
 ALL = (1 << 63) - 1
 """As many messages as there are."""
-
-COMPLETE_KEPT_MS = 10_000
-"""So long is remembered what was acknowledged: many times what a group needs to store it. Later, a range that
-is granted again was sought by an operator, and is read again."""
-
-FIRST_MOMENT_MS_MAX = 2_000
-"""Wait of any query for its first stream: many times what a Leader takes to plan and grant."""
-
-FIRST_STREAM_MS_MAX = 15_000
-"""Wait of a query with an end for its first stream: there may be more members than streams."""
 
 
 class Held:
@@ -161,7 +157,7 @@ class GroupMember(Links):
         return caller
 
     async def _wait_for_first(self) -> None:
-        left_ms = self._joined_ms + FIRST_MOMENT_MS_MAX - _now_ms()
+        left_ms = self._joined_ms + SPARK_FIRST_MOMENT_MS_MAX - _now_ms()
         if not self._held and left_ms > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_ms / 1_000):
@@ -180,8 +176,8 @@ class GroupMember(Links):
                         self._held[feed].is_stopping = True
                 case FeedEnded(feed):
                     self._held.pop(feed, None)
-                case MessagesLost(_, node, shard, first, upto):
-                    self._lost.append(Missing(str(Shard(node, shard)), first, upto))
+                case MessagesLost(_, node, shard, first, upto, reason):
+                    self._lost.append(Missing(str(Shard(node, shard)), first, upto, reason))
                 case TopicSubscriptionEnded(_, code):
                     self._ended = code
                 case _:
@@ -204,7 +200,7 @@ class GroupMember(Links):
             return
         if ranges:
             self._caller.send(AckMessages(held.number, ranges))
-        self._forget_ms[held.stream] = _now_ms() + COMPLETE_KEPT_MS
+        self._forget_ms[held.stream] = _now_ms() + SPARK_COMPLETE_KEPT_MS
 
     def _forget_old(self) -> None:
         now_ms = _now_ms()
@@ -284,7 +280,7 @@ class GroupMember(Links):
         # with this answer we know of all that are ours.
         told = await caller.call(lambda call: DescribeGroup(call, self._group), GroupDescribed)
         ours = {str(one.stream.line) for one in self._held.values()}
-        waits_for_first = not ours and _now_ms() - self._joined_ms < FIRST_STREAM_MS_MAX
+        waits_for_first = not ours and _now_ms() - self._joined_ms < SPARK_FIRST_STREAM_MS_MAX
         places = {str(Shard(one.node, one.shard)): one for one in told.places}
         for line, end in goal.items():
             place = places.get(line)

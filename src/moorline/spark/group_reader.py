@@ -26,10 +26,13 @@ from pyspark.sql.types import StructType
 from moorline.core.stream import Extent, Stream
 from moorline.core.topic import Mode, shared_name
 from moorline.errors import BadTopic, ConfigError, ConnectionLost
+from moorline.limits import SPARK_SETTLE_MS_MAX, SPARK_SETTLE_PAUSE_MS
 from moorline.spark.group_member import ALL, GroupMember, Taken, ends_of
 from moorline.spark.options import REACH, Offsets, TopicOptions, check_names, topic_options
-from moorline.spark.places import Missing, Range, ends, tasks
-from moorline.spark.topic_reader import TopicPartition, TopicReads, _stop_on_sigterm
+from moorline.spark.places import Missing, Range, ends
+from moorline.spark.reaching import reaching
+from moorline.spark.stopping import stop_on_sigterm
+from moorline.spark.topic_reader import TopicReads
 
 log = logging.getLogger("moorline.spark")
 
@@ -44,15 +47,10 @@ GROUP = (
     "failOnDataLoss",
     "includeHeaders",
     "includeSystem",
+    "includeGaps",
     "verifyChecks",
 )
 """The options of such a query; those about the start count where it makes the group."""
-
-SETTLE_PAUSE_S = 0.05
-"""Between two looks at a group that still moves streams about."""
-
-SETTLE_MS_MAX = 60_000
-"""Wait of a query with an end for streams that come to nobody; more than a revocation takes by default."""
 
 Offset = dict[str, Any]
 
@@ -104,10 +102,11 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         return {**super().__getstate__(), "_member": None}
 
     def member(self) -> GroupMember:
-        _stop_on_sigterm()
+        stop_on_sigterm()
         if self._member is None:
             self._member = GroupMember(self.options.reach, self._group, self._start)
-        self._member.join()
+        with reaching(self.options.reach):
+            self._member.join()
         return self._member
 
     # --- what Spark asks --------------------------------------------------------------------------
@@ -140,13 +139,14 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         return self._offered
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """The ends of the streams that are ours, and how many messages wait in them."""
+        """The ends of the streams that are ours, how many messages wait in them, and what was gone."""
         if self._member is None:
             return None
         held = self._member.held()
         found = {one.stream: one.end for one in self._extents(held) if one.stream in held}
         waiting = sum(max(0, end - held[stream]) for stream, end in found.items() if held[stream])
-        return {"ends": {str(one): found[one] for one in sorted(found)}, "waiting": waiting}
+        ends_of_ours = {str(one): found[one] for one in sorted(found)}
+        return {"ends": ends_of_ours, "waiting": waiting, **self.told_gaps()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # noqa: ARG002
         # Of a batch that is replayed: nobody else should get its ranges while it runs.
@@ -156,15 +156,10 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         away = {one.node for one in wanted} & set(self.streams().silent())
         if away:
             raise ConnectionLost(f"the batch has messages of {', '.join(sorted(away))}: start it")
-        self.report(missing)
-        parts = tasks(found, self.options.min_partitions, self.options.max_records)
-        return [
-            TopicPartition([(one, self.streams().addresses(one.stream.node)) for one in part])
-            for part in parts
-        ]
+        return self.planned(found, missing)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.batches(partition)
+        return self.rows(partition)
 
     def commit(self, end: Offset) -> None:
         self._finish(self.member(), end)
@@ -191,10 +186,10 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             taken = member.take(ends_of(extents, self._goal), count_max) if held else {}
             if taken or self._goal is None or member.is_settled(self._goal):
                 return taken
-            if _now_ms() - began_ms > SETTLE_MS_MAX:
+            if _now_ms() - began_ms > SPARK_SETTLE_MS_MAX:
                 log.warning("some streams come to nobody", extra={"group": self._group})
                 return {}
-            time.sleep(SETTLE_PAUSE_S)
+            time.sleep(SPARK_SETTLE_PAUSE_MS / 1_000)
 
     def _extents(self, wanted: Mapping[Stream, object]) -> list[Extent]:
         """The streams there are; nobody is asked where none is wanted."""

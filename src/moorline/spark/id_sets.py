@@ -2,7 +2,7 @@
 
 A side of a comparison is Parquet files, CSV files, the SQLite list of a client, or the associations of a
 service in the catalog. A task reads a piece of it with pyarrow (or asyncpg), hashes all of it at once, and
-yields either one digest for each of 65,536 buckets (the first 16 bits of the hash), or the ids of some
+yields its digest, or one for each of 65,536 buckets (the first 16 bits of the hash), or the ids of some
 buckets. What goes through Spark is small, however large the sets are.
 """
 
@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,7 @@ class IdSetReader(DataSourceReader):
         self._tasks = int(options["tasks"])
         wanted = options.get("buckets")
         self._wanted = base64.b64decode(wanted) if wanted else b""
-        self._ids = options.get("yield") == "ids"
+        self._yields = options.get("yield", "buckets")
 
     def partitions(self) -> list[InputPartition]:
         # Row groups in turn: files are often written in the order of something.
@@ -117,10 +117,28 @@ class IdSetReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Partition)
-        if self._ids:
+        if self._yields == "ids":
             yield from self._chosen(partition.pieces)
+        elif self._yields == "total":
+            yield self._total(partition.pieces)
         else:
             yield self._digests(partition.pieces)
+
+    def _total(self, pieces: list[Piece]) -> pa.RecordBatch:
+        """The digest of all, as if it were one bucket: the hashes never leave polars."""
+        count = total = 0
+        if self._side.kind == "catalog":
+            for _, hashes in self._read(pieces):
+                high, low = np.bitwise_xor.reduce(hashes, axis=0).tolist()
+                count, total = count + len(hashes), total ^ (high << 64 | low)
+        else:
+            for ids in self._ids(pieces):
+                count, total = count + len(ids), total ^ xored(ids)
+        words = np.frombuffer(total.to_bytes(16, "big"), ">i8").astype(np.int64)
+        numbers = ([0], [count], words[:1], words[1:])
+        kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64())
+        columns = [pa.array(one, kind) for one, kind in zip(numbers, kinds, strict=True)]
+        return pa.record_batch(columns, names=["bucket", "count", "high", "low"])
 
     def _digests(self, pieces: list[Piece]) -> pa.RecordBatch:
         counts = np.zeros(BUCKETS, np.int64)
@@ -149,12 +167,26 @@ class IdSetReader(DataSourceReader):
                 yield pa.record_batch([ids.filter(pa.array(mask))], names=["id"])
 
     def _read(self, pieces: list[Piece]) -> Iterator[tuple[pa.Array, Words]]:
-        for piece in pieces:
-            if self._side.kind == "catalog":
+        if self._side.kind == "catalog":
+            for piece in pieces:
                 yield from asyncio.run(_from_catalog(self._side, piece))
-            else:
-                for ids in _from_file(piece, self._side.column):
-                    yield ids, hashed(ids)
+        else:
+            for ids in self._ids(pieces):
+                yield ids, hashed(ids)
+
+    def _ids(self, pieces: list[Piece]) -> Iterator[pa.Array]:
+        for piece in pieces:
+            yield from _from_file(piece, self._side.column)
+
+
+def xored(ids: pa.Array) -> int:
+    """The XOR of the XXH3-128 of all ids."""
+    import polars
+    import polars_hash
+
+    frame = polars.DataFrame({"id": polars.from_arrow(ids)})
+    found = frame.select(polars_hash.col("id").nchash.xxh3_128().bitwise_xor())
+    return int(found.item() or 0)
 
 
 def hashed(ids: pa.Array) -> Words:
@@ -285,7 +317,8 @@ def pieces_of(side: Side) -> list[Piece]:
 
 
 def _paths(side: Side) -> list[Path]:
-    root = Path(side.where)
+    # Workers may be in other folders.
+    root = Path(side.where).absolute()
     if root.is_dir():
         paths = sorted(
             path
@@ -300,9 +333,14 @@ def _paths(side: Side) -> list[Path]:
 
 
 def read_side(
-    spark: "SparkSession", side: Side, *, tasks: int, buckets: bytes = b"", ids: bool = False
+    spark: "SparkSession",
+    side: Side,
+    *,
+    tasks: int,
+    buckets: bytes = b"",
+    yields: Literal["total", "buckets", "ids"] = "buckets",
 ) -> "DataFrame":
-    """The digests of a side's buckets, or the ids of some of them."""
+    """The digest of a side, those of its buckets, or the ids of some buckets."""
     spark.dataSource.register(IdSetSource)
     reader = (
         spark.read.format("moorline_ids")
@@ -312,6 +350,4 @@ def read_side(
     )
     if buckets:
         reader = reader.option("buckets", base64.b64encode(buckets).decode())
-    if ids:
-        reader = reader.option("yield", "ids")
-    return reader.load()
+    return reader.option("yield", yields).load()

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from moorline.errors import ConfigError
@@ -81,9 +81,10 @@ def _shim() -> Path:
     raise ConfigError("there is no folder that can hold a start script for Java: set JAVA_HOME")
 
 
-def _homes() -> list[Path]:
+def _homes() -> Iterator[Path]:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return [Path(cache, "moorline", "java"), Path(tempfile.mkdtemp(prefix="moorline-java-"))]
+    yield Path(cache, "moorline", "java")
+    yield Path(tempfile.mkdtemp(prefix="moorline-java-"))
 
 
 def _write(java: Path, text: str) -> None:

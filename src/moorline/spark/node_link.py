@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from moorline.limits import (
     SPARK_LINK_TRIES,
     SPARK_READS_IN_FLIGHT,
     STREAM_READ_BYTES_MAX,
+    STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
 from moorline.spark.frames import PADDING_BYTES
@@ -37,7 +39,7 @@ from moorline.wire.stream_file import (
     ReadStreamFile,
     StreamFileRead,
 )
-from moorline.wire.topic import DescribeStreams, StreamsDescribed
+from moorline.wire.topic import NO_STREAM, DescribeStreams, StreamFacts, StreamsDescribed
 
 log = logging.getLogger("moorline.spark")
 
@@ -76,6 +78,18 @@ class Links:
         self, addresses: tuple[str, ...], make: Callable[[int], Message], reply: type[Reply]
     ) -> Reply:
         return self.run(self.ask(addresses, make, reply))
+
+    def streams(self, addresses: tuple[str, ...]) -> list[StreamFacts]:
+        """All streams of a node, page by page."""
+        found: list[StreamFacts] = []
+        after = NO_STREAM
+        while True:
+            asked = partial(DescribeStreams, after=after, count=STREAMS_PER_PAGE_MAX)
+            page = self.call(addresses, asked, StreamsDescribed).streams
+            found += page
+            if len(page) < STREAMS_PER_PAGE_MAX:
+                return found
+            after = (page[-1].shard, page[-1].generation)
 
     async def ask(
         self, addresses: tuple[str, ...], make: Callable[[int], Message], reply: type[Reply]
@@ -250,7 +264,7 @@ class NodeStreams:
             if node in self._silent:
                 continue
             try:
-                told = self._links.call(addresses, DescribeStreams, StreamsDescribed)
+                told = self._links.streams(addresses)
             except ConnectionLost as error:
                 log.warning("a node does not answer", extra={"node": node, "error": str(error)})
                 self._silent.append(node)
@@ -259,7 +273,7 @@ class NodeStreams:
                 Extent(
                     Stream(one.node, one.shard, one.generation), one.first, one.end, one.is_sealed
                 )
-                for one in told.streams
+                for one in told
             ]
         return found
 

@@ -5,6 +5,7 @@ list of those that are: a wrong letter must not change what a query reads.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -31,8 +32,10 @@ TOPICS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "failOnMissingTopic",
     "includeHeaders",
     "includeSystem",
+    "includeGaps",
     "verifyChecks",
 )
 QUEUES = ("queues", "path", *REACH, "minPartitions")
@@ -73,8 +76,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     min_partitions: int
     max_records: int
     fail_on_loss: bool
-    with_headers: bool
-    with_system: bool
+    fail_on_missing: bool
     verify_checks: bool
 
 
@@ -105,6 +107,12 @@ def reach_of(options: Mapping[str, str]) -> Reach:
     )
 
 
+def path_of(given: Mapping[str, str]) -> str:
+    """The data folder, from the root: the executors may be in other folders."""
+    path = given.get("path", "")
+    return os.path.abspath(path) if path else ""
+
+
 def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
     """The options of a read of topics, checked."""
     check_names(options, TOPICS)
@@ -123,7 +131,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         raise ConfigError("endingOffsets: earliest leaves nothing to read; use latest or offsets")
     return TopicOptions(
         filters=_filters(given["topics"]),
-        path=given.get("path", ""),
+        path=path_of(given),
         node=given.get("node", ""),
         reach=reach_of(options),
         starting=starting,
@@ -136,8 +144,8 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         min_partitions=number_of(given, "minPartitions"),
         max_records=number_of(given, "maxRecordsPerPartition"),
         fail_on_loss=switch_of(given, "failOnDataLoss", default=True),
-        with_headers=switch_of(given, "includeHeaders", default=False),
-        with_system=switch_of(given, "includeSystem", default=False),
+        # Who starts a stream may be there before the first publisher; a batch has nothing to wait for.
+        fail_on_missing=switch_of(given, "failOnMissingTopic", default=not is_stream),
         verify_checks=switch_of(given, "verifyChecks", default=True),
     )
 

@@ -9,16 +9,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from moorline.core.stream import Extent, Stream
-from moorline.errors import ConfigError, JournalDamaged
+from moorline.errors import ConfigError
 from moorline.limits import SPARK_BUNDLE_MESSAGES
 from moorline.spark.options import EARLIEST, LATEST, Offsets
 
 Lines = dict[str, list[Extent]]
 """The streams of each shard, the oldest first."""
-
-
-class MessagesGone(JournalDamaged):
-    """Messages that a query should read are not there any more."""
 
 
 class Range(NamedTuple):
@@ -34,15 +30,20 @@ class Range(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Messages `first` to before `upto` of a shard are gone."""
+    """Messages `first` to before `upto` of a shard are gone, or of a stream cannot be read."""
 
     line: str
     first: int
     upto: int
+    reason: str = "RETENTION"
+    """RETENTION where nothing is left of them, DAMAGE where what is left cannot be read."""
+
+    @property
+    def messages(self) -> int:
+        return self.upto - self.first
 
     def __str__(self) -> str:
-        count = self.upto - self.first
-        return f"{count} messages of {self.line}, {self.first} to {self.upto - 1}"
+        return f"{self.messages} messages of {self.line}, {self.first} to {self.upto - 1}"
 
 
 def lines_of(extents: Iterable[Extent]) -> Lines:

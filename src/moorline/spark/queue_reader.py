@@ -17,14 +17,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from moorline.core.queue import QUOTA_MARKER, Entry
-from moorline.errors import ConfigError, FolderUnusable, Malformed, MoorlineError
-from moorline.ids import ID_BYTES, id_of
+from moorline.errors import ConfigError, FolderUnusable, Malformed, MoorlineError, NotFound
+from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal.files import StoreOptions
 from moorline.journal.offline import viewed, waiting
 from moorline.journal.store import Store
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
 from moorline.spark.node_link import Links
-from moorline.spark.options import number_of, reach_of
+from moorline.spark.options import number_of, path_of, reach_of
+from moorline.spark.reaching import reaching
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
@@ -57,7 +58,7 @@ class QueueReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         lowered = {name.lower(): value for name, value in options.items()}
-        self._path = lowered.get("path", "")
+        self._path = path_of(lowered)
         if self._path and lowered.get("address"):
             raise ConfigError("path and address: give one, the folder or the node")
         self._reach = reach_of(options)
@@ -84,9 +85,10 @@ class QueueReader(DataSourceReader):
         assert isinstance(partition, QueuePartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         pages = self._from_folder(partition) if self._path else self._from_node(partition)
-        for contents in pages:
-            if contents:
-                yield _batch(contents, schema)
+        with reaching(self._reach):
+            for contents in pages:
+                if contents:
+                    yield _batch(contents, schema)
 
     # --- from a folder ----------------------------------------------------------------------------
 
@@ -105,7 +107,8 @@ class QueueReader(DataSourceReader):
         try:
             for ids in self._pages(links, partition):
                 for start in range(0, len(ids), SPARK_PEEKS_IN_FLIGHT):
-                    yield self._peeked(links, ids[start : start + SPARK_PEEKS_IN_FLIGHT])
+                    some = ids[start : start + SPARK_PEEKS_IN_FLIGHT]
+                    yield self._peeked(links, some, is_named=bool(partition.named))
         finally:
             links.close()
 
@@ -125,7 +128,20 @@ class QueueReader(DataSourceReader):
                 return
             after = listed.queues[-1][0]
 
-    def _peeked(self, links: Links, ids: list[bytes]) -> Contents:
+    def _peeked(self, links: Links, ids: list[bytes], *, is_named: bool) -> Contents:
+        try:
+            return self._peek(links, ids)
+        except NotFound:
+            # The answer does not say which: they are asked for one by one.
+            if len(ids) > 1:
+                return [
+                    one for queue in ids for one in self._peeked(links, [queue], is_named=is_named)
+                ]
+            if is_named:
+                raise _not_there(ids[0], self._reach.address) from None
+            return []  # it was listed, and deleted before we looked
+
+    def _peek(self, links: Links, ids: list[bytes]) -> Contents:
         contents: Contents = []
         rest = [(one, 0) for one in ids]
         while rest:
@@ -147,6 +163,10 @@ def _named(text: str) -> list[bytes] | None:
         return [id_of(part.strip()) for part in text.split(",")]
     except Malformed as error:
         raise ConfigError(f"queues: {error}; or {ALL} for all queues") from None
+
+
+def _not_there(queue: bytes, where: str) -> NotFound:
+    return NotFound(f"queues: there is no queue {text_of(queue)} in {where}")
 
 
 def _tried(root: Path, partition: QueuePartition, after: bytes) -> _Page:
@@ -176,6 +196,9 @@ def _page(root: Path, partition: QueuePartition, after: bytes) -> _Page:
     disk = ReadOnlyDisk(root)
     with viewed(disk, StoreOptions(), lambda: time.time_ns() // 1_000_000) as (store, _):
         if partition.named:
+            for one in partition.named:
+                if store.glance(one) is None:
+                    raise _not_there(one, str(root.parent))
             return _Page(_contents(store, partition.named), None)
         ids = store.page(after, SPARK_QUEUES_PER_PAGE)
         wanted = [one for one in ids if one <= partition.upto]

@@ -4,10 +4,11 @@
              key binary or string, headers array<struct<key:string,value:binary>>, ttl_s int or long
     queues   queue string or binary (or the option), value binary or string
 
-Columns become lists in one call each; rows are tuples that are encoded all at once.
+Rows for topics are packed column by column (spark.packing); those for queues are tuples that are encoded
+all at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,20 +27,18 @@ from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, ConfigError, Malformed, NotFound, TooLarge
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.limits import (
-    KIB,
+    SPARK_ROW_EXTRA_BYTES,
+    SPARK_VALUE_BYTES_MAX,
     TOPIC_HEADERS_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPICS_CACHED_MAX,
 )
+from moorline.wire.segment import encode_headers
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-VALUE_BYTES_MAX = 512 * KIB
-"""No node takes more: the largest that streams.message_bytes_max can be."""
-
-ROW_EXTRA_BYTES = 32
-"""A row's share of a chunk beside its texts: lengths and numbers."""
+    from moorline.spark.packing import TopicRows
 
 TTL_S_MAX = 0xFFFF_FFFF
 
@@ -124,33 +123,51 @@ def _fits(name: str, kind: DataType) -> bool:
     )
 
 
-def chunks_of(batch: "RecordBatch", columns: Columns, bytes_max: int) -> Iterator[Chunk]:
+def chunks_of(
+    batch: "RecordBatch", columns: Columns, shards: int, bytes_max: int
+) -> Iterator[Chunk]:
     """The rows of a batch in order; an error names the topic or the queue of the row it is about."""
     if not batch.num_rows:
         return
     given = {name: batch.column(place) for place, name in enumerate(columns.names)}
-    places = _places(given, columns, batch.num_rows)
+    if columns.is_queues:
+        yield from _queue_chunks(given, columns, bytes_max)
+        return
+    from moorline.spark.packing import packed_chunks
+
+    for data, count in packed_chunks(_topic_rows(given, columns), shards, bytes_max):
+        yield Chunk(data, count)
+
+
+def _queue_chunks(given: dict[str, Any], columns: Columns, bytes_max: int) -> Iterator[Chunk]:
+    from moorline.spark.packing import cuts
+
     values = _binary(given["value"])
-    sizes = _lengths(values) + ROW_EXTRA_BYTES
-    _check_values(values, sizes, places)
-    lists = [places, values.to_pylist()]
-    sizes += _lengths(_binary(given[place])) if (place := columns.place) in given else 64
-    if not columns.is_queues:
-        lists += _rest(given, places, sizes)
-    for first, end in _cuts(sizes, bytes_max):
-        rows = list(zip(*(part[first:end] for part in lists), strict=True))
+    queues = _queues(given["queue"]) if "queue" in given else [columns.queue] * len(values)
+    _check_values(values, lambda row: f"the queue {text_of(queues[row])}")
+    bodies = values.to_pylist()
+    for first, end in cuts(_lengths(values) + SPARK_ROW_EXTRA_BYTES + ID_BYTES, bytes_max):
+        rows = list(zip(queues[first:end], bodies[first:end], strict=True))
         yield Chunk(_encoder.encode(rows), end - first)
 
 
-def _cuts(sizes: Any, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows of about that many bytes; one that is larger goes alone."""
-    ends = np.cumsum(sizes)
-    first, before = 0, 0
-    while first < len(ends):
-        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
-        end = max(end, first + 1)
-        yield first, end
-        first, before = end, int(ends[end - 1])
+def _topic_rows(given: dict[str, Any], columns: Columns) -> "TopicRows":
+    from moorline.spark.packing import TopicRows
+
+    values = _binary(given["value"])
+    if "topic" in given:
+        names, topics = _topics(given["topic"])
+    else:
+        names, topics = [columns.topic], np.zeros(len(values), np.int64)
+
+    def topic_of(row: int) -> str:
+        return f"the topic {names[int(topics[row])]!r}"
+
+    _check_values(values, topic_of)
+    keys = _keys(given["key"], topic_of) if "key" in given else None
+    headers = _headers(given["headers"], topic_of) if "headers" in given else None
+    ttls_s = _ttls(given["ttl_s"], topic_of) if "ttl_s" in given else None
+    return TopicRows(names, topics, values, keys, headers, ttls_s)
 
 
 def _binary(column: Any) -> Any:
@@ -166,24 +183,20 @@ def _lengths(column: Any) -> Any:
     return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
 
 
-def _places(given: dict[str, Any], columns: Columns, count: int) -> list[Any]:
-    """The topic or the id of the queue of every row."""
-    if columns.is_queues:
-        return _queues(given["queue"]) if "queue" in given else [columns.queue] * count
-    return _topics(given["topic"]) if "topic" in given else [columns.topic] * count
-
-
-def _topics(column: Any) -> list[str]:
+def _topics(column: Any) -> tuple[list[str], Any]:
+    """The topics that there are, and which of them each row has."""
     if column.null_count:
         row = column.is_null().index(True).as_py()
         raise BadTopic(f"the topic of row {row} of its batch is null")
-    for topic in column.unique().to_pylist():
+    encoded = column.dictionary_encode()
+    names: list[str] = encoded.dictionary.to_pylist()
+    for topic in names:
         if topic not in _known:
             check_topic(topic)
             if len(_known) >= TOPICS_CACHED_MAX:
                 _known.clear()
             _known.add(topic)
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return names, encoded.indices.to_numpy().astype(np.int64)
 
 
 _known: set[str] = set()
@@ -205,70 +218,60 @@ def _queues(column: Any) -> list[bytes]:
     return ids  # type: ignore[no-any-return]
 
 
-def _check_values(values: Any, sizes: Any, places: list[Any]) -> None:
+def _check_values(values: Any, place_of: Callable[[int], str]) -> None:
     if values.null_count:
         row = values.is_null().index(True).as_py()
-        raise Malformed(
-            f"a null value for {_shown(places[row])}: write an empty one, or leave it out"
-        )
-    row = int(sizes.argmax())
-    if sizes[row] > VALUE_BYTES_MAX + ROW_EXTRA_BYTES:
+        raise Malformed(f"a null value for {place_of(row)}: write an empty one, or leave it out")
+    lengths = _lengths(values)
+    row = int(lengths.argmax())
+    if lengths[row] > SPARK_VALUE_BYTES_MAX:
         raise TooLarge(
-            f"a value of {sizes[row] - ROW_EXTRA_BYTES} bytes for {_shown(places[row])}; no node takes "
-            f"more than {VALUE_BYTES_MAX}"
+            f"a value of {lengths[row]} bytes for {place_of(row)}; no node takes more than "
+            f"{SPARK_VALUE_BYTES_MAX}"
         )
 
 
-def _shown(place: str | bytes) -> str:
-    return f"the queue {text_of(place)}" if isinstance(place, bytes) else f"the topic {place!r}"
+def _keys(column: Any, place_of: Callable[[int], str]) -> Any:
+    keys = _binary(column)
+    lengths = _lengths(keys)
+    row = int(lengths.argmax())
+    if lengths[row] > TOPIC_KEY_BYTES_MAX:
+        raise TooLarge(
+            f"a key of {lengths[row]} bytes for {place_of(row)}; at most {TOPIC_KEY_BYTES_MAX}"
+        )
+    return keys
 
 
-def _rest(given: dict[str, Any], topics: list[str], sizes: Any) -> list[list[Any]]:
-    """Key, headers and time to live, as far as the last one that there is; adds up their sizes."""
-    nothing = [None] * len(topics)
-    lists: list[list[Any]] = []
-    if "key" in given:
-        keys = _binary(given["key"])
-        lengths = _lengths(keys)
-        row = int(lengths.argmax())
-        if lengths[row] > TOPIC_KEY_BYTES_MAX:
+def _ttls(column: Any, place_of: Callable[[int], str]) -> Any:
+    ttls_s = column.fill_null(0).to_numpy().astype(np.int64)
+    wrong = np.flatnonzero((ttls_s < 0) | (ttls_s > TTL_S_MAX))
+    if len(wrong):
+        row = int(wrong[0])
+        raise Malformed(f"ttl_s {ttls_s[row]} for {place_of(row)}: 0 to {TTL_S_MAX}")
+    return ttls_s
+
+
+def _headers(column: Any, place_of: Callable[[int], str]) -> Any:
+    """Encoded, one by one: they are lists."""
+    import pyarrow as pa
+
+    found: list[bytes] = []
+    for row, pairs in enumerate(column.to_pylist()):
+        headers = [_header(pair, row, place_of) for pair in pairs or ()]
+        encoded = encode_headers(headers)
+        if len(encoded) > TOPIC_HEADERS_BYTES_MAX:
             raise TooLarge(
-                f"a key of {lengths[row]} bytes for the topic {topics[row]!r}; at most "
-                f"{TOPIC_KEY_BYTES_MAX}"
+                f"headers of {len(encoded)} bytes for {place_of(row)}; at most "
+                f"{TOPIC_HEADERS_BYTES_MAX}"
             )
-        sizes += lengths
-        lists.append(keys.to_pylist())
-    if "headers" in given or "ttl_s" in given:
-        lists = lists or [nothing]
-        lists.append(_headers(given["headers"], topics, sizes) if "headers" in given else nothing)
-    if "ttl_s" in given:
-        times = [ttl_s or 0 for ttl_s in given["ttl_s"].to_pylist()]
-        for ttl_s, topic in zip(times, topics, strict=True):
-            if not 0 <= ttl_s <= TTL_S_MAX:
-                raise Malformed(f"ttl_s {ttl_s} for the topic {topic!r}: 0 to {TTL_S_MAX}")
-        lists.append(times)
-    return lists
+        found.append(encoded)
+    return pa.array(found, pa.binary())
 
 
-def _headers(column: Any, topics: list[str], sizes: Any) -> list[list[tuple[str, bytes]] | None]:
-    found: list[list[tuple[str, bytes]] | None] = []
-    for row, (pairs, topic) in enumerate(zip(column.to_pylist(), topics, strict=True)):
-        if not pairs:
-            found.append(None)
-            continue
-        headers = [_header(pair, topic) for pair in pairs]
-        size = len(_encoder.encode(headers))
-        if size > TOPIC_HEADERS_BYTES_MAX:
-            raise TooLarge(
-                f"headers of {size} bytes for the topic {topic!r}; at most {TOPIC_HEADERS_BYTES_MAX}"
-            )
-        sizes[row] += size
-        found.append(headers)
-    return found
-
-
-def _header(pair: dict[str, Any] | None, topic: str) -> tuple[str, bytes]:
+def _header(
+    pair: dict[str, Any] | None, row: int, place_of: Callable[[int], str]
+) -> tuple[str, bytes]:
     if pair is None or pair["key"] is None:
-        raise Malformed(f"a header without a key for the topic {topic!r}")
+        raise Malformed(f"a header without a key for {place_of(row)}")
     value = pair["value"] or b""
     return pair["key"], value.encode() if isinstance(value, str) else value

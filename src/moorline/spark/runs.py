@@ -20,7 +20,8 @@ from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
 from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES, STREAM_INDEX_EVERY
-from moorline.spark.frames import PADDING_BYTES, Block, Frames, Numbers, checks_of, words_at
+from moorline.spark.frames import PADDING_BYTES, Block, Frames, checks_of
+from moorline.wire.frame_fields import Numbers, words_at
 from moorline.wire.segment import FRAME, HEAD
 
 

@@ -39,12 +39,21 @@ TOPIC_COLUMNS = {
     "timestamp": "timestamp",
 }
 HEADER_COLUMNS = {"headers": "array<struct<key:string,value:binary>>"}
+GAP_COLUMNS = {"gap": "struct<first:bigint,upto:bigint,reason:string>"}
 SYSTEM_COLUMNS = {
     "ttl_s": "int",
     "flags": "int",
     "producer": "bigint",
     "sequence": "bigint",
     "raw_headers": "binary",
+}
+NEVER_NULL = frozenset({"value", "topic", "stream", "offset", "timestamp"})
+"""Columns of a message that Spark need not look for nulls in, where no row is about a gap."""
+
+OPTIONAL_COLUMNS = {
+    "includeHeaders": HEADER_COLUMNS,
+    "includeSystem": SYSTEM_COLUMNS,
+    "includeGaps": GAP_COLUMNS,
 }
 QUEUE_COLUMNS = {
     "queue": "binary",
@@ -60,8 +69,8 @@ ASSOCIATION_COLUMNS = {
     "hash": "binary",
 }
 ALL_COLUMNS = {
-    "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS},
-    "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS},
+    "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
+    "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "queues": QUEUE_COLUMNS,
     "associations": ASSOCIATION_COLUMNS,
 }
@@ -78,11 +87,14 @@ class MoorlineSource(DataSource):
         columns = {"queues": QUEUE_COLUMNS, "associations": ASSOCIATION_COLUMNS}.get(self._kind())
         if columns is None:
             columns = dict(TOPIC_COLUMNS)
-            if switch_of(self.options, "includeHeaders", default=False):
-                columns |= HEADER_COLUMNS
-            if switch_of(self.options, "includeSystem", default=False):
-                columns |= SYSTEM_COLUMNS
-        return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+            for option, more in OPTIONAL_COLUMNS.items():
+                if switch_of(self.options, option, default=False):
+                    columns |= more
+        sure = () if "gap" in columns else NEVER_NULL
+        return ", ".join(
+            f"`{name}` {kind}{' NOT NULL' if name in sure else ''}"
+            for name, kind in columns.items()
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = self._kind()

@@ -4,16 +4,15 @@ Readers are pickled into planners and tasks, which are processes of their own: t
 values, and open what they need where they are. What a (start, end) pair gives is always the same.
 """
 
+import copy
 import functools
 import gc
 import logging
-import signal
-import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -24,15 +23,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moorline.core.stream import Extent, Stream
-from moorline.errors import ConnectionLost
-from moorline.spark.folder_link import FolderSegment, FolderStreams
+from moorline.core.stream import Extent
+from moorline.errors import ConnectionLost, MessagesGone, NotFound
+from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
+from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
-from moorline.spark.node_link import NodeSegment, NodeStreams
+from moorline.spark.gaps import GAP, GapPartition, of_gaps, of_messages, without_gap
+from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
+from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.places import (
     Lines,
-    MessagesGone,
     Missing,
     Range,
     ends,
@@ -43,30 +44,15 @@ from moorline.spark.places import (
     resolved,
     tasks,
 )
+from moorline.spark.reaching import reaching
 from moorline.spark.runs import Lost, runs
+from moorline.spark.stopping import stop_on_sigterm
+from moorline.spark.streams import Streams
 
 log = logging.getLogger("moorline.spark")
 
 REMEDY = "set failOnDataLoss to false to read what is left"
-
-
-class Streams(Protocol):
-    """Where streams are: a folder, or nodes."""
-
-    def extents(self) -> list[Extent]: ...
-
-    def silent(self) -> list[str]:
-        """Nodes whose streams are not known now."""
-
-    def addresses(self, node: str) -> tuple[str, ...]: ...
-
-    def offsets_at(self, time_us: int) -> dict[str, int]: ...
-
-    def segment(
-        self, stream: Stream, addresses: tuple[str, ...]
-    ) -> FolderSegment | NodeSegment | None: ...
-
-    def close(self) -> None: ...
+PUBLISH_FIRST = "publish to it first, or set failOnMissingTopic to false"
 
 
 class TopicPartition(InputPartition):
@@ -77,7 +63,11 @@ class TopicPartition(InputPartition):
         self.parts = parts
 
     def __repr__(self) -> str:
-        return f"TopicPartition({[str(part.stream) for part, _ in self.parts]})"
+        return f"TopicPartition({self})"
+
+    def __str__(self) -> str:
+        texts = [f"{part.stream} from {part.first} to {part.upto - 1}" for part, _ in self.parts]
+        return "; ".join(texts[:SPARK_NAMES_TOLD_MAX])
 
 
 class TopicReads:
@@ -87,9 +77,12 @@ class TopicReads:
         self.options = options
         self.schema = schema
         self._opened: Streams | None = None
+        self.gaps: list[Missing] = []
+        self.lost = 0
+        """What was left out so far in this process, and how many messages that are."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "gaps": [], "lost": 0}
 
     def streams(self) -> Streams:
         if self._opened is None:
@@ -111,7 +104,8 @@ class TopicReads:
     def lines(self, *, needs_all: bool) -> Lines:
         """The streams that there are now; whether a node of the cluster may be away is the caller's."""
         streams = self.streams()
-        lines = lines_of(streams.extents())
+        with reaching(self.options.reach):
+            lines = lines_of(streams.extents())
         away = ", ".join(streams.silent())
         if away and needs_all and self.options.fail_on_loss:
             raise ConnectionLost(
@@ -131,27 +125,104 @@ class TopicReads:
             return {**ends(lines), **self.streams().offsets_at(self.options.ending_us)}
         return resolved(self.options.ending, "latest", lines, "endingOffsets")
 
-    def plan(self, start: Offsets, end: Offsets, lines: Lines) -> tuple[list[InputPartition], int]:
-        """The tasks between two places, and how many messages are gone."""
-        found, missing = ranges(start, end, lines)
+    def plan(self, start: Offsets, end: Offsets, lines: Lines) -> list[InputPartition]:
+        """The tasks between two places."""
+        return self.planned(*ranges(start, end, lines))
+
+    def planned(self, found: list[Range], missing: Sequence[Missing]) -> list[InputPartition]:
+        """A task for each part; and one for what is gone, where its rows are asked for."""
         self.report(missing)
         parts = tasks(found, self.options.min_partitions, self.options.max_records)
-        planned: list[InputPartition] = [
+        made: list[InputPartition] = [
             TopicPartition([(one, self.streams().addresses(one.stream.node)) for one in part])
             for part in parts
         ]
-        return planned, sum(one.upto - one.first for one in missing)
+        if missing and GAP in self.schema.names:
+            made.append(GapPartition(missing))
+        return made
 
     def report(self, missing: Sequence[Missing]) -> None:
         """Messages that retention took, or that were never there: an error, or a line in the log."""
-        if not missing:
+        # A batch is looked at when its end is found and when it is planned.
+        new = [one for one in missing if one not in self.gaps]
+        if not new:
             return
-        text = "; ".join(map(str, missing))
+        text = "; ".join(map(str, new))
         if self.options.fail_on_loss:
             raise MessagesGone(f"gone before they were read: {text}: {REMEDY}")
         log.warning("messages are gone: %s", text)
+        self._left_out(new)
+
+    def _left_out(self, missing: Sequence[Missing]) -> None:
+        self.gaps += missing
+        self.lost += sum(one.messages for one in missing)
+
+    def told_gaps(self) -> dict[str, Any]:
+        """For the progress of a query: what it has left out so far, if anything."""
+        if not self.lost:
+            return {}
+        del self.gaps[:-SPARK_GAPS_TOLD_MAX]
+        return {"lost": {"messages": self.lost, "ranges": list(map(str, self.gaps))}}
+
+    def check_topics(self, lines: Lines) -> None:
+        """Topics that are named and of which there is nothing: an error, or a line in the log."""
+        names = names_in(self.options.filters)
+        if not names:
+            return
+        extents = [extent for several in lines.values() for extent in several]
+        unknown = self._unknown(names, extents)
+        if not unknown.topics:
+            return
+        away = self.streams().silent()
+        if self.options.fail_on_missing and unknown.is_certain and not away:
+            raise NotFound(f"topics: {unknown}: {PUBLISH_FIRST}")
+        log.warning("topics: %s", unknown)
+
+    def _unknown(self, names: frozenset[str], extents: list[Extent]) -> Unknown:
+        options = self.options
+        if options.path:
+            return unknown_to_folder(names, options.path, extents, self._scan)
+        nodes = {one.stream.node for one in extents}
+        addresses = {node: self.streams().addresses(node) for node in sorted(nodes)}
+        return unknown_to_nodes(names, options.reach, addresses, extents)
+
+    def _scan(self, parts: list[Range], names: frozenset[str]) -> set[str]:
+        """Those of the topics that have messages there."""
+        wanted = msgspec.structs.replace(self.options, filters=tuple(names), fail_on_loss=False)
+        reads = TopicReads(wanted, StructType().add("topic", "string"))
+        found: set[str] = set()
+        for part in parts:
+            for batch in reads.batches(TopicPartition([(part, ())])):
+                found.update(batch.column("topic").unique().to_pylist())
+            if found == names:
+                break
+        return found
 
     # --- in a task --------------------------------------------------------------------------------
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What a task gives: messages, and a row for each gap where these are asked for."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if GAP not in self.schema.names:
+            yield from self._messages(partition)
+            return
+        schema = to_arrow_schema(self.schema, timezone="UTC")
+        if isinstance(partition, GapPartition):
+            yield of_gaps(partition.missing, schema)
+            return
+        plain = copy.copy(self)
+        plain.schema, plain.gaps = without_gap(self.schema), []
+        for batch in plain._messages(partition):  # noqa: SLF001  # a copy of ours
+            yield of_messages(batch, schema)
+        if plain.gaps:
+            yield of_gaps(plain.gaps, schema)
+
+    def _messages(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.batches(partition)
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{partition} cannot be read, its node is away: {error}") from None
 
     def batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -194,6 +265,7 @@ class TopicReads:
         if self.options.fail_on_loss:
             raise MessagesGone(f"{text}: {REMEDY}")
         log.warning("%s", text)
+        self._left_out([Missing(stream, lost.first, lost.upto, "DAMAGE")])
 
 
 class TopicBatchReader(TopicReads, DataSourceReader):
@@ -202,12 +274,13 @@ class TopicBatchReader(TopicReads, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         try:
             lines = self.lines(needs_all=True)
-            return self.plan(self.start(lines), self.end(lines), lines)[0]
+            self.check_topics(lines)
+            return self.plan(self.start(lines), self.end(lines), lines)
         finally:
             self.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.batches(partition)
+        return self.rows(partition)
 
 
 class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -222,13 +295,14 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         self._initial: Offsets | None = None
         self._goal: Offsets | None = None
         self._batch_ms = _now_ms()
-        self._lost = 0
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        _stop_on_sigterm()
+        stop_on_sigterm()
         # Spark asks more than once, and "latest" must not move meanwhile.
         if self._initial is None:
-            self._initial = self.start(self.lines(needs_all=True))
+            lines = self.lines(needs_all=True)
+            self.check_topics(lines)
+            self._initial = self.start(lines)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -239,14 +313,18 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         self._goal = ends(self.lines(needs_all=True))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        _stop_on_sigterm()
+        stop_on_sigterm()
         lines = self.lines(needs_all=False)
         end = self._reached(start, lines)
         waiting = sum(end[line] - start[line] for line in start)
         if self._waits_for_more(waiting, is_grown=len(end) > len(start)):
             return start
         self._batch_ms = _now_ms()
-        return limited(start, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
+        if isinstance(limit, ReadMaxRows):
+            end = limited(start, end, limit.max_rows)
+        # Spark asks for the progress of a batch before it is planned: what is gone shall be in it.
+        self.report(ranges(start, end, lines)[1])
+        return end
 
     def _reached(self, start: Offsets, lines: Lines) -> Offsets:
         """How far the next batch may go; a shard whose node is away stays where it is."""
@@ -271,19 +349,24 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             return False
         return _now_ms() - self._batch_ms < self.options.max_delay_ms
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """The ends of all shards, for the lag; and how many messages this run found gone, if any."""
-        found = ends(self.lines(needs_all=False))
-        return {**found, "lost": self._lost} if self._lost else found
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of all shards, for the lag; and what this run found gone, if anything."""
+        return {**ends(self.lines(needs_all=False)), **self.told_gaps()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        _stop_on_sigterm()
-        planned, gone = self.plan(start, end, self.lines(needs_all=False))
-        self._lost += gone
-        return planned
+        stop_on_sigterm()
+        lines = self.lines(needs_all=False)
+        away = set(self.streams().silent())
+        for line, upto in end.items():
+            # Whose node is away is not gone: the batch is planned again when it is back.
+            if upto > start.get(line, upto) and line.rpartition("/")[0] in away:
+                raise ConnectionLost(
+                    f"the batch has messages of {line}, whose node is away: start it"
+                )
+        return self.plan(start, end, lines)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.batches(partition)
+        return self.rows(partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is taken from a topic by reading it."""
@@ -303,9 +386,3 @@ def _spare_the_collector() -> None:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _stop_on_sigterm() -> None:
-    """Spark ends the process of a query with SIGTERM and without `stop`: an exit makes it come."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -8,6 +8,8 @@ A streaming query has its own id and the number of its batch. A batch write draw
 unless the options `query` and `batch` give one: then the same write, run again, publishes nothing.
 """
 
+import contextlib
+import itertools
 import logging
 import secrets
 import time
@@ -29,10 +31,16 @@ from pyspark.sql.types import StructType
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, ConfigError, ConnectionLost, MoorlineError
 from moorline.ids import id_of
-from moorline.limits import KIB
+from moorline.limits import (
+    SPARK_CHUNK_BYTES,
+    SPARK_CHUNKS_IN_FLIGHT,
+    SPARK_COMMIT_MS_MAX,
+    SPARK_COMMIT_PAUSE_MS,
+)
 from moorline.spark.node_link import Links, address_of
 from moorline.spark.options import REACH, Reach, check_names, reach_of
-from moorline.spark.rows import Chunk, Columns, chunks_of, columns_of
+from moorline.spark.reaching import reaching
+from moorline.spark.rows import Columns, chunks_of, columns_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.staging import (
     BATCH_MAX,
@@ -60,16 +68,6 @@ log = logging.getLogger("moorline.spark")
 OPTIONS = (*REACH, "topic", "queue", "query", "batch")
 SPARKS_OPTIONS = ("checkpointLocation", "path", "queryName")
 """What Spark itself puts among the options of a query."""
-
-CHUNKS_IN_FLIGHT = 8
-"""Chunks that a task has sent and that are not answered: the node works while the next are made."""
-
-COMMIT_S_MAX = 120
-"""Time for which the driver tries to reach a node that is away; a restart takes a few seconds."""
-
-COMMIT_PAUSE_S = 0.5
-
-CHUNK_BYTES = 256 * KIB
 
 Reply = TypeVar("Reply", bound=Answer)
 
@@ -163,29 +161,29 @@ def stage(
     partition = context.partitionId() if context else 0
     attempt = context.taskAttemptId() if context else 0
     target = QUEUES if destination.columns.is_queues else TOPICS
-    hasher, count, name = xxhash.xxh3_128(), 0, b""
-    link = _Link(destination.reach)
-    try:
+    filled = (one for one in batches if one.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return Staged(query, batch, b"", 0, b"")
+    hasher, count = xxhash.xxh3_128(), 0
+    with _linked(destination.reach) as link:
+        opened = link.call(
+            lambda call: OpenStage(call, query, batch, partition, attempt, target), StageOpened
+        )
+        name = opened.stage
         in_flight: deque[Callable[[], RowsStaged]] = deque()
-        for chunk in _chunks(destination, batches):
-            if not name:
-                name = link.call(
-                    lambda call: OpenStage(call, query, batch, partition, attempt, target),
-                    StageOpened,
-                ).stage
-            hasher.update(chunk.rows)
-            count += chunk.count
-            in_flight.append(link.begin(_rows(name, chunk.rows), RowsStaged))
-            while len(in_flight) >= CHUNKS_IN_FLIGHT:
-                in_flight.popleft()()
+        for one in itertools.chain([first], filled):
+            for chunk in chunks_of(one, destination.columns, opened.shards, SPARK_CHUNK_BYTES):
+                hasher.update(chunk.rows)
+                count += chunk.count
+                in_flight.append(link.begin(_rows(name, chunk.rows), RowsStaged))
+                while len(in_flight) >= SPARK_CHUNKS_IN_FLIGHT:
+                    in_flight.popleft()()
         for answered in in_flight:
             answered()
-        if name:
-            hash_ = hasher.digest()
-            link.call(lambda call: CloseStage(call, name, count, hash_), StageClosed)
-    finally:
-        link.close()
-    return Staged(query, batch, name, count, hasher.digest())
+        hash_ = hasher.digest()
+        link.call(lambda call: CloseStage(call, name, count, hash_), StageClosed)
+    return Staged(query, batch, name, count, hash_)
 
 
 def commit(destination: Destination, query: str, batch: int, staged: list[Staged]) -> None:
@@ -197,7 +195,7 @@ def commit(destination: Destination, query: str, batch: int, staged: list[Staged
         raise ConfigError(
             f"{len(stages)} partitions have rows; one write takes {STAGES_PER_COMMIT_MAX}: coalesce them"
         )
-    end = time.monotonic() + COMMIT_S_MAX
+    end = time.monotonic() + SPARK_COMMIT_MS_MAX / 1_000
     while True:
         try:
             answer = _once(
@@ -208,7 +206,7 @@ def commit(destination: Destination, query: str, batch: int, staged: list[Staged
         except ConnectionLost:
             if time.monotonic() > end:
                 raise
-            time.sleep(COMMIT_PAUSE_S)
+            time.sleep(SPARK_COMMIT_PAUSE_MS / 1_000)
         else:
             break
     for queue, code, messages in answer.refused:
@@ -224,11 +222,6 @@ def abort(destination: Destination, query: str, batch: int, staged: list[Staged]
         _once(destination.reach, lambda call: AbortStaged(call, query, batch, names), StagesAborted)
     except MoorlineError as error:
         log.warning("stages are left to the node: %s", error)
-
-
-def _chunks(destination: Destination, batches: Iterator["RecordBatch"]) -> Iterator[Chunk]:
-    for batch in batches:
-        yield from chunks_of(batch, destination.columns, CHUNK_BYTES)
 
 
 def _rows(name: bytes, rows: bytes) -> Callable[[int], Message]:
@@ -257,12 +250,19 @@ class _Link:
         self._links.close()
 
 
-def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+@contextlib.contextmanager
+def _linked(reach: Reach) -> Iterator[_Link]:
     link = _Link(reach)
-    try:
+    with reaching(reach):
+        try:
+            yield link
+        finally:
+            link.close()
+
+
+def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+    with _linked(reach) as link:
         return link.call(make, reply)
-    finally:
-        link.close()
 
 
 # --- options --------------------------------------------------------------------------------------

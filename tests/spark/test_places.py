@@ -1,0 +1,76 @@
+"""Ranges of streams, without Spark: shares of a limit, parts of tasks, and what is missing."""
+
+import pytest
+
+from moorline.core.stream import Extent, Stream
+from moorline.errors import ConfigError
+from moorline.spark.places import Lines, Missing, Range, limited, lines_of, ranges, resolved, tasks
+
+
+def extent(shard: int, generation: int, first: int, end: int) -> Extent:
+    return Extent(Stream("node-1", shard, generation), first, end, True)
+
+
+@pytest.fixture
+def lines() -> Lines:
+    """Shard 0 has two streams, of which the first hundred messages are gone; shard 1 has one."""
+    return lines_of([extent(0, 3, 200, 250), extent(0, 2, 100, 200), extent(1, 1, 0, 40)])
+
+
+def test_a_limit_is_shared_by_what_waits() -> None:
+    start = {"a/0": 0, "a/1": 100, "a/2": 7}
+    end = {"a/0": 900, "a/1": 200, "a/2": 7}
+    assert limited(start, end, 100) == {"a/0": 90, "a/1": 110, "a/2": 7}
+    assert limited(start, end, 1_000) == end
+    # A shard with little in it gets on as well, if it is only by one.
+    assert limited({"a/0": 0, "a/1": 0}, {"a/0": 999, "a/1": 1}, 10) == {"a/0": 9, "a/1": 1}
+
+
+def test_places_are_offsets_or_words(lines: Lines) -> None:
+    assert resolved("earliest", "", lines, "x") == {"node-1/0": 100, "node-1/1": 0}
+    assert resolved("latest", "", lines, "x") == {"node-1/0": 250, "node-1/1": 40}
+    assert resolved({"node-1/0": 120}, "earliest", lines, "x") == {"node-1/0": 120, "node-1/1": 0}
+    assert resolved({"node-1/0": -1, "node-1/1": -2}, "latest", lines, "x") == {
+        "node-1/0": 250,
+        "node-1/1": 0,
+    }
+    with pytest.raises(ConfigError, match="startingOffsets: there is no stream 'node-1/7'"):
+        resolved({"node-1/7": 0}, "earliest", lines, "startingOffsets")
+
+
+def test_ranges_follow_the_streams_and_name_what_is_gone(lines: Lines) -> None:
+    found, missing = ranges(
+        {"node-1/0": 0, "node-1/1": 10}, {"node-1/0": 220, "node-1/1": 50}, lines
+    )
+    assert found == [
+        Range(Stream("node-1", 0, 2), 100, 200),
+        Range(Stream("node-1", 0, 3), 200, 220),
+        Range(Stream("node-1", 1, 1), 10, 40),
+    ]
+    assert missing == [Missing("node-1/0", 0, 100), Missing("node-1/1", 40, 50)]
+    assert str(missing[0]) == "100 messages of node-1/0, 0 to 99"
+    # A hole in the middle of a shard, whose head was damaged.
+    holey = lines_of([extent(0, 1, 0, 10), extent(0, 3, 30, 40)])
+    assert ranges({"node-1/0": 0}, {"node-1/0": 40}, holey)[1] == [Missing("node-1/0", 10, 30)]
+
+
+@pytest.mark.parametrize(("min_partitions", "max_records"), [(0, 7), (9, 0), (3, 0), (4, 30)])
+def test_tasks_have_every_message_once(lines: Lines, min_partitions: int, max_records: int) -> None:
+    found, _ = ranges({"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, lines)
+    made = tasks(found, min_partitions, max_records)
+    assert len(made) >= min_partitions
+    if max_records:
+        assert max(sum(part.messages for part in task) for task in made) <= max_records
+    messages = [
+        (part.stream, offset)
+        for task in made
+        for part in task
+        for offset in range(part[1], part[2])
+    ]
+    wanted = [(part.stream, offset) for part in found for offset in range(part[1], part[2])]
+    assert messages == wanted
+
+
+def test_small_streams_of_a_shard_share_a_task(lines: Lines) -> None:
+    found, _ = ranges({"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, lines)
+    assert [[part.stream.shard for part in task] for task in tasks(found, 0, 0)] == [[0, 0], [1]]
