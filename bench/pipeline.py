@@ -36,6 +36,8 @@ ID_BYTES = 24
 DIFFERENCES = 1_000
 FIRST_MESSAGES = 1_000
 """What is there when the session starts."""
+ROWS_SHARE = 10
+"""The writer by rows gets a tenth: it takes ten times as long, and only its rate counts."""
 PUBLISH_BATCH = 2_000
 PUBLISHES_AT_ONCE = 4
 CORES = len(os.sched_getaffinity(0))
@@ -224,6 +226,26 @@ class Bench:
         )
         theirs = measured(lambda: chosen.write.parquet(str(self._folder / "copy")))
         self._rates("write topic", ours, self._plan.messages, "messages", "parquet", theirs)
+        count = self._plan.messages // ROWS_SHARE
+        one_by_one = self._by_rows(chosen.limit(count).repartition(CORES))
+        self._rates(
+            "write topic rows",
+            Cost(ours.cpu_s / ROWS_SHARE, ours.wall_s / ROWS_SHARE),
+            count,
+            "messages",
+            "row writer",
+            one_by_one,
+        )
+
+    def _by_rows(self, chosen: "DataFrame") -> Cost:
+        """The same write by the rows that Spark hands to a Python writer one by one."""
+        from bench.row_writer import RowSource
+
+        self._session.dataSource.register(RowSource)
+        chosen = chosen.persist()
+        nothing(chosen)
+        rows = chosen.write.format("bench_rows").mode("append")
+        return measured(rows.option("address", self._node.address).save)
 
     # --- ids --------------------------------------------------------------------------------------
 

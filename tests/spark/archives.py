@@ -1,6 +1,7 @@
 """What the tests of archives share: a node of their own, its messages, and damage done by hand."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from moorline.core.stream import Stream
 from moorline.spark.jobs.archive import Archived, ArchiveOptions, archive
 from moorline.spark.jobs.archive_files import Archive, ArchivedFile, archived
 from moorline.spark.jobs.node_side import Told, ask
+from moorline.spark.jobs.verify import VerifyOptions, verify
+from moorline.spark.jobs.verify_report import Report
+from moorline.spark.jobs.watching import Seen, nobody
+from moorline.spark.node_link import Links
+from moorline.spark.options import reach_of
 from moorline.wire.segment import decode_headers
 
 
@@ -26,7 +32,19 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node with messages in several sealed generations of two shards."""
     with NodeProcess(tmp_path_factory.mktemp("filled") / "data", *SMALL_GENERATIONS) as node:
         asyncio.run(publish(node.address))
+        until_sealed(node)
         yield node
+
+
+def until_sealed(node: NodeProcess) -> None:
+    """Returns when every stream that grows no more has its digest."""
+    links, end = Links(reach_of(source_of(node))), time.monotonic() + 30
+    try:
+        while not all(one.digest for one in links.streams((node.address,)) if one.is_sealed):
+            assert time.monotonic() < end, "the node does not seal what grows no more"
+            time.sleep(0.05)
+    finally:
+        links.close()
 
 
 def source_of(node: NodeProcess) -> dict[str, str]:
@@ -37,9 +55,18 @@ def told_by(node: NodeProcess) -> Told:
     return ask(source_of(node))
 
 
-def archive_of(spark: SparkSession, node: NodeProcess, where: Path, **more: Any) -> Archived:
+def archive_of(
+    spark: SparkSession, node: NodeProcess, where: Path, seen: Seen = nobody, **more: Any
+) -> Archived:
     source = source_of(node)
-    return archive(spark, ArchiveOptions(str(where), source, **more), lambda: ask(source).seals)
+    options = ArchiveOptions(str(where), source, **more)
+    return archive(spark, options, lambda: ask(source).seals, seen)
+
+
+def verified(
+    spark: SparkSession, node: NodeProcess, where: Path, *, repair: bool = False
+) -> Report:
+    return verify(spark, VerifyOptions(str(where), source_of(node), repair), told_by(node))
 
 
 def messages_in(spark: SparkSession, where: Path) -> list[Message]:

@@ -13,22 +13,19 @@ from tests.spark.archives import (
     messages_in,
     rewrite,
     sealed_files,
+    source_of,
     table_of,
     told_by,
 )
 from tests.spark.publishing import COUNT, message, publish
 
+from moorline.core.stream import Stream
 from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
 from moorline.spark.folder_link import FolderStreams
-from moorline.spark.jobs.archive import (
-    ArchiveOptions,
-    Merge,
-    archive,
-    check_format,
-    compact,
-    merge_files,
-)
-from moorline.spark.jobs.archive_files import OWN, Archive, archived
+from moorline.spark.jobs.archive import ArchiveOptions, archive, check, check_format
+from moorline.spark.jobs.archive_files import Archive, ArchivedFile, archived
+from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.compaction import Compacted, compact
 from moorline.spark.jobs.compare import LOST
 from moorline.spark.jobs.failures import explained
 from moorline.spark.jobs.node_side import ask
@@ -44,8 +41,20 @@ def test_every_message_is_archived_once_run_after_run(
 ) -> None:
     where = tmp_path / "archive"
     expected = [message(number) for number in range(COUNT)]
-    first = archive_of(spark, filled, where, messages_per_batch=900, compact=False)
+    told: list[tuple[int, int]] = []
+    first = archive_of(
+        spark,
+        filled,
+        where,
+        seen=lambda done, total: told.append((done, total)),
+        messages_per_batch=900,
+        compact=False,
+    )
     assert (first.messages, first.batches) == (COUNT, 3)
+    # The bar knows from the beginning how far it is, and only moves on.
+    assert {total for _, total in told} == {COUNT}
+    assert sorted(told) == told
+    assert told[-1] == (COUNT, COUNT)
     assert messages_in(spark, where) == expected
     sealed = {seal.stream for seal in told_by(filled).seals}
     assert set(Archive(str(where)).seals()) == sealed
@@ -58,7 +67,7 @@ def test_every_message_is_archived_once_run_after_run(
     streams = [file.stream for file in sealed_files(where, filled)]
     assert len(streams) == len(set(streams)) < many
     assert messages_in(spark, where) == expected
-    assert compact(spark, Archive(str(where)), sealed) == (0, 0)
+    assert compact(spark, Archive(str(where)), sealed) == Compacted()
 
     _crash_behind_the_entry(spark, filled, where)
     _crash_before_the_entry(spark, filled, where)
@@ -104,31 +113,69 @@ def _last(folder: Path) -> Path:
 def test_another_format_and_what_is_refused(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:
-    where = tmp_path / "orc"
-    done = archive_of(spark, filled, where, format="orc", topics="orders/eu/#")
-    assert done.messages == archived(spark, str(where)).count() > 0
-    with pytest.raises(ConfigError, match=r"is orc of orders/eu/#, not parquet of #"):
+    plain = tmp_path / "parquet"
+    archive_of(spark, filled, plain, topics="orders/eu/#")
+    expected = rows_in(spark, plain)
+    for kind in ("orc", "json"):
+        where = tmp_path / kind
+        done = archive_of(
+            spark, filled, where, format=kind, topics="orders/eu/#", messages_per_batch=1_500
+        )
+        assert done.batches > 1
+        assert done.messages == len(expected) > 0
+        # To the microsecond, and with every byte of keys and values.
+        assert rows_in(spark, where) == expected
+        assert archive_of(spark, filled, where, format=kind, topics="orders/eu/#").messages == 0
+    with pytest.raises(ConfigError, match=r"is json of orders/eu/#, not parquet of #"):
         archive_of(spark, filled, where, topics="#")
+    with pytest.raises(ConfigError, match="is json: verify reads parquet only"):
+        verify(spark, VerifyOptions(str(where), {"address": filled.address}), told_by(filled))
     with pytest.raises(ConfigError, match="has no format 'nonsense'"):
         check_format(spark, "nonsense")
+    with pytest.raises(ConfigError, match="csv cannot hold keys and values"):
+        check_format(spark, "csv")
     check_format(spark, "orc")
     with pytest.raises(BadTopic, match="# stands alone"):
         archive_of(spark, filled, tmp_path / "other", topics="#/x")
 
 
+def rows_in(spark: SparkSession, where: Path) -> list[tuple[object, ...]]:
+    """All of every message, by stream and offset."""
+    rows = archived(spark, str(where)).drop("batch").collect()
+    return sorted(
+        ((row.node, row.shard, row.generation, row.offset, *map(str, row)) for row in rows),
+    )
+
+
 def test_compaction_does_not_take_over_a_file_that_was_changed(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:
-    import msgspec
-
     where = tmp_path / "archive"
-    archive_of(spark, filled, where)
-    file = sealed_files(where, filled)[0]
-    rewrite(where, file, table_of(where, file).slice(1))
-    item = msgspec.json.encode(Merge(str(where), "compacted-x", file.stream, [file]))
-    with pytest.raises(DriftFound, match=rf"{file.path} has {file.rows - 1} messages, not"):
-        list(merge_files(item))
-    assert file in Archive(str(where)).live()
+    archive_of(spark, filled, where, messages_per_batch=900, compact=False)
+    by_stream: dict[Stream, list[ArchivedFile]] = {}
+    for file in sealed_files(where, filled):
+        by_stream.setdefault(file.stream, []).append(file)
+    stream = next(stream for stream, files in by_stream.items() if len(files) > 1)
+    changed = by_stream.pop(stream)[-1]
+    rewrite(where, changed, table_of(where, changed).slice(1))
+
+    done = archive_of(spark, filled, where)
+    # The others are merged, and a message is neither lost nor there twice.
+    assert done.compacted_into == sum(1 for files in by_stream.values() if len(files) > 1)
+    assert changed in Archive(str(where)).live()
+    with pytest.raises(
+        DriftFound, match=rf"1 streams were not merged.*{changed.path} has .* bytes"
+    ):
+        check(done)
+    report = verify(
+        spark, VerifyOptions(str(where), source_of(filled), repair=True), told_by(filled)
+    )
+    assert (report.is_equal, report.fetched) == (True, 1)
+    again = archive_of(spark, filled, where)
+    assert (again.refused, again.compacted_into) == ([], 1)
+    assert len({file.stream for file in sealed_files(where, filled)}) == len(
+        sealed_files(where, filled)
+    )
 
 
 def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
@@ -144,7 +191,7 @@ def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
     source = {"path": str(copy), "node": "node-1"}
     where = tmp_path / "archive"
     with (
-        pytest.raises(JournalDamaged, match=rf"1 messages of {seal.stream}.*{segment}"),
+        pytest.raises(JournalDamaged, match=rf"1 messages of {seal.stream.line}, .*{segment}"),
         explained(),
     ):
         archive(spark, ArchiveOptions(str(where), source), list)
@@ -154,7 +201,8 @@ def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
     allowed = {**source, "failOnDataLoss": "false"}
     done = archive(spark, ArchiveOptions(str(where), allowed), lambda: ask(source).seals)
     (lost,) = done.lost
-    assert lost.startswith(f"1 messages of {seal.stream}, ")
+    assert (lost.shard, lost.upto - lost.first, done.lost_messages) == (str(seal.stream.line), 1, 1)
+    assert str(segment) in lost.why
     extents = FolderStreams(str(copy), "node-1").extents()
     total = sum(extent.end - extent.first for extent in extents)
     assert done.messages == total - 1

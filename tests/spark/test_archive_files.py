@@ -7,20 +7,19 @@ import pytest
 
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
+from moorline.limits import ARCHIVE_ORPHAN_S
 from moorline.spark.jobs.archive_files import (
-    ORPHAN_S,
-    OWN,
     Archive,
     ArchivedFile,
     Entry,
     Holdings,
+    LostRange,
     SealedStream,
     folder_of,
-    idle_entries,
-    live_files,
-    reached,
     stream_of,
 )
+from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.manifest import idle_entries, live_files, lost_ranges, reached
 
 STREAM = Stream("node-1", 3, 7)
 
@@ -74,6 +73,45 @@ def test_the_newest_batch_of_a_query_stays_for_spark_may_ask_for_it_again() -> N
     assert reached(entries) == {"node-1/3": 10}
 
 
+def test_an_entry_that_tells_of_a_loss_stays() -> None:
+    gone = LostRange("node-1/3", 10, 20, "retention took them")
+    entries = [
+        Entry("q-000000", [file("a")], query="q", batch=0, lost=[gone]),
+        batch(1, "b"),
+        Entry("compacted", [file("c")], replaced=["a", "b"]),
+    ]
+    assert idle_entries(entries) == []
+    assert lost_ranges(entries) == {"node-1/3": [gone]}
+    assert str(gone) == "10 messages of node-1/3, 10 to 19: retention took them"
+
+
+def test_a_file_that_nobody_wrote_is_named_but_not_one_that_is_being_written(
+    tmp_path: Path,
+) -> None:
+    archive = Archive(str(tmp_path))
+    known, added, writing, left = (
+        f"{folder_of(name, STREAM)}/{file_name}.parquet"
+        for name, file_name in (
+            ("q-000000", "known"),
+            ("q-000000", "added"),
+            ("q-000001", "writing"),
+            ("q-000002", "left"),
+        )
+    )
+    for name in (known, added, writing, left, "extra.parquet", "README.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    long_ago = (tmp_path / left).stat().st_mtime - 2 * ARCHIVE_ORPHAN_S
+    for name in (left, "README.txt"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    archive.add(batch(0, known))
+    assert archive.strays(archive.entries()) == [added, left, "extra.parquet"]
+    # What a person put beside the folders of the archive is not ours to remove.
+    assert archive.clean() == 1
+    assert archive.strays(archive.entries()) == [added, "extra.parquet"]
+    assert (tmp_path / "README.txt").exists()
+
+
 def test_a_clean_removes_what_is_replaced_and_what_a_crash_left(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path))
     names = [f"{folder_of('q-000000', STREAM)}/{name}.parquet" for name in "abcd"]
@@ -81,7 +119,7 @@ def test_a_clean_removes_what_is_replaced_and_what_a_crash_left(tmp_path: Path) 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     a, b, old, new = names
-    long_ago = (tmp_path / old).stat().st_mtime - 2 * ORPHAN_S
+    long_ago = (tmp_path / old).stat().st_mtime - 2 * ARCHIVE_ORPHAN_S
     os.utime(tmp_path / old, (long_ago, long_ago))
     archive.add(batch(0, a))
     archive.add(batch(1, b))
@@ -113,12 +151,25 @@ def test_an_archive_is_of_what_it_was_made_for(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path / "new"))
     with pytest.raises(ConfigError, match="there is no archive at"):
         archive.holdings()
-    archive.open(Holdings("parquet", ["orders/#"]))
-    assert archive.open(Holdings("parquet", ["orders/#"])).topics == ["orders/#"]
+    made = archive.open(Holdings("parquet", ["orders/#"]))
+    assert len(made.id) == 32
+    assert archive.open(Holdings("parquet", ["orders/#"])) == archive.holdings() == made
     with pytest.raises(ConfigError, match=r"is parquet of orders/#, not parquet of #"):
         archive.open(Holdings("parquet", ["#"]))
     with pytest.raises(ConfigError, match="is no place for an archive"):
         Archive("nonsense://somewhere")
+
+
+def test_one_at_a_time_in_a_folder(tmp_path: Path) -> None:
+    one, other = Archive(str(tmp_path)), Archive(str(tmp_path))
+    with (
+        one.alone(f"{OWN}/lock", "somebody is here"),
+        pytest.raises(ConfigError, match="somebody is here"),
+        other.alone(f"{OWN}/lock", "somebody is here"),
+    ):
+        raise AssertionError("there are two")
+    with other.alone(f"{OWN}/lock", "somebody is here"):
+        pass
 
 
 def test_seals_are_kept_and_the_last_word_holds(tmp_path: Path) -> None:

@@ -1,14 +1,31 @@
-"""The example for Spark Declarative Pipelines declares what it says; running it needs Spark Connect."""
+"""The example for Spark Declarative Pipelines declares what it says, and `spark-pipelines run` runs it."""
 
+import asyncio
 import runpy
+import subprocess
 from pathlib import Path
 
+import pytest
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import (
     GraphElementRegistry,
     graph_element_registration_context,
 )
 from pyspark.pipelines.output import Output, Sink
+from tests.process.nodes import NodeProcess
+from tests.spark.archives import count_of, messages_of
+from tests.spark.servers import HEAP, HOME, environment
+
+import moorline
+
+SPEC = """
+name: orders
+storage: STORAGE
+libraries:
+  - glob:
+      include: transformations/**
+"""
+RUN_S_MAX = 300
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_declarative.py"
 
@@ -46,3 +63,47 @@ def test_the_example_declares_tables_and_a_sink_of_ours() -> None:
     sink = noted.outputs["alerts"]
     assert isinstance(sink, Sink)
     assert sink.format == "moorline"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")
+    large = [b"%d" % number * 1_001 for number in range(5)]
+    small = [b"%d" % number for number in range(20)]
+
+    async def publish(address: str) -> None:
+        async with moorline.connect(address) as moor:
+            await moor.publish_all([moorline.record("orders/eu", body) for body in small + large])
+
+    with NodeProcess(tmp_path / "data") as node:
+        asyncio.run(publish(node.address))
+        project = tmp_path / "project"
+        (project / "transformations").mkdir(parents=True)
+        text = EXAMPLE.read_text(encoding="utf-8")
+        assert "tcp://127.0.0.1:7411" in text
+        (project / "transformations" / "orders.py").write_text(
+            text.replace("tcp://127.0.0.1:7411", node.address), encoding="utf-8"
+        )
+        spec = SPEC.replace("STORAGE", (tmp_path / "storage").as_uri())
+        (project / "spark-pipeline.yml").write_text(spec)
+        done = subprocess.run(
+            [
+                str(HOME / "bin" / "spark-pipelines"),
+                "run",
+                "--remote=local[2]",
+                "--conf=spark.ui.enabled=false",
+            ],
+            cwd=project,
+            env=environment(JDK_JAVA_OPTIONS=" ".join(HEAP)),
+            capture_output=True,
+            text=True,
+            timeout=RUN_S_MAX,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Run is COMPLETED" in done.stdout + done.stderr
+        found = asyncio.run(messages_of(node.address, "alerts", len(large)))
+        assert sorted(one.value for one in found) == large
+        assert asyncio.run(count_of(node.address, "alerts")) == len(large)

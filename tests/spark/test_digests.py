@@ -20,7 +20,7 @@ from moorline.spark.jobs.digests import (
     hashed_rows,
     read_or_problem,
 )
-from moorline.spark.jobs.parquet import SCHEMA, PartWriter
+from moorline.spark.jobs.parquet import SCHEMA, part_writer
 from moorline.wire.segment import HEAD, KEYED, PRODUCER, Stored, encode_headers, frame_of
 
 
@@ -106,7 +106,7 @@ def test_the_range_of_a_bucket_is_what_falls_into_it(first: int, size: int) -> N
 def test_a_file_that_was_changed_is_named_with_what_is_wrong(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path))
     stream = Stream("node-1", 3, 7)
-    with PartWriter(archive, folder_of("0-0", stream)) as writer:
+    with part_writer(archive, folder_of("0-0", stream)) as writer:
         writer.write(batch_of([message(offset) for offset in range(10, 5_000)]))
     (file,) = writer.files
     assert (file.stream, file.rows, file.first, file.last) == (stream, 4_990, 10, 4_999)

@@ -112,6 +112,33 @@ def test_a_copy_is_made_once_and_proven(
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+def test_flows_run_side_by_side_until_they_are_told_to_end(
+    spark: SparkSession, filled: NodeProcess, file: str, tmp_path: Path
+) -> None:
+    stored = asyncio.run(count_of(filled.address, "orders/#"))
+    total = 2 * stored + asyncio.run(count_of(filled.address, "größe"))
+    before = asyncio.run(count_of(filled.address, "copied/#"))
+    done: list[int] = [0]
+    reports = run_flows(
+        spark,
+        FlowsOptions(file, ["copy", "stored"], source_of(filled), trigger="1 second"),
+        lambda rows, _: done.append(rows),
+        lambda: done[-1] >= total,
+    )
+    assert [(one.name, one.messages) for one in reports] == [
+        ("copy", total - stored),
+        ("stored", stored),
+    ]
+    assert asyncio.run(count_of(filled.address, "copied/#")) == before + total - stored
+    assert spark.read.parquet(str(tmp_path / "stored")).count() == stored
+    # They go on where they were, now one after the other.
+    again = run_flows(spark, FlowsOptions(file, ["copy", "stored"], source_of(filled)))
+    assert [one.messages for one in again] == [0, 0]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_files_as_a_sink_and_a_copy_that_is_none(
     spark: SparkSession, filled: NodeProcess, file: str
 ) -> None:

@@ -1,17 +1,20 @@
 """`replay` on a real Spark: archived messages come back into topics, each once, in order."""
 
 import asyncio
+import shutil
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 from tests.process.nodes import NodeProcess
 from tests.spark.archives import (
     archive_of,
     count_of,
     filled,
     messages_of,
+    rewrite,
     sealed_files,
     source_of,
     table_of,
@@ -19,6 +22,9 @@ from tests.spark.archives import (
 from tests.spark.publishing import COUNT, Message, message, number_of
 
 from moorline.errors import ConfigError, DriftFound
+from moorline.limits import REPLAY_STEP_S
+from moorline.spark.jobs.archive_files import Archive, archived
+from moorline.spark.jobs.compaction import compact
 from moorline.spark.jobs.failures import explained
 from moorline.spark.jobs.replay import ReplayOptions, replay
 
@@ -52,7 +58,7 @@ def test_all_messages_come_back_once_and_in_order(
     options = ReplayOptions(str(where), source_of(filled), prefix="again/")
 
     def crash(done: int, _: int) -> None:
-        if done == 1:
+        if done:
             raise KeyboardInterrupt
 
     # Interrupted behind its first step, then run to its end, then once more.
@@ -76,25 +82,24 @@ def test_all_messages_come_back_once_and_in_order(
 def test_a_filter_a_time_and_a_rate(spark: SparkSession, filled: NodeProcess, where: Path) -> None:
     file = sealed_files(where, filled)[0]
     times = table_of(where, file).column("timestamp").to_pylist()
-    upto_us = round(times[len(times) // 2].timestamp() * 1_000_000)
+    first_us, upto_us = (
+        round(times[len(times) * part // 4].timestamp() * 1_000_000) for part in (1, 3)
+    )
     pauses: list[float] = []
     options = ReplayOptions(
         str(where),
         source_of(filled),
         topics="orders/eu/#",
+        first_us=first_us,
         upto_us=upto_us,
         prefix="early/",
         rate=100,
         token="early",
     )
     done = replay(spark, options, pause=pauses.append)
-    from pyspark.sql import functions
-
-    from moorline.spark.jobs.archive_files import archived
-
     wanted = archived(spark, str(where)).where(
         functions.col("topic").startswith("orders/eu/")
-        & (functions.unix_micros("timestamp") < upto_us)
+        & functions.unix_micros("timestamp").between(first_us, upto_us - 1)
     )
     assert done.messages == wanted.count() > 0
     assert asyncio.run(count_of(filled.address, "early/#")) == done.messages
@@ -112,8 +117,51 @@ def test_a_damaged_file_stops_it_with_its_name_and_nothing_is_published(
     where = tmp_path / "archive"
     archive_of(spark, filled, where, topics="orders/us/#")
     file = sealed_files(where, filled)[0]
+    untouched = Path(shutil.copytree(where, tmp_path / "untouched"))
     (where / file.path).unlink()
     options = ReplayOptions(str(where), source_of(filled), prefix="broken/")
-    with pytest.raises(DriftFound, match=rf"{file.path} is gone"), explained():
+    with pytest.raises(DriftFound, match=rf"{file.path} is gone.*verify --repair"), explained():
+        replay(spark, options)
+    table = table_of(untouched, file)
+    rewrite(where, file, table.slice(1))
+    with pytest.raises(DriftFound, match=rf"{file.path} has \d+ bytes, not the {file.size_bytes}"):
         replay(spark, options)
     assert asyncio.run(count_of(filled.address, "broken/#")) == 0
+
+
+def test_a_rate_is_kept_to_from_the_first_message_to_the_last(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    rate = 150
+    options = ReplayOptions(
+        str(where), source_of(filled), topics="orders/us/#", prefix="slow/", rate=rate
+    )
+    began_us = time.time_ns() // 1_000
+    done = replay(spark, options)
+    assert done.steps > 2
+    slow = spark.read.format("moorline").options(topics="slow/#", **source_of(filled)).load()
+    stored = slow.select(functions.unix_micros("timestamp").alias("us")).orderBy("us").collect()
+    assert len(stored) == done.messages > 2 * rate
+    # By the node's clock: before a message there was time for all those of the steps before it.
+    for number, row in enumerate(stored):
+        assert row.us - began_us >= (number - rate * REPLAY_STEP_S) * 1_000_000 // rate
+
+
+def test_a_compaction_in_the_middle_of_a_replay_is_no_reason_to_end(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    where = tmp_path / "archive"
+    archive_of(spark, filled, where, topics="orders/eu/#", messages_per_batch=900, compact=False)
+    expected = archived(spark, str(where)).count()
+    merged: list[int] = []
+
+    def move(done: int, total: int) -> None:
+        if 0 < done < total and not merged:
+            archive = Archive(str(where))
+            merged.append(compact(spark, archive, {file.stream for file in archive.live()}).files)
+
+    options = ReplayOptions(str(where), source_of(filled), prefix="moved/", rate=400)
+    done = replay(spark, options, move, pause=lambda _: None)
+    assert merged[0] > 1
+    assert done.messages == expected
+    assert asyncio.run(count_of(filled.address, "moved/#")) == expected

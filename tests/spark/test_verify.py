@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -17,6 +18,7 @@ from tests.spark.archives import (
     source_of,
     table_of,
     told_by,
+    verified,
 )
 from tests.spark.publishing import COUNT, message
 
@@ -24,7 +26,8 @@ from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.compare import ALTERED, EXTRA, MISSING, Difference
 from moorline.spark.jobs.node_side import Told
-from moorline.spark.jobs.verify import Report, VerifyOptions, check, verify
+from moorline.spark.jobs.verify import VerifyOptions, verify
+from moorline.spark.jobs.verify_report import check
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -44,12 +47,6 @@ def whole(
 def where(whole: Path, tmp_path: Path) -> Path:
     """A copy to do damage to."""
     return Path(shutil.copytree(whole, tmp_path / "archive"))
-
-
-def verified(
-    spark: SparkSession, node: NodeProcess, where: Path, *, repair: bool = False
-) -> Report:
-    return verify(spark, VerifyOptions(str(where), source_of(node), repair), told_by(node))
 
 
 def test_what_was_archived_is_proven_by_the_seals_alone(
@@ -89,7 +86,7 @@ def test_every_kind_of_damage_is_found_and_repaired(
     )
     assert found[str(gone.stream)].counts == {MISSING: gone.rows}
     assert [(one.path, one.text) for one in report.files] == [(str(where / gone.path), "is gone")]
-    with pytest.raises(DriftFound, match=rf"3 of .* differ .*{gone.path}; --repair"):
+    with pytest.raises(DriftFound, match=rf"3 of .* differ .*{gone.path} is gone; --repair"):
         check(report)
 
     repaired = verified(spark, filled, where, repair=True)
@@ -116,6 +113,52 @@ def test_a_flipped_byte_and_a_truncated_file_are_named(
     options = VerifyOptions(str(where), {"path": str(filled.data)}, repair=True)
     assert verify(spark, options, told_by(filled)).is_equal
     assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+
+
+def test_a_file_that_somebody_added_is_named_and_removed(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    """The manifest does not count it, but whoever reads the folder by himself would."""
+    file = sealed_files(where, filled)[0]
+    added = [where / file.path.replace("part-", "copy-"), where / "copy.parquet"]
+    for path in added:
+        shutil.copy(where / file.path, path)
+    report = verified(spark, filled, where)
+    assert report.differing == []
+    assert {one.path for one in report.files} == set(map(str, added))
+    with pytest.raises(DriftFound, match=r"2 files are not as written.*is in no entry.*--repair"):
+        check(report)
+    repaired = verified(spark, filled, where, repair=True)
+    assert (repaired.is_equal, repaired.removed_files, repaired.fetched) == (True, 2, 0)
+    assert not any(path.exists() for path in added)
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+
+
+def test_a_node_that_does_not_answer_is_no_node_that_lost_a_stream(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    file = sealed_files(where, filled)[0]
+    rewrite(where, file, table_of(where, file).slice(1))
+    options = VerifyOptions(str(where), source_of(filled), repair=True)
+    report = verify(spark, options, Told([], {}, ["node-1"]))
+    with pytest.raises(DriftFound, match=rf"{file.stream}: the node does not answer, start it$"):
+        check(report)
+
+
+def test_the_driver_holds_the_digests_of_few_streams_at_once(
+    spark: SparkSession, filled: NodeProcess, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import moorline.spark.jobs.verify as job
+
+    monkeypatch.setattr(job, "VERIFY_STREAMS_MAX", 2)
+    removed, gone = sealed_files(where, filled)[0], sealed_files(where, filled)[-1]
+    rewrite(where, removed, table_of(where, removed).slice(1))
+    (where / gone.path).unlink()
+    repaired = verified(spark, filled, where, repair=True)
+    assert (repaired.is_equal, repaired.fetched) == (True, 1 + gone.rows)
+    assert [one.stream for one in repaired.streams] == [
+        str(stream) for stream in sorted(seal.stream for seal in told_by(filled).seals)
+    ]
 
 
 def test_some_topics_are_proven_by_reading_once_and_then_by_what_was_kept(
@@ -164,8 +207,6 @@ def test_a_stream_that_is_not_archived_to_its_end_is_behind_and_not_wrong(
     entries = archive.entries()
     for path in folder.iterdir():
         path.unlink()
-    import msgspec
-
     for entry in entries:
         archive.add(msgspec.structs.replace(entry, reached=dict.fromkeys(entry.reached, 1)))
     report = verified(spark, filled, where, repair=True)

@@ -19,10 +19,12 @@ from moorline.cli.spark_run import (
     Remote,
     need_spark,
     spark_run,
+    stoppable,
     tasks_of,
     time_us,
 )
 from moorline.errors import ConfigError, DriftFound
+from moorline.limits import ARCHIVE_BATCH_MESSAGES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,16 +35,50 @@ app = typer.Typer(
 LAST_US = (1 << 63) - 1
 """Behind every message."""
 
-WHERE = typer.Argument(
-    metavar="ARCHIVE", show_default=False, help="Its folder, or a URI such as s3://… or hdfs://…."
-)
-FOLDER = typer.Option(
-    "--path",
-    show_default=False,
-    help="Read this data folder, or a copy of one, in place of a running node.",
-)
-Where = Annotated[str, WHERE]
-Folder = Annotated[Path | None, FOLDER]
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="ARCHIVE",
+        show_default=False,
+        help="Its folder, or a URI such as s3://… or hdfs://….",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--path",
+        show_default=False,
+        help="Read this data folder, or a copy of one, in place of a running node.",
+    ),
+]
+Continuously = Annotated[
+    bool,
+    typer.Option(
+        "--continuously/--until-caught-up",
+        help="Go on until Ctrl-C or SIGTERM, or end when all that is stored now is done.",
+    ),
+]
+Every = Annotated[str, typer.Option(help="With --continuously: time between batches.")]
+Topics = Annotated[str, typer.Option(help="Filters, with commas. The default is everything.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", help="Any that the Spark session has; verify and replay need parquet."
+    ),
+]
+BatchMessages = Annotated[
+    int, typer.Option("--batch", min=1, help="Messages of a batch, at most: what a crash costs.")
+]
+Checkpoint = Annotated[
+    str, typer.Option(show_default=False, help="Where Spark keeps its place, if not inside.")
+]
+Compact = Annotated[
+    bool, typer.Option("--compact/--no-compact", help="Merge small files of sealed streams.")
+]
+AllowLoss = Annotated[
+    bool,
+    typer.Option("--allow-loss", help="Go past messages that are gone or damaged; name them."),
+]
 
 
 @app.command(epilog="Example: moor pipeline archive ./archive --topics 'orders/#' --continuously")
@@ -50,36 +86,14 @@ Folder = Annotated[Path | None, FOLDER]
 def archive(
     reach: Reach,
     where: Where,
-    topics: Annotated[
-        str, typer.Option(help="Filters, with commas. The default is everything.")
-    ] = "#,$dead/#",
-    format_name: Annotated[
-        str, typer.Option("--format", help="Any that the Spark session has; verify needs parquet.")
-    ] = "parquet",
-    continuously: Annotated[
-        bool,
-        typer.Option(
-            "--continuously/--until-caught-up",
-            help="Go on until Ctrl-C, or end when all that is stored now is archived.",
-        ),
-    ] = False,
-    every: Annotated[str, typer.Option(help="With --continuously: time between batches.")] = (
-        "10 seconds"
-    ),
-    batch: Annotated[
-        int | None,
-        typer.Option("--batch", min=1, show_default=False, help="Messages of a batch, at most."),
-    ] = None,
-    checkpoint: Annotated[
-        str, typer.Option(show_default=False, help="Where Spark keeps its place, if not inside.")
-    ] = "",
-    compact: Annotated[
-        bool, typer.Option("--compact/--no-compact", help="Merge small files of sealed streams.")
-    ] = True,
-    allow_loss: Annotated[
-        bool,
-        typer.Option("--allow-loss", help="Go past messages that are gone or damaged; name them."),
-    ] = False,
+    topics: Topics = "#,$dead/#",
+    format_name: Format = "parquet",
+    continuously: Continuously = False,
+    every: Every = "10 seconds",
+    batch: BatchMessages = ARCHIVE_BATCH_MESSAGES,
+    checkpoint: Checkpoint = "",
+    compact: Compact = True,
+    allow_loss: AllowLoss = False,
     path: Folder = None,
     master: Master = None,
     remote: Remote = None,
@@ -89,7 +103,7 @@ def archive(
     """Copy topics into Parquet, each message once; run again, it goes on where it was.
 
     Digests of sealed streams are kept beside the files, so that `moor pipeline verify` can prove the archive
-    even when retention has taken the streams.
+    even when retention has taken the streams. Ends with 17 if files of the archive were changed by others.
     """
     need_spark()
     from moorline.spark.jobs import archive as job
@@ -98,34 +112,23 @@ def archive(
     source = source_of(reach, path)
     if allow_loss:
         source["failOnDataLoss"] = "false"
+    trigger = every if continuously else ""
     options = job.ArchiveOptions(
-        where,
-        source,
-        topics,
-        format_name,
-        checkpoint,
-        every if continuously else "",
-        compact,
-        batch or 0,
+        where, source, topics, format_name, checkpoint, trigger, compact, batch
     )
     # What can be refused is refused before a session is started, which takes seconds.
     ask(source)
     job.opened(options)
     is_light = format_name == "parquet"
-    with spark_run("archiving", master, remote, conf, is_light=is_light) as (spark, seen):
+    with (
+        spark_run("archiving", master, remote, conf, is_light=is_light) as (spark, seen),
+        stoppable(continuously) as stopping,
+    ):
         job.check_format(spark, format_name)
-        done = job.archive(spark, options, lambda: ask(source).seals, seen)
-    for text in done.lost:
-        output.error(f"lost: {text}")
-    output.emit(
-        as_json,
-        done,
-        lambda: output.line(
-            f"{done.messages:,} messages archived in {done.batches} batches; {done.files} files, "
-            f"{done.compacted_files} were merged into {done.compacted_into}; "
-            f"{done.seals} sealed streams are known"
-        ),
-    )
+        done = job.archive(spark, options, lambda: ask(source).seals, seen, stopping)
+    facts = {**msgspec.structs.asdict(done), "lost_messages": done.lost_messages}
+    output.emit(as_json, facts, lambda: tables.show_archived(done))
+    job.check(done)
 
 
 @app.command(epilog="Example: moor pipeline verify ./archive --repair --json")
@@ -150,6 +153,7 @@ def verify(
     need_spark()
     from moorline.spark.jobs import verify as job
     from moorline.spark.jobs.node_side import ask
+    from moorline.spark.jobs.verify_report import check
 
     options = job.VerifyOptions(where, source_of(reach, path), repair)
     told = ask(options.source)
@@ -158,10 +162,10 @@ def verify(
         report = job.verify(spark, options, told, seen)
     output.emit(
         as_json,
-        {**msgspec.structs.asdict(report), "is_equal": report.is_equal},
+        {**msgspec.structs.asdict(report), "is_equal": report.is_equal, "lost": report.lost},
         lambda: tables.show_report(report),
     )
-    job.check(report)
+    check(report)
 
 
 @app.command(
@@ -171,7 +175,9 @@ def verify(
 def replay(
     reach: Reach,
     where: Where,
-    topics: Annotated[str, typer.Option(help="Filters, with commas.")] = "#",
+    topics: Annotated[
+        str, typer.Option(help="Filters, with commas. The default is all but dead letters.")
+    ] = "#",
     since: Annotated[
         str, typer.Option("--from", show_default=False, help="Time, as 2026-05-04T08:00:00Z.")
     ] = "",
@@ -199,7 +205,8 @@ def replay(
 ) -> None:
     """Publish archived messages again, each of them once: the same command again adds nothing.
 
-    What was interrupted goes on. To replay the same messages a second time, give another --token.
+    What was interrupted goes on. To replay the same messages a second time, give another --token. Topic, key,
+    body, headers and time to live are as they were; a message that was retained is not retained again.
     """
     need_spark()
     from moorline.spark.jobs import replay as job
@@ -217,14 +224,7 @@ def replay(
     job.opened(options)
     with spark_run("replaying", master, remote, conf) as (spark, seen):
         done = job.replay(spark, options, seen)
-    output.emit(
-        as_json,
-        done,
-        lambda: output.line(
-            f"{done.messages:,} messages published, {done.messages_in_all:,} by this replay in all "
-            f"({done.token}, {done.steps} steps, {done.seconds:.1f} s)"
-        ),
-    )
+    output.emit(as_json, done, lambda: tables.show_replayed(done))
 
 
 @app.command(
@@ -327,15 +327,8 @@ def run(
         list[str] | None,
         typer.Option("--flow", show_default=False, help="Only this one. Repeatable."),
     ] = None,
-    continuously: Annotated[
-        bool,
-        typer.Option(
-            "--continuously/--until-caught-up", help="Go on until Ctrl-C, or end when caught up."
-        ),
-    ] = False,
-    every: Annotated[str, typer.Option(help="With --continuously: time between batches.")] = (
-        "1 second"
-    ),
+    continuously: Continuously = False,
+    every: Every = "1 second",
     checkpoints: Annotated[
         str, typer.Option(show_default=False, help="Folder for checkpoints; beside FILE without.")
     ] = "",
@@ -358,20 +351,12 @@ def run(
         file, flow or [], reach_options(reach), checkpoints, every if continuously else "", proof
     )
     job.flows_in(options.file, options.names)  # refused before a session is started
-    with spark_run("running", master, remote, conf, is_light=False) as (spark, seen):
-        reports = job.run_flows(spark, options, seen)
-    columns = ("flow", "messages", "batches", "verified", "in sink")
-    output.emit(
-        as_json,
-        reports,
-        lambda: output.table(
-            columns,
-            [
-                (one.name, one.messages, one.batches, one.verified, one.sink_count)
-                for one in reports
-            ],
-        ),
-    )
+    with (
+        spark_run("running", master, remote, conf, is_light=False) as (spark, seen),
+        stoppable(continuously) as stopping,
+    ):
+        reports = job.run_flows(spark, options, seen, stopping)
+    output.emit(as_json, reports, lambda: tables.show_flows(reports))
     job.check(reports)
 
 

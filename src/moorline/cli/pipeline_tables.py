@@ -4,14 +4,49 @@ from typing import TYPE_CHECKING, Any
 
 from moorline.cli import output
 from moorline.ids import ID_BYTES, text_of
+from moorline.limits import PIPELINE_ROWS_SHOWN
 
 if TYPE_CHECKING:
+    from moorline.spark.jobs.archive import Archived
     from moorline.spark.jobs.audit import Audited
     from moorline.spark.jobs.diff import Found
-    from moorline.spark.jobs.verify import Report
+    from moorline.spark.jobs.flows import FlowReport
+    from moorline.spark.jobs.replay import Replayed
+    from moorline.spark.jobs.verify_report import Report
 
-ROWS_SHOWN = 20
-"""Ranges that a table shows; --json has them all, up to the job's own bound."""
+
+def show_archived(done: "Archived") -> None:
+    if done.lost:
+        rows = [
+            (one.shard, one.first, one.upto - 1, one.upto - one.first, one.why) for one in done.lost
+        ]
+        output.table(("shard", "first", "last", "messages", "lost because"), rows)
+        output.line("")
+    parts = [f"{done.messages:,} messages archived in {_many(done.batches, 'batch', 'batches')}"]
+    if done.lost:
+        parts.append(f"{done.lost_messages:,} were gone")
+    if done.compacted_files:
+        parts.append(f"{done.compacted_files} small files merged into {done.compacted_into}")
+    parts += [_many(done.files, "file", "files"), f"{done.seals} sealed streams known"]
+    output.line("; ".join(parts))
+
+
+def show_replayed(done: "Replayed") -> None:
+    output.line(
+        f"{done.messages:,} messages published in {_many(done.steps, 'step', 'steps')} and "
+        f"{done.seconds:.1f} s; {done.messages_in_all:,} by the replay {done.token} in all"
+    )
+
+
+def show_flows(reports: list["FlowReport"]) -> None:
+    output.table(
+        ("flow", "messages", "batches", "verified", "in sink"),
+        [(one.name, one.messages, one.batches, one.verified, one.sink_count) for one in reports],
+    )
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def show_report(report: "Report") -> None:
@@ -32,22 +67,29 @@ def show_report(report: "Report") -> None:
             for at in one.differences
         ]
         if ranges:
-            output.table(("stream", "what", "first", "last"), ranges[:ROWS_SHOWN])
-            if len(ranges) > ROWS_SHOWN:
-                output.line(f"and {len(ranges) - ROWS_SHOWN} ranges more: --json has them")
+            output.table(("stream", "what", "first", "last"), ranges[:PIPELINE_ROWS_SHOWN])
+            if len(ranges) > PIPELINE_ROWS_SHOWN:
+                output.line(f"and {len(ranges) - PIPELINE_ROWS_SHOWN} ranges more: --json has them")
             output.line("")
     by_reading = sum(1 for one in report.streams if one.is_equal and one.proof == "reading")
     proof = f", {by_reading} of them by reading their nodes" if by_reading else ""
-    done = (
-        f"; {report.fetched:,} messages fetched, {report.removed:,} removed"
-        if report.fetched or report.removed
-        else ""
-    )
     proven = len(report.streams) - len(differing)
-    output.line(
-        f"{proven} of {len(report.streams)} sealed streams are proven equal{proof}; "
-        f"{report.messages:,} messages; {report.behind} are not archived to their end yet{done}"
-    )
+    parts = [
+        f"{proven} of {len(report.streams)} sealed streams are proven equal{proof}",
+        f"{report.messages:,} messages",
+    ]
+    if report.lost:
+        parts.append(f"{report.lost:,} were gone before they were archived, as was allowed")
+    if report.fetched or report.removed or report.removed_files:
+        parts.append(
+            f"repaired: {report.fetched:,} messages fetched, {report.removed:,} removed, "
+            f"{_many(report.removed_files, 'file', 'files')} removed"
+        )
+    if report.unsealed:
+        parts.append(f"{report.unsealed:,} more are in streams that are not sealed yet")
+    if report.behind:
+        parts.append(f"{report.behind} sealed streams are not archived to their end yet")
+    output.line("; ".join(parts))
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -78,7 +120,11 @@ def show_audit(found: list["Audited"]) -> None:
         )
         for one in found
     ]
-    output.table(("service", "queues", "kept is true", "wrong hashes", "client agrees"), rows)
+    if rows:
+        output.table(("service", "queues", "kept is true", "wrong hashes", "client agrees"), rows)
+        output.line("")
+    right = sum(1 for one in found if one.is_right)
+    output.line(f"{right} of {_many(len(found), 'service', 'services')} as kept")
 
 
 def diff_facts(found: "Found") -> dict[str, Any]:

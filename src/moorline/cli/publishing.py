@@ -12,11 +12,8 @@ from moorline.cli.progress import progress
 from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.errors import CallFailed
-from moorline.limits import PUBLISH_BATCH_MAX
+from moorline.limits import PUBLISH_BATCH_MAX, PUBLISH_BATCHES_IN_FLIGHT
 from moorline.wire.topic import Published, Record
-
-BATCHES_ON_THE_WAY = 8
-"""Batches of lines without an answer: the next ones are made while the node stores these."""
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -120,7 +117,7 @@ class _Lines:
         # What is answered is counted at once; the oldest is waited for where too many are out.
         while self._waiting and self._waiting[0][2].done():
             await self._count()
-        while len(self._waiting) >= BATCHES_ON_THE_WAY:
+        while len(self._waiting) >= PUBLISH_BATCHES_IN_FLIGHT:
             await self._count()
 
     async def finish(self) -> None:

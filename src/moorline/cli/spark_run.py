@@ -7,11 +7,14 @@ MOOR_DEBUG=1 it goes to stderr.
 import contextlib
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +22,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.progress import progress
 from moorline.errors import ConfigError, MoorlineError
+from moorline.limits import PIPELINE_TASKS_MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +49,6 @@ Master = Annotated[str | None, MASTER]
 Remote = Annotated[str | None, REMOTE]
 Conf = Annotated[list[str] | None, CONF]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON value.")]
-
-TASKS_MIN = 8
 
 
 @contextlib.contextmanager
@@ -75,11 +77,45 @@ def spark_run(
             spark = session(master, remote, f"moor pipeline: {what}", settings)
             _quiet(spark)
         try:
-            with progress(what) as seen:
+            with _signals(_interrupt, signal.SIGTERM), progress(what) as seen:
                 yield spark, seen
         finally:
             with contextlib.suppress(Exception):
                 spark.stop()
+
+
+@contextlib.contextmanager
+def stoppable(is_endless: bool) -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM ask a job without an end to end; said again, they interrupt it like any other."""
+    asked = threading.Event()
+    if not is_endless:
+        yield asked.is_set
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            _interrupt(number, frame)
+        asked.set()
+
+    with _signals(ask, signal.SIGINT, signal.SIGTERM):
+        yield asked.is_set
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """So that a job that is told to end leaves no Java and no file behind."""
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _signals(
+    handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals
+) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, one in before.items():
+            signal.signal(number, one)
 
 
 def need_spark() -> None:
@@ -100,8 +136,9 @@ def _logged_aside() -> Iterator[Callable[[], Any]]:
     handle, name = tempfile.mkstemp(prefix="moor-pipeline-", suffix=".log")
     try:
         yield lambda: _redirected(handle)
-    except (KeyboardInterrupt, MoorlineError) as error:
-        if error.__cause__ is not None and Path(name).stat().st_size:
+    except BaseException as error:
+        is_sparks = isinstance(error, MoorlineError) and error.__cause__ is not None
+        if is_sparks and Path(name).stat().st_size:
             output.error(f"what Spark logged is in {name}")
         else:
             Path(name).unlink(missing_ok=True)
@@ -145,9 +182,9 @@ def tasks_of(spark: "SparkSession") -> int:
     from pyspark.errors import PySparkException
 
     try:
-        return max(TASKS_MIN, 2 * spark.sparkContext.defaultParallelism)
+        return max(PIPELINE_TASKS_MIN, 2 * spark.sparkContext.defaultParallelism)
     except (PySparkException, AttributeError):
-        return TASKS_MIN * 4
+        return PIPELINE_TASKS_MIN * 4
 
 
 def time_us(text: str, option: str, default: int) -> int:

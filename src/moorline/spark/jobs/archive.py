@@ -6,30 +6,33 @@ beginning: so each message is in the archive once. Where the checkpoint is lost 
 new query goes on where the archive ends.
 """
 
-import os
+import contextlib
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from moorline.core.stream import Stream
 from moorline.core.topic import check_filter
-from moorline.errors import ConfigError, DriftFound
-from moorline.spark.jobs import tasks
+from moorline.errors import CallFailed, ConfigError, ConnectionLost, DriftFound, MessagesGone
+from moorline.limits import ARCHIVE_BATCH_MESSAGES, ARCHIVE_UPKEEP_MS
 from moorline.spark.jobs.archive_files import (
+    MESSAGE_SCHEMA,
     Archive,
-    ArchivedFile,
     Entry,
     Holdings,
+    LostRange,
     SealedStream,
-    folder_of,
-    reached,
 )
+from moorline.spark.jobs.archive_place import OWN, Place
 from moorline.spark.jobs.batches import Batch, query_of
-from moorline.spark.jobs.failures import spark_errors
-from moorline.spark.jobs.watching import Seen, moved, nobody, wait
+from moorline.spark.jobs.compaction import compact
+from moorline.spark.jobs.failures import explained, spark_errors
+from moorline.spark.jobs.manifest import reached
+from moorline.spark.jobs.node_side import opened_streams
+from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
+from moorline.spark.places import ends, firsts, lines_of
+from moorline.spark.topic_reader import REMEDY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,12 +43,17 @@ TOPICS = "#,$dead/#"
 TRIGGER = "10 seconds"
 """Time between two batches of a continuous archive: files that are not tiny, and soon enough."""
 
-FILE_BYTES = 256 * 1024 * 1024
-"""Size at which compaction begins another file."""
+
+WITHOUT_BYTES = ("csv", "text")
+"""Formats of Spark's that have no column of bytes."""
 
 
 class Archived(msgspec.Struct, frozen=True):
-    """What a run did; `lost` names ranges that were gone, where that is allowed."""
+    """What a run did.
+
+    `lost` are ranges that were gone, where that is allowed; `refused` names files that compaction left as
+    they are, because somebody changed them.
+    """
 
     messages: int
     batches: int
@@ -53,7 +61,12 @@ class Archived(msgspec.Struct, frozen=True):
     compacted_files: int
     compacted_into: int
     seals: int
-    lost: list[str] = []
+    lost: list[LostRange] = []
+    refused: list[str] = []
+
+    @property
+    def lost_messages(self) -> int:
+        return sum(one.upto - one.first for one in self.lost)
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True):
@@ -66,7 +79,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
     checkpoint: str = ""
     trigger: str = ""
     compact: bool = True
-    messages_per_batch: int = 0
+    messages_per_batch: int = ARCHIVE_BATCH_MESSAGES
 
 
 def archive(
@@ -74,26 +87,77 @@ def archive(
     options: ArchiveOptions,
     sealed: Callable[[], Iterable[SealedStream]],
     seen: Seen = nobody,
+    stopping: Stopping = never,
 ) -> Archived:
-    """Runs until all that is stored now is archived; with a `trigger`, until somebody stops the query.
+    """Runs until all that is stored now is archived; with a `trigger`, until `stopping` or an interrupt.
 
     `sealed` asks the nodes for their sealed streams. Their digests are kept in the archive, so that it can
     be verified when retention has taken the streams.
     """
     target = opened(options)
+    busy = f"another run of `moor pipeline archive` works on {target.where}: there can be one"
+    with target.alone(f"{OWN}/lock", busy):
+        return _archived(spark, options, target, sealed, seen, stopping)
+
+
+def _archived(
+    spark: "SparkSession",
+    options: ArchiveOptions,
+    target: Archive,
+    sealed: Callable[[], Iterable[SealedStream]],
+    seen: Seen,
+    stopping: Stopping,
+) -> Archived:
     upkeep = _Upkeep(spark, options, target, sealed)
     target.note_seals(sealed())
-    wait(_begun(spark, options, target), seen, upkeep.now_and_then, count=moved)
-    upkeep.do(seen)
+    stored = _waiting(options, target)
+    query = _begun(spark, options, target)
+
+    def ahead(done: int, behind: int) -> tuple[int, int]:
+        left = behind or max(0, stored - done)
+        batch = min(left, options.messages_per_batch)
+        return int(batch * share_of(spark, str(query.runId))), left
+
+    try:
+        with _remedied():
+            wait(query, seen, upkeep.now_and_then, count=moved, stopping=stopping, ahead=ahead)
+    except KeyboardInterrupt:
+        # Who interrupts a run without an end wants its end, and what it did.
+        if not options.trigger:
+            raise
+    else:
+        if not stopping():
+            upkeep.compact(seen)
+    upkeep.count()
+    entries = upkeep.new.values()
     return Archived(
-        sum(file.rows for entry in upkeep.new.values() for file in entry.files),
-        len(upkeep.new),
+        sum(file.rows for entry in entries for file in entry.files),
+        len(entries),
         len(target.live()),
         upkeep.merged_files,
         upkeep.merged_into,
         len(target.seals()),
-        [lost for entry in upkeep.new.values() for lost in entry.lost],
+        [lost for entry in entries for lost in entry.lost],
+        upkeep.refused,
     )
+
+
+@contextlib.contextmanager
+def _remedied() -> Iterator[None]:
+    """What a reader finds gone is told with the remedy of this job, and not with an option of Spark's."""
+    try:
+        with explained():
+            yield
+    except (ConnectionLost, MessagesGone) as error:
+        raise type(error)(str(error).replace(REMEDY, "--allow-loss goes on")) from error
+
+
+def check(done: Archived) -> None:
+    """Raises if there are files that were changed; what was to be archived is archived."""
+    if done.refused:
+        raise DriftFound(
+            f"{len(done.refused)} streams were not merged, a file of theirs was changed: {done.refused[0]}"
+        )
 
 
 def opened(options: ArchiveOptions) -> Archive:
@@ -119,37 +183,43 @@ class _Upkeep:
         self.new: dict[str, Entry] = {}
         self.merged_files = 0
         self.merged_into = 0
+        self.refused: list[str] = []
         self._spark = spark
         self._options = options
         self._target = target
         self._sealed = sealed
         self._before = {entry.name for entry in target.entries()}
-        self._due_s = time.monotonic() + UPKEEP_S
+        self._due_ms = _now_ms() + ARCHIVE_UPKEEP_MS
 
     def now_and_then(self) -> None:
-        """In a run that does not end."""
-        if self._options.trigger and time.monotonic() >= self._due_s:
-            self._due_s = time.monotonic() + UPKEEP_S
-            self._target.note_seals(self._sealed())
-            self.do(nobody)
+        """In a run that does not end. A node that is away is asked again the next time."""
+        if self._options.trigger and _now_ms() >= self._due_ms:
+            self._due_ms = _now_ms() + ARCHIVE_UPKEEP_MS
+            with contextlib.suppress(ConnectionLost, CallFailed):
+                self._target.note_seals(self._sealed())
+            self.compact(nobody)
 
-    def do(self, seen: Seen) -> None:
-        # Counted first: compaction may remove entries that it has made idle.
+    def count(self) -> None:
         for entry in self._target.entries():
             if entry.query and entry.name not in self._before:
                 self.new[entry.name] = entry
+
+    def compact(self, seen: Seen) -> None:
+        # Counted first: compaction may remove entries that it has made idle.
+        self.count()
         if self._options.compact and self._options.format == "parquet":
-            files, into = compact(self._spark, self._target, set(self._target.seals()), seen)
-            self.merged_files += files
-            self.merged_into += into
+            done = compact(self._spark, self._target, set(self._target.seals()), seen)
+            self.merged_files += done.files
+            self.merged_into += done.into
+            self.refused = done.refused
 
 
-UPKEEP_S = 60.0
-"""Time between two looks at what was sealed."""
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> Any:
-    checkpoint = options.checkpoint or _of_spark(target.checkpoint)
+    checkpoint = Place(options.checkpoint or target.checkpoint).of_spark
     starting = _starting(target, checkpoint)
     reader = (
         spark.readStream.format("moorline")
@@ -160,7 +230,7 @@ def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> A
     )
     if options.messages_per_batch:
         reader = reader.option("maxOffsetsPerTrigger", str(options.messages_per_batch))
-    batch = Batch(options.where, options.format, checkpoint, options.source, starting)
+    batch = Batch(target.where, options.format, checkpoint, options.source, starting)
     writer = (
         reader.load()
         .writeStream.foreachBatch(batch)
@@ -172,8 +242,15 @@ def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> A
     return writer.trigger(availableNow=True).start()
 
 
-def _of_spark(where: str) -> str:
-    return where if "://" in where else os.path.abspath(where)
+def _waiting(options: ArchiveOptions, target: Archive) -> int:
+    """Messages that are stored and not archived yet, for the bar."""
+    streams = opened_streams(options.source)
+    try:
+        lines = lines_of(streams.extents())
+    finally:
+        streams.close()
+    start = firsts(lines) | reached(target.entries())
+    return sum(max(0, end - start.get(shard, end)) for shard, end in ends(lines).items())
 
 
 def _starting(target: Archive, checkpoint: str) -> str:
@@ -182,76 +259,14 @@ def _starting(target: Archive, checkpoint: str) -> str:
     return msgspec.json.encode(ends).decode() if ends else "earliest"
 
 
-# --- compaction -------------------------------------------------------------------------------------
-
-
-class Merge(msgspec.Struct, frozen=True):
-    """Files of a stream that become few, under a folder of that name."""
-
-    where: str
-    batch: str
-    stream: Stream
-    files: list[ArchivedFile]
-
-
-def compact(
-    spark: "SparkSession", target: Archive, sealed: set[Stream], seen: Seen = nobody
-) -> tuple[int, int]:
-    """Each sealed stream that is in several files goes into as few as its size allows.
-
-    Only what is sealed: it grows no more, so it is moved once. The new files are written aside, the entry
-    makes them count in place of the old ones, and these are removed last. How many files became how many.
-    """
-    by_stream: dict[Stream, list[ArchivedFile]] = {}
-    for file in target.live():
-        if file.stream in sealed:
-            by_stream.setdefault(file.stream, []).append(file)
-    name = f"compacted-{uuid.uuid4().hex[:12]}"
-    merges = [
-        Merge(target.where, name, stream, files)
-        for stream, files in by_stream.items()
-        if len(files) > _files_needed(files)
-    ]
-    came = tasks.run(spark, merge_files, merges, ArchivedFile, seen)
-    if came:
-        old = [file.path for merge in merges for file in merge.files]
-        target.add(Entry(name, came, replaced=old))
-        target.clean()
-        return len(old), len(came)
-    target.clean()
-    return 0, 0
-
-
-def _files_needed(files: list[ArchivedFile]) -> int:
-    return 1 + sum(file.size_bytes for file in files) // FILE_BYTES
-
-
-def merge_files(item: bytes) -> Iterator[ArchivedFile]:
-    """In a worker: by the order of offsets, row group by row group."""
-    from moorline.spark.jobs.digests import batches_of
-    from moorline.spark.jobs.parquet import PartWriter
-
-    merge = msgspec.json.decode(item, type=Merge)
-    target = Archive(merge.where)
-    stream = merge.stream
-    with PartWriter(target, folder_of(merge.batch, stream)) as writer:
-        for file in sorted(merge.files, key=lambda file: file.first):
-            rows = 0
-            for batch in batches_of(target, file.path):
-                writer.write(batch)
-                rows += batch.num_rows
-            if rows != file.rows:
-                raise DriftFound(
-                    f"{target.uri(file.path)} has {rows} messages, not the {file.rows} that were "
-                    "written: `moor pipeline verify --repair` puts it right"
-                )
-    yield from writer.files
-
-
 def check_format(spark: "SparkSession", kind: str) -> None:
     """Refuses a format that the session cannot write, before anything is read."""
+    if kind in WITHOUT_BYTES:
+        raise ConfigError(
+            f"--format: {kind} cannot hold keys and values, which are bytes; parquet can"
+        )
     try:
-        spark.read.format(kind).schema("offset long").load([])
+        spark.read.format(kind).schema(MESSAGE_SCHEMA).load([])
     except spark_errors() as error:
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise ConfigError(

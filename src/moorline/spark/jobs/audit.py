@@ -17,18 +17,13 @@ from pyspark.sql.types import StructType
 from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
 from moorline.core.digest import Digest
 from moorline.errors import ConfigError
+from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK
 from moorline.spark.id_sets import Side, hashed
 from moorline.spark.jobs.diff import digest_of
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PREFIXES_PER_TASK = 8
-"""First bytes of the hash that one task reads: 32 tasks, each a range of the index."""
-
-ROWS_AT_ONCE = 65_536
-"""Associations that a task holds at once."""
 
 ASSOCIATIONS = """
 select a.service, a.queue, a.hash_high, a.hash_low from moorline.association a
@@ -96,7 +91,7 @@ class AuditReader(DataSourceReader):
         self._catalog = catalog
 
     def partitions(self) -> list[InputPartition]:
-        return [_Partition(first) for first in range(0, 256, PREFIXES_PER_TASK)]
+        return [_Partition(first) for first in range(0, 256, AUDIT_PREFIXES_PER_TASK)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition)
@@ -109,8 +104,10 @@ async def _audited(catalog: str, first: int) -> pa.RecordBatch:
     connection = await _connected(catalog)
     try:
         async with connection.transaction(readonly=True):
-            cursor = await connection.cursor(ASSOCIATIONS, first, first + PREFIXES_PER_TASK - 1)
-            while rows := await cursor.fetch(ROWS_AT_ONCE):
+            cursor = await connection.cursor(
+                ASSOCIATIONS, first, first + AUDIT_PREFIXES_PER_TASK - 1
+            )
+            while rows := await cursor.fetch(AUDIT_PIECE_ROWS):
                 _add(found, rows)
     finally:
         await connection.close()

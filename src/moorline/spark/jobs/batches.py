@@ -6,31 +6,34 @@ their part of it from the nodes and write it with pyarrow. Only archives of othe
 through the JVM.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from moorline.core.stream import Stream
-from moorline.errors import ConnectionLost, DriftFound
+from moorline.errors import ConnectionLost, DriftFound, MessagesGone
+from moorline.limits import ARCHIVE_TASK_MESSAGES
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import (
+    BATCH_FOLDER,
     COLUMNS,
+    MESSAGE_SCHEMA,
     PARTITIONS,
+    STREAM_SCHEMA,
     Archive,
     ArchivedFile,
     Entry,
+    LostRange,
     folder_of,
+    text_options,
 )
+from moorline.spark.jobs.archive_place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from moorline.spark.places import Range
-
-TASK_MESSAGES = 500_000
-"""Messages that one task archives, about a second of work; a file at least."""
 
 Offsets = dict[str, int]
 
@@ -54,29 +57,22 @@ class Batch:
         if target.has_entry(name):
             return
         ends = _logged(self._checkpoint, number)
-        if self._kind == "parquet":
-            files, lost = self._written(frame.sparkSession, target, name, number, ends)
-        else:
-            files, lost = _written_by_spark(frame, target, self._kind, name), []
-        target.add(Entry(name, files, query=query, batch=number, reached=ends, lost=lost))
-
-    def _written(
-        self, spark: "SparkSession", target: Archive, name: str, number: int, ends: Offsets
-    ) -> tuple[list[ArchivedFile], list[str]]:
-        # What an attempt before this one left has no entry: nobody counts it.
-        with contextlib.suppress(FileNotFoundError):
-            target.files.delete_dir(target.full(f"batch={name}"))
         items, lost = self._planned(target, name, number, ends)
-        parts = tasks.run(spark, archive_range, items, Part)
-        lost += [text for part in parts for text in part.lost]
-        return [file for part in parts for file in part.files], lost
+        # What an attempt before this one left has no entry: nobody counts it.
+        target.remove_folder(f"{BATCH_FOLDER}{name}")
+        if self._kind == "parquet":
+            files, unread = _written(frame.sparkSession, target, name, items)
+            lost += unread
+        else:
+            files = _written_by_spark(frame, target, self._kind, name)
+        target.add(Entry(name, files, query=query, batch=number, reached=ends, lost=lost))
 
     def _planned(
         self, target: Archive, name: str, number: int, ends: Offsets
-    ) -> tuple[list["ArchiveRange"], list[str]]:
-        """The ranges of streams between the batch before and this one, with their nodes."""
+    ) -> tuple[list["ArchiveRange"], list[LostRange]]:
+        """The ranges of streams between the batch before and this one, with their nodes; and what is gone."""
         from moorline.spark.jobs.node_side import opened_streams
-        from moorline.spark.places import MessagesGone, firsts, lines_of, ranges
+        from moorline.spark.places import firsts, lines_of, ranges
 
         streams = opened_streams(self._source)
         try:
@@ -87,10 +83,12 @@ class Batch:
                 if end > start.get(shard, end) and shard.rpartition("/")[0] in away:
                     raise ConnectionLost(f"the node of {shard} does not answer: start it")
             found, missing = ranges(start, ends, lines)
-            texts = [f"{one}: retention took them" for one in missing]
-            if texts and not self._allows_loss:
+            lost = [
+                LostRange(one.line, one.first, one.upto, "retention took them") for one in missing
+            ]
+            if lost and not self._allows_loss:
                 raise MessagesGone(
-                    f"gone before they were archived: {'; '.join(texts)}: --allow-loss goes on"
+                    f"gone before they were archived: {'; '.join(map(str, lost))}: --allow-loss goes on"
                 )
             topics = target.holdings().topics
             items = [
@@ -108,7 +106,7 @@ class Batch:
                 for one in found
                 for part in _parts(one)
             ]
-            return items, texts
+            return items, lost
         finally:
             streams.close()
 
@@ -140,38 +138,47 @@ class Part(msgspec.Struct, frozen=True):
     """The files that a task wrote, and what it could not read."""
 
     files: list[ArchivedFile]
-    lost: list[str]
+    lost: list[LostRange]
+
+
+def _written(
+    spark: "SparkSession", target: Archive, name: str, items: list[ArchiveRange]
+) -> tuple[list[ArchivedFile], list[LostRange]]:
+    parts = tasks.run(spark, archive_range, items, Part)
+    files = [file for part in parts for file in part.files]
+    # A worker that was killed left what it had; the attempt behind it wrote other files.
+    known = {file.path for file in files}
+    for path, _ in list(target.data_files(f"{BATCH_FOLDER}{name}")):
+        if path not in known:
+            target.remove(path)
+    return files, [one for part in parts for one in part.lost]
 
 
 def archive_range(item: bytes) -> Iterator[Part]:
     """In a worker. Its files have names that nobody else draws: a second attempt is in nobody's way."""
     from moorline.spark.jobs.node_side import Lost, node_rows
-    from moorline.spark.jobs.parquet import PartWriter
-    from moorline.spark.places import MessagesGone
+    from moorline.spark.jobs.parquet import part_writer
 
     wanted = msgspec.json.decode(item, type=ArchiveRange)
-    lost: list[str] = []
+    lost: list[LostRange] = []
     rows = node_rows(
         wanted.source, wanted.addresses, wanted.stream, wanted.first, wanted.upto, wanted.topics
     )
-    with PartWriter(Archive(wanted.where), folder_of(wanted.batch, wanted.stream)) as writer:
+    with part_writer(Archive(wanted.where), folder_of(wanted.batch, wanted.stream)) as writer:
         for found in rows:
             if not isinstance(found, Lost):
                 writer.write(found)
                 continue
-            text = (
-                f"{found.upto - found.first} messages of {wanted.stream}, {found.first} to "
-                f"{found.upto - 1}: {found.text}"
-            )
+            gone = LostRange(str(wanted.stream.line), found.first, found.upto, found.text)
             if not wanted.allows_loss:
-                raise MessagesGone(f"{text}: --allow-loss goes past them")
-            lost.append(text)
+                raise MessagesGone(f"{gone}: --allow-loss goes past them")
+            lost.append(gone)
     yield Part(writer.files, lost)
 
 
 def _parts(one: "Range") -> Iterator["Range"]:
-    for first in range(one.first, one.upto, TASK_MESSAGES):
-        yield one._replace(first=first, upto=min(first + TASK_MESSAGES, one.upto))
+    for first in range(one.first, one.upto, ARCHIVE_TASK_MESSAGES):
+        yield one._replace(first=first, upto=min(first + ARCHIVE_TASK_MESSAGES, one.upto))
 
 
 # --- by Spark ---------------------------------------------------------------------------------------
@@ -183,16 +190,20 @@ def _written_by_spark(
     """Any format that the session has. One entry for each stream: its folder, in place of files."""
     from pyspark.sql import functions
 
-    folder = target.uri(f"batch={name}")
+    folder = target.uri(f"{BATCH_FOLDER}{name}")
+    options = text_options(kind)
     (
         frame.selectExpr(*COLUMNS, *STREAM_COLUMNS)
         .write.format(kind)
+        .options(**options)
         .mode("overwrite")
         .partitionBy(*PARTITIONS)
         .save(folder)
     )
     rows = (
         frame.sparkSession.read.format(kind)
+        .schema(f"{MESSAGE_SCHEMA}, {STREAM_SCHEMA}")
+        .options(**options)
         .load(folder)
         .groupBy(*PARTITIONS)
         .agg(
@@ -223,23 +234,22 @@ STREAM_COLUMNS = (
 
 def query_of(checkpoint: str) -> str | None:
     """The id that Spark gave the query when it made the checkpoint."""
-    place = Archive(checkpoint)
-    try:
-        with place.files.open_input_stream(place.full("metadata")) as source:
-            return str(msgspec.json.decode(source.read())["id"])
-    except FileNotFoundError:
+    found = Place(checkpoint).read("metadata")
+    if found is None:
         return None
+    try:
+        return str(msgspec.json.decode(found)["id"])
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise DriftFound(f"{checkpoint} is not a checkpoint of Spark's: {error}") from error
 
 
 def _logged(checkpoint: str, number: int) -> Offsets:
     """How far a batch goes: Spark writes it down before the batch begins."""
-    place = Archive(checkpoint)
-    path = place.full(f"offsets/{number}")
+    place, path = Place(checkpoint), f"offsets/{number}"
+    logged = place.read(path)
+    if logged is None:
+        raise DriftFound(f"{place.uri(path)} is gone, where Spark had written how far a batch goes")
     try:
-        with place.files.open_input_stream(path) as source:
-            lines = bytes(source.read()).decode().splitlines()
-        return dict(msgspec.json.decode(lines[-1], type=dict[str, int]))
-    except (OSError, msgspec.DecodeError, IndexError, UnicodeDecodeError) as error:
-        raise DriftFound(f"{path} is not what Spark wrote there: {error}") from error
+        return dict(msgspec.json.decode(logged.splitlines()[-1], type=dict[str, int]))
+    except (msgspec.DecodeError, IndexError) as error:
+        raise DriftFound(f"{place.uri(path)} is not what Spark wrote there: {error}") from error

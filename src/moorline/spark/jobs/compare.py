@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moorline.core.stream import Stream
+from moorline.limits import VERIFY_RANGES_MAX
 from moorline.spark.jobs.archive_files import Archive, ArchivedFile, folder_of
 from moorline.spark.jobs.digests import (
     BucketDigests,
@@ -26,12 +27,9 @@ from moorline.spark.jobs.digests import (
     read_or_problem,
 )
 from moorline.spark.jobs.node_side import Lost, node_rows
-from moorline.spark.jobs.parquet import PartWriter
+from moorline.spark.jobs.parquet import PartWriter, part_writer
 
 MISSING, EXTRA, ALTERED, LOST = "missing", "extra", "altered", "lost"
-
-RANGES_MAX = 1_000
-"""Ranges of one kind that a task names; more are counted."""
 
 
 class NodeBatch(msgspec.Struct, frozen=True):
@@ -118,7 +116,7 @@ def compare_stream(item: bytes) -> Iterator[Compared]:
         [
             Difference(kind, first, upto)
             for kind, found in ranges.items()
-            for first, upto in found[:RANGES_MAX]
+            for first, upto in found[:VERIFY_RANGES_MAX]
         ],
     )
     yield _repaired(ask, archive, sides, verdict, compared) if ask.repaired else compared
@@ -213,7 +211,7 @@ def _repaired(
     stream = ask.node.stream
     replaced = list(sides.unreadable)
     fetched = 0
-    with PartWriter(archive, folder_of(ask.repaired, stream)) as writer:
+    with part_writer(archive, folder_of(ask.repaired, stream)) as writer:
         for number, file in enumerate(ask.files):
             bad = sides.row_of[verdict.is_bad & (sides.file_of == number)]
             # Whoever changed a file left its checksum beside it: Spark would not read it again.

@@ -95,7 +95,7 @@ def compare(
 
 def digest_of(spark: "SparkSession", side: Side, seen: Seen = nobody, *, tasks: int = 8) -> Digest:
     """The digest of one side."""
-    return _total(_collected(spark, read_side(spark, side, tasks=tasks), seen))
+    return _total(_collected(spark, read_side(spark, side, tasks=tasks, yields="total"), seen))
 
 
 def differences(
@@ -104,8 +104,8 @@ def differences(
     """(id, side): what only `left` or only `right` has, among the buckets that differ."""
     from pyspark.sql import functions
 
-    one = read_side(spark, left, tasks=tasks, buckets=buckets, ids=True)
-    other = read_side(spark, right, tasks=tasks, buckets=buckets, ids=True)
+    one = read_side(spark, left, tasks=tasks, buckets=buckets, yields="ids")
+    other = read_side(spark, right, tasks=tasks, buckets=buckets, yields="ids")
     marked = one.withColumn("side", functions.lit(1)).unionAll(
         other.withColumn("side", functions.lit(2))
     )

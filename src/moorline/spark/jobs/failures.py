@@ -9,9 +9,12 @@ from collections.abc import Iterator
 
 import moorline.errors
 from moorline.errors import CallFailed, MoorlineError
+from moorline.limits import SPARK_WORDS_MAX
+
+_RAISED = re.compile(r"^    .*\n([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
+"""The last line of a Python traceback."""
 
 _OURS = re.compile(r"^(?:.*?: )?moorline\.[\w.]+\.(\w+): (.*)$", re.MULTILINE)
-_WORDS_MAX = 500
 
 
 class SparkFailed(MoorlineError):
@@ -39,17 +42,16 @@ def ours_in(text: str) -> MoorlineError:
         kind = _kind(name)
         if kind is not None:
             return _with_text(kind, words.strip())
+    raised = _RAISED.findall(text)
+    if raised:
+        return SparkFailed(raised[-1][:SPARK_WORDS_MAX])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(("at ", "JVM stacktrace", "==", "File "))]
-    return SparkFailed((own[0] if own else text)[:_WORDS_MAX])
+    return SparkFailed((own[0] if own else text)[:SPARK_WORDS_MAX])
 
 
 def _kind(name: str) -> type[MoorlineError] | None:
     kind = getattr(moorline.errors, name, None)
-    if kind is None:
-        from moorline.spark import places
-
-        kind = getattr(places, name, None)
     return kind if isinstance(kind, type) and issubclass(kind, MoorlineError) else None
 
 

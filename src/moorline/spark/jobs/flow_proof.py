@@ -10,18 +10,13 @@ import msgspec
 import xxhash
 
 from moorline.errors import DriftFound
-from moorline.spark.jobs.archive_files import Archive
+from moorline.limits import FLOW_CLOCKS_MS_MAX, FLOW_PARTITIONS_MAX
+from moorline.spark.jobs.archive_place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from moorline.spark.jobs.flows import Flow, FlowReport, Options, Run
-
-PARTITIONS_MAX = 4_096
-"""Partitions of a write whose producers we look for: more than one query has tasks."""
-
-CLOCKS_MS = 600_000
-"""How far the clocks of the driver and a node may be apart."""
 
 
 def prove(
@@ -107,6 +102,8 @@ def _source(
         options |= {
             "startingOffsets": start,
             "endingOffsets": msgspec.json.encode(run.end).decode(),
+            # A flow may run before there is anything to copy.
+            "failOnMissingTopic": "false",
         }
     return spark.read.format(kind).options(**options).load()
 
@@ -124,7 +121,7 @@ def _published(
     from pyspark.sql import functions
 
     reach = {name: sink[name] for name in ("address", "ca", "certificate", "key") if name in sink}
-    producers = [_signed(f"{query}/{place}") for place in range(PARTITIONS_MAX)]
+    producers = [_signed(f"{query}/{place}") for place in range(FLOW_PARTITIONS_MAX)]
     first, upto = run.numbers
     frame = (
         spark.read.format("moorline")
@@ -132,7 +129,8 @@ def _published(
         .option("topics", sink.get("topic", "#,$dead/#"))
         .option("includeSystem", "true")
         .option("includeHeaders", "true")
-        .option("startingTimestamp", str(max(0, began_ms - CLOCKS_MS)))
+        .option("failOnMissingTopic", "false")
+        .option("startingTimestamp", str(max(0, began_ms - FLOW_CLOCKS_MS_MAX)))
         .load()
     )
     sequence = functions.col("sequence")
@@ -150,10 +148,8 @@ def _signed(name: str) -> int:
 
 def _began_ms(checkpoint: str, run: "Run") -> int:
     """When Spark first planned the first batch, perhaps in a run before this one."""
-    place = Archive(checkpoint)
+    logged = Place(checkpoint).read(f"offsets/{run.numbers[0]}") or b""
     try:
-        with place.files.open_input_stream(place.full(f"offsets/{run.numbers[0]}")) as source:
-            lines = bytes(source.read()).decode().splitlines()
-        return int(msgspec.json.decode(lines[1])["batchTimestampMs"])
+        return int(msgspec.json.decode(logged.splitlines()[1])["batchTimestampMs"])
     except (OSError, LookupError, msgspec.DecodeError, TypeError):
         return 0

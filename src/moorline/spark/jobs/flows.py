@@ -21,7 +21,7 @@ import msgspec
 
 from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs.failures import explained
-from moorline.spark.jobs.watching import LOOK_S, Seen, nobody, wait
+from moorline.spark.jobs.watching import LOOK_S, Seen, Stopping, never, nobody, rows_of, wait
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,12 +121,12 @@ def flows_in(file: str, names: list[str] | None = None) -> list[Flow]:
 
 
 def run_flows(
-    spark: "SparkSession", options: FlowsOptions, seen: Seen = nobody
+    spark: "SparkSession", options: FlowsOptions, seen: Seen = nobody, stopping: Stopping = never
 ) -> list[FlowReport]:
-    """One flow after the other until each has caught up; or all of them at once, without an end."""
+    """One flow after the other until each has caught up; or all at once, until `stopping` or an interrupt."""
     flows = flows_in(options.file, options.names)
     if options.trigger:
-        return _continuously(spark, options, flows, seen)
+        return _continuously(spark, options, flows, seen, stopping)
     return [_once(spark, options, one, seen) for one in flows]
 
 
@@ -172,17 +172,17 @@ class Run:
 
 
 def _continuously(
-    spark: "SparkSession", options: FlowsOptions, flows: list[Flow], seen: Seen
+    spark: "SparkSession", options: FlowsOptions, flows: list[Flow], seen: Seen, stopping: Stopping
 ) -> list[FlowReport]:
-    running = []
-    reports = []
+    running: list[tuple[Flow, Any]] = []
+    done: dict[str, dict[int, int]] = {one.name: {} for one in flows}
     try:
         for one in flows:
             with explained(f"flow {one.name}"):
                 running.append((one, _started(spark, options, one, checkpoint_of(options, one))))
-        while all(query.isActive for _, query in running):
-            done = [sum(int(p["numInputRows"] or 0) for p in q.recentProgress) for _, q in running]
-            seen(sum(done), 0)
+        while all(query.isActive for _, query in running) and not stopping():
+            _count(running, done)
+            seen(sum(sum(batches.values()) for batches in done.values()), 0)
             time.sleep(LOOK_S)
     except KeyboardInterrupt:
         pass
@@ -190,11 +190,24 @@ def _continuously(
         for _, query in running:
             if query.isActive:
                 query.stop()
+    _count(running, done)
     for one, query in running:
+        # One that failed ended the others; one that was stopped has no error.
         with explained(f"flow {one.name}"):
-            rows = wait(query, nobody)
-            reports.append(FlowReport(one.name, rows, len(query.recentProgress)))
-    return reports
+            query.awaitTermination()
+    return [
+        FlowReport(name, sum(batches.values()), sum(1 for rows in batches.values() if rows))
+        for name, batches in done.items()
+    ]
+
+
+def _count(running: list[tuple[Flow, Any]], done: dict[str, dict[int, int]]) -> None:
+    """Rows by batch: Spark remembers the last of them only, and we all."""
+    for one, query in running:
+        batches = done[one.name]
+        for progress in query.recentProgress:
+            number = int(progress["batchId"])
+            batches[number] = max(rows_of(progress), batches.get(number, 0))
 
 
 def _started(spark: "SparkSession", options: FlowsOptions, one: Flow, checkpoint: str) -> Any:

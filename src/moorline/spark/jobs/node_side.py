@@ -25,7 +25,6 @@ from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import reach_of
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
-from moorline.wire.topic import DescribeStreams, StreamsDescribed
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -61,11 +60,11 @@ def ask(source: dict[str, str]) -> Told:
             if node in silent:
                 continue
             try:
-                described = links.call(tuple(known), DescribeStreams, StreamsDescribed)
+                described = links.streams(tuple(known))
             except (ConnectionLost, CallFailed):
                 silent.append(node)
                 continue
-            seals += [SealedStream.of(one) for one in described.streams if one.digest]
+            seals += [SealedStream.of(one) for one in described if one.digest]
         return Told(seals, addresses, silent)
     finally:
         links.close()

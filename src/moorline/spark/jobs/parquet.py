@@ -1,22 +1,25 @@
-"""Room: spark. Parquet files of an archive, written in a worker: as many of a folder as the size asks for."""
+"""Room: spark. Parquet files of an archive, in a worker.
 
+Written: as many of a folder as the size asks for. Read by jobs that must not go on with a changed file.
+"""
+
+import contextlib
 import uuid
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile
-
-ROW_GROUP_ROWS = 262_144
-"""Rows of a row group: large enough to be read at speed, small enough for a worker's memory."""
-
-ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""The same in bytes, for large messages."""
-
-FILE_BYTES = 256 * 1024 * 1024
-"""Size at which another file is begun."""
+from moorline.errors import DriftFound
+from moorline.limits import (
+    ARCHIVE_FILE_BYTES,
+    ARCHIVE_READ_ROWS,
+    ARCHIVE_ROW_GROUP_BYTES,
+    ARCHIVE_ROW_GROUP_ROWS,
+)
+from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile, statistics
+from moorline.spark.jobs.digests import problem_of
 
 SCHEMA = pa.schema(
     [
@@ -55,7 +58,7 @@ class PartWriter:
         self._waiting.append(batch.select(list(COLUMNS)).cast(SCHEMA))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+        if self._rows >= ARCHIVE_ROW_GROUP_ROWS or self._bytes >= ARCHIVE_ROW_GROUP_BYTES:
             self._write_group()
 
     def _write_group(self) -> None:
@@ -71,7 +74,7 @@ class PartWriter:
         table = pa.Table.from_batches(self._waiting, SCHEMA)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting, self._rows, self._bytes = [], 0, 0
-        if self._sink.tell() >= FILE_BYTES:
+        if self._sink.tell() >= ARCHIVE_FILE_BYTES:
             self._end_file()
 
     def _end_file(self) -> None:
@@ -81,18 +84,56 @@ class PartWriter:
             self._writer = self._sink = None
             self.files.append(self._target.described(self._path))
 
-    def __enter__(self) -> "PartWriter":
-        return self
+    def end(self) -> None:
+        self._write_group()
+        self._end_file()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._write_group()
-            self._end_file()
-        elif self._writer is not None:
-            # What is there has no entry and counts for nothing.
+    def drop(self) -> None:
+        """What is there has no entry and counts for nothing: nobody should find it either."""
+        if self._writer is not None:
             self._sink.close()
+            self._target.remove(self._path)
+        for file in self.files:
+            self._target.remove(file.path)
+
+
+@contextlib.contextmanager
+def part_writer(target: Archive, folder: str) -> Iterator[PartWriter]:
+    """Its files are whole behind the block; an error in it leaves none."""
+    writer = PartWriter(target, folder)
+    try:
+        yield writer
+        writer.end()
+    except BaseException:
+        writer.drop()
+        raise
+
+
+def rows_between(
+    archive: Archive, file: ArchivedFile, first: int, upto: int
+) -> Iterator[pa.RecordBatch]:
+    """The row groups with messages `first` to before `upto`; refuses a file that is not as it was written."""
+    problem = problem_of(archive, file)
+    if problem is not None:
+        raise _changed(archive, file, problem)
+    try:
+        with archive.files.open_input_file(archive.full(file.path)) as source:
+            opened = pq.ParquetFile(source, page_checksum_verification=True)
+            if opened.metadata.num_rows != file.rows:
+                text = f"has {opened.metadata.num_rows} messages, not the {file.rows} that were written"
+                raise _changed(archive, file, text)
+            groups = [
+                number
+                for number, known in enumerate(statistics(opened.metadata, "offset"))
+                if known is None or (known.min < upto and known.max >= first)
+            ]
+            if groups:
+                yield from opened.iter_batches(ARCHIVE_READ_ROWS, groups, list(COLUMNS))
+    except (OSError, pa.ArrowException) as error:
+        raise _changed(archive, file, f"cannot be read: {error}") from error
+
+
+def _changed(archive: Archive, file: ArchivedFile, text: str) -> DriftFound:
+    return DriftFound(
+        f"{archive.uri(file.path)} {text}: `moor pipeline verify --repair` puts it right"
+    )

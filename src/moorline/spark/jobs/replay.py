@@ -5,13 +5,15 @@ staged by tasks that read the files themselves, and published by one commit, fen
 replay that was interrupted goes on where it was, a step that is tried again publishes nothing, and a
 replay that is over adds only what the archive got since.
 
-A shard is one task of a step, its messages in the order of their offsets: the order of a key is kept.
+A shard is one task of a step, its messages in the order of their offsets: the order of a key is kept. A
+replay is history and not state: the mark of a retained message is left out, or the last word of a topic would
+be one of long ago for everybody who subscribes from then on.
 """
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -22,10 +24,14 @@ import xxhash
 from moorline.core.stream import Stream
 from moorline.core.topic import Matcher, check_filter, check_topic
 from moorline.errors import BadTopic, ConfigError, DriftFound
+from moorline.limits import REPLAY_STAGE_ROWS
 from moorline.spark.frames import HEADERS_TYPE
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import MAX_US, Archive, ArchivedFile
-from moorline.spark.jobs.digests import batches_of, problem_of
+from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.manifest import by_stream
+from moorline.spark.jobs.parquet import rows_between
+from moorline.spark.jobs.replay_plan import Piece, Plan, Step
 from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.options import reach_of
 from moorline.spark.rows import Columns
@@ -35,24 +41,11 @@ from moorline.wire.segment import decode_headers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIECE_ROWS = 100_000
-"""Messages of one stream in a step: what a task holds and sorts at once."""
-
-PIECE_BYTES = 64 * 1024 * 1024
-"""The same in bytes of files, which are packed."""
-
-STEP_PIECES = 8
-"""Pieces of a step without a rate: as many tasks."""
-
-STEP_S = 2.0
-"""Seconds of a bounded rate that one step brings: a step costs about one to begin and to commit."""
-
 _TOKEN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 COLUMNS = ("topic", "key", "value", "headers", "ttl_s")
 
-Piece = tuple[Stream, int, int]
-"""Messages from the first offset to before the second of a stream."""
+Files = dict[Stream, list[ArchivedFile]]
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -67,22 +60,24 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     rate: int = 0
     token: str = ""
 
-    def name(self) -> str:
-        """The token, given or made of what the replay is: the same command is the same replay."""
+    @property
+    def address(self) -> str:
+        return reach_of(self.target).address
+
+    def name(self, archive_id: str) -> str:
+        """The token, given or made of what the replay is: the same command is the same replay.
+
+        Neither the path of the archive nor the certificates are part of it: they may change.
+        """
         if self.token:
             return self.token
-        what = (self.where, self.target, self.topics, self.first_us, self.upto_us, self.prefix)
+        what = (archive_id, self.address, self.topics, self.first_us, self.upto_us, self.prefix)
         return f"replay-{xxhash.xxh3_64_hexdigest(msgspec.json.encode(what))}"
 
 
-class Plan(msgspec.Struct):
-    """The steps of a replay, and how many of them are published."""
+class Progress(msgspec.Struct, frozen=True):
+    """How many steps are published, and how many messages they had."""
 
-    topics: str
-    first_us: int
-    upto_us: int
-    prefix: str
-    steps: list[list[Piece]] = []
     done: int = 0
     messages: int = 0
 
@@ -104,22 +99,34 @@ def replay(
     pause: Callable[[float], None] = time.sleep,
 ) -> Replayed:
     archive = opened(options)
-    token = options.name()
-    files = archive.live()
-    plan = _planned(archive, options, token, files)
-    began, messages, first = time.monotonic(), 0, plan.done
-    for number in range(first, len(plan.steps)):
-        seen(number, len(plan.steps))
-        count = _step(spark, options, token, number, plan.steps[number], files)
-        messages += count
-        plan.done, plan.messages = number + 1, plan.messages + count
-        archive.write_own(f"replays/{token}.json", plan)
-        early_s = messages / options.rate - (time.monotonic() - began) if options.rate else 0.0
-        if early_s > 0:
-            pause(early_s)
-    seen(len(plan.steps), len(plan.steps))
+    token = options.name(archive.holdings().id or archive.of_spark)
+    progress = _progress(archive, token)
+    live = archive.live()
+    plan = _planned(archive, options, token, live, progress.done)
+    began, first = time.monotonic(), progress
+    publisher = _Publisher(spark, options, token, archive, by_stream(live))
+    total, passed = sum(_rows_in(step) for step in plan.steps()), 0
+    for number, step in enumerate(plan.steps()):
+        if number >= first.done:
+            seen(passed, total)
+            step_began = time.monotonic()
+            count = publisher.publish(number, step)
+            progress = Progress(number + 1, progress.messages + count)
+            archive.write_own(_progress_name(token), progress)
+            # Each step has its own time, and none catches up on another: so no second has more.
+            early_s = (
+                count / options.rate - (time.monotonic() - step_began) if options.rate else 0.0
+            )
+            if early_s > 0:
+                pause(early_s)
+        passed += _rows_in(step)
+    seen(total, total)
     return Replayed(
-        token, messages, plan.messages, plan.done - first, round(time.monotonic() - began, 3)
+        token,
+        progress.messages - first.messages,
+        progress.messages,
+        progress.done - first.done,
+        round(time.monotonic() - began, 3),
     )
 
 
@@ -141,66 +148,42 @@ def opened(options: ReplayOptions) -> Archive:
 
 
 def _planned(
-    archive: Archive, options: ReplayOptions, token: str, files: list[ArchivedFile]
+    archive: Archive, options: ReplayOptions, token: str, files: Iterable[ArchivedFile], done: int
 ) -> Plan:
     """As it was kept, and behind it what came since; kept before the first step of it."""
-    fresh = Plan(options.topics, options.first_us, options.upto_us, options.prefix)
-    kept = archive.read_own(f"replays/{token}.json")
-    plan = msgspec.json.decode(kept, type=Plan) if kept else fresh
-    for name in ("topics", "first_us", "upto_us", "prefix"):
+    fresh = Plan(options.address, options.topics, options.first_us, options.upto_us, options.prefix)
+    plan = archive.read_own(_plan_name(token), Plan) or fresh
+    for name in ("address", "topics", "first_us", "upto_us", "prefix"):
         if getattr(plan, name) != getattr(fresh, name):
             raise ConfigError(
                 f"--token {token}: that replay has {name} {getattr(plan, name)!r}: "
                 "give the same, or another token"
             )
-    wanted = [file for file in files if file.last_us >= options.first_us]
-    wanted = [file for file in wanted if file.first_us < options.upto_us]
-    plan.steps += steps_of(wanted, plan.steps, options.rate)
-    archive.write_own(f"replays/{token}.json", plan)
-    return plan
+    wanted = (
+        file
+        for file in files
+        if file.last_us >= options.first_us and file.first_us < options.upto_us
+    )
+    extended = plan.extended(wanted, options.rate, done)
+    if extended != plan:
+        archive.write_own(_plan_name(token), extended)
+    return extended
 
 
-def steps_of(files: list[ArchivedFile], known: list[list[Piece]], rate: int) -> list[list[Piece]]:
-    """What these files have beyond the steps that are known, the oldest messages first."""
-    reached: dict[Stream, int] = {}
-    for step in known:
-        for stream, _, upto in step:
-            reached[stream] = max(reached.get(stream, 0), upto)
-    by_stream: dict[Stream, list[ArchivedFile]] = {}
-    for file in files:
-        by_stream.setdefault(file.stream, []).append(file)
-    lines: dict[Any, list[Piece]] = {}
-    rows_max = max(1, min(PIECE_ROWS, int(rate * STEP_S))) if rate else PIECE_ROWS
-    for stream, some in sorted(by_stream.items()):
-        size = sum(file.size_bytes for file in some) // max(1, sum(file.rows for file in some))
-        rows = max(1, min(rows_max, PIECE_BYTES // max(1, size)))
-        first = max(reached.get(stream, 0), min(file.first for file in some))
-        end = max(file.last for file in some) + 1
-        lines.setdefault(stream.line, []).extend(
-            (stream, start, min(start + rows, end)) for start in range(first, end, rows)
-        )
-    return _dealt(list(lines.values()), rate)
+def _progress(archive: Archive, token: str) -> Progress:
+    return archive.read_own(_progress_name(token), Progress) or Progress()
 
 
-def _dealt(lines: list[list[Piece]], rate: int) -> list[list[Piece]]:
-    """Shards in turn, so that none is far behind; a shard's own pieces in their order."""
-    rows_max = rate * STEP_S if rate else float("inf")
-    steps: list[list[Piece]] = []
-    step: list[Piece] = []
-    rows = 0
-    for turn in range(max((len(line) for line in lines), default=0)):
-        for line in lines:
-            if turn >= len(line):
-                continue
-            piece = line[turn]
-            count = piece[2] - piece[1]
-            is_next = any(piece[0].line == other.line for other, _, _ in step)
-            if step and (len(step) >= STEP_PIECES or rows + count > rows_max or is_next):
-                steps.append(step)
-                step, rows = [], 0
-            step.append(piece)
-            rows += count
-    return [*steps, step] if step else steps
+def _plan_name(token: str) -> str:
+    return f"replays/{token}.plan.json"
+
+
+def _progress_name(token: str) -> str:
+    return f"replays/{token}.done.json"
+
+
+def _rows_in(step: Step) -> int:
+    return sum(piece.upto - piece.first for piece in step)
 
 
 # --- a step -----------------------------------------------------------------------------------------
@@ -228,37 +211,62 @@ class StagedPiece(msgspec.Struct, frozen=True):
     hash: bytes
 
 
-def _step(
-    spark: "SparkSession",
-    options: ReplayOptions,
-    token: str,
-    number: int,
-    pieces: list[Piece],
-    files: list[ArchivedFile],
-) -> int:
-    items = [
-        ReplayItem(
-            options.where,
-            options.target,
-            token,
-            number,
-            [part.strip() for part in options.topics.split(",")],
-            options.first_us,
-            options.upto_us,
-            options.prefix,
-            piece,
-            [file for file in files if file.stream == piece[0] and _meets(file, piece)],
-        )
-        for piece in pieces
-    ]
-    found = sorted(tasks.run(spark, stage_piece, items, StagedPiece), key=lambda one: one.place)
-    staged = [Staged(token, number, one.stage, one.count, one.hash) for one in found]
-    commit(_destination(options.target), token, number, staged)
-    return sum(one.count for one in found)
+class _Publisher:
+    """Publishes steps, and knows which files their messages are in."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        options: ReplayOptions,
+        token: str,
+        archive: Archive,
+        files: Files,
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        self._token = token
+        self._archive = archive
+        self._files = files
+
+    def publish(self, number: int, step: Step) -> int:
+        """How many messages the step has."""
+        try:
+            return self._publish(number, step)
+        except DriftFound:
+            # A compaction may have replaced a file meanwhile: then it is no problem at all.
+            now = by_stream(self._archive.live())
+            if all(now.get(piece.stream) == self._files.get(piece.stream) for piece in step):
+                raise
+            self._files = now
+            return self._publish(number, step)
+
+    def _publish(self, number: int, step: Step) -> int:
+        options = self._options
+        items = [
+            ReplayItem(
+                self._archive.where,
+                options.target,
+                self._token,
+                number,
+                [part.strip() for part in options.topics.split(",")],
+                options.first_us,
+                options.upto_us,
+                options.prefix,
+                piece,
+                [file for file in self._files.get(piece.stream, []) if _meets(file, piece)],
+            )
+            for piece in step
+        ]
+        with explained():
+            results = tasks.run(self._spark, stage_piece, items, StagedPiece)
+        found = sorted(results, key=lambda one: one.place)
+        staged = [Staged(self._token, number, one.stage, one.count, one.hash) for one in found]
+        commit(_destination(options.target), self._token, number, staged)
+        return sum(one.count for one in found)
 
 
 def _meets(file: ArchivedFile, piece: Piece) -> bool:
-    return file.first < piece[2] and file.last >= piece[1]
+    return file.first < piece.upto and file.last >= piece.first
 
 
 def _destination(target: dict[str, str]) -> Destination:
@@ -271,7 +279,9 @@ def stage_piece(item: bytes) -> Iterator[StagedPiece]:
 
     wanted = msgspec.json.decode(item, type=ReplayItem)
     table = _read(wanted)
-    batches = iter(messages_of(table, wanted).to_batches(10_000) if table.num_rows else [])
+    batches = iter(
+        messages_of(table, wanted).to_batches(REPLAY_STAGE_ROWS) if table.num_rows else []
+    )
     staged = stage(_destination(wanted.target), wanted.token, wanted.step, batches)
     context = TaskContext.get()
     place = context.partitionId() if context else 0
@@ -281,15 +291,12 @@ def stage_piece(item: bytes) -> Iterator[StagedPiece]:
 def _read(wanted: ReplayItem) -> pa.Table:
     archive = Archive(wanted.where)
     matchers = [Matcher(text) for text in wanted.topics]
-    parts = []
-    for file in wanted.files:
-        try:
-            parts += [_chosen(batch, wanted, matchers) for batch in batches_of(archive, file.path)]
-        except (OSError, pa.ArrowException) as error:
-            why = problem_of(archive, file) or f"cannot be read: {error}"
-            raise DriftFound(
-                f"{archive.uri(file.path)} {why}: `moor pipeline verify --repair` puts it right"
-            ) from error
+    _, first, upto = wanted.piece
+    parts = [
+        _chosen(batch, wanted, matchers)
+        for file in wanted.files
+        for batch in rows_between(archive, file, first, upto)
+    ]
     if not parts:
         return pa.table({})
     table = pa.Table.from_batches(parts)

@@ -8,33 +8,25 @@ that are sealed, and that the archive has come to the end of, are looked at: the
 """
 
 import uuid
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from moorline.core.digest import Digest
 from moorline.core.stream import Stream
-from moorline.errors import ConfigError, DriftFound
+from moorline.errors import ConfigError
+from moorline.limits import VERIFY_LOOKS_MAX, VERIFY_STREAMS_MAX, VERIFY_TASK_BYTES
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import (
     Archive,
     ArchivedFile,
     Entry,
     Holdings,
+    LostRange,
     SealedStream,
-    live_files,
-    reached,
 )
-from moorline.spark.jobs.compare import (
-    LOST,
-    Ask,
-    Compared,
-    Difference,
-    NodeBatch,
-    compare_stream,
-    digest_node,
-)
+from moorline.spark.jobs.compare import Ask, Compared, NodeBatch, compare_stream, digest_node
 from moorline.spark.jobs.digests import (
     BUCKETS,
     FileBatch,
@@ -44,21 +36,25 @@ from moorline.spark.jobs.digests import (
     merged,
     total,
 )
+from moorline.spark.jobs.manifest import by_stream, live_files, lost_ranges, reached
 from moorline.spark.jobs.node_side import Told
+from moorline.spark.jobs.verify_report import (
+    BY_COUNT,
+    BY_READING,
+    BY_SEAL,
+    UNPROVEN,
+    FileProblem,
+    Report,
+    StreamReport,
+)
 from moorline.spark.jobs.watching import Seen, nobody
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TASK_BYTES = 64 * 1024 * 1024
-"""Bytes of files that one task reads: some tenths of a second of work."""
-
-LOOKS_MAX = 3
-"""Times that a stream is looked at again because a compaction moved its files meanwhile."""
-
-BY_SEAL, BY_READING, UNPROVEN = "seal", "reading", "none"
-
 Buckets = dict[int, Digest]
+Seals = dict[Stream, SealedStream]
+Files = dict[Stream, list[ArchivedFile]]
 
 
 class VerifyOptions(msgspec.Struct, frozen=True):
@@ -67,47 +63,6 @@ class VerifyOptions(msgspec.Struct, frozen=True):
     where: str
     source: dict[str, str]
     repair: bool = False
-
-
-class StreamReport(msgspec.Struct, frozen=True):
-    """One sealed stream: what should be there, what is, and how that is known."""
-
-    stream: str
-    first: int
-    end: int
-    sealed: int
-    archived: int
-    is_equal: bool
-    proof: str
-    is_on_node: bool
-    counts: dict[str, int] = {}
-    differences: list[Difference] = []
-
-
-class FileProblem(msgspec.Struct, frozen=True):
-    """A file that is not as it was written."""
-
-    path: str
-    text: str
-
-
-class Report(msgspec.Struct, frozen=True):
-    """All streams by name; `behind` are sealed and not archived to their end yet."""
-
-    streams: list[StreamReport]
-    files: list[FileProblem]
-    behind: int
-    messages: int
-    fetched: int = 0
-    removed: int = 0
-
-    @property
-    def differing(self) -> list[StreamReport]:
-        return [one for one in self.streams if not one.is_equal]
-
-    @property
-    def is_equal(self) -> bool:
-        return not self.differing and not self.files
 
 
 def verify(
@@ -122,17 +77,22 @@ def verify(
     checking = _Checking(spark, archive, holdings, options.source, nodes, seen)
     name = f"repaired-{uuid.uuid4().hex[:12]}"
     report, compared = checking.run(repaired=name if options.repair else "")
-    if not any(one.files or one.replaced for one in compared):
+    if not options.repair:
         return report
+    strays = sum(archive.remove(path) for path in archive.strays(archive.entries()))
     files = [file for one in compared for file in one.files]
     replaced = [path for one in compared for path in one.replaced]
-    archive.add(Entry(name, files, replaced=replaced))
-    archive.clean()
+    if files or replaced:
+        archive.add(Entry(name, files, replaced=replaced))
+        archive.clean()
+    if not strays and not files and not replaced:
+        return report
     again, _ = checking.run(repaired="")
     return msgspec.structs.replace(
         again,
         fetched=sum(one.fetched for one in compared),
         removed=sum(one.counts.get("extra", 0) for one in compared),
+        removed_files=strays,
     )
 
 
@@ -145,6 +105,16 @@ def opened(options: VerifyOptions) -> tuple[Archive, Holdings]:
             f"the archive at {archive.where} is {holdings.format}: verify reads parquet only"
         )
     return archive, holdings
+
+
+class _Found(NamedTuple):
+    """What was found of some streams; buckets only of those that are not what their seals say."""
+
+    sums: dict[Stream, Digest]
+    buckets: dict[Stream, Buckets]
+    proven: set[Stream]
+    compared: dict[Stream, Compared]
+    problems: dict[str, str]
 
 
 class _Checking:
@@ -164,66 +134,79 @@ class _Checking:
         self._filters = holdings.topics
         self._source = source
         self._addresses = nodes.addresses
+        self._silent = set(nodes.silent)
         self._told = {seal.stream for seal in nodes.seals}
         self._seen = seen
 
     def run(self, *, repaired: str) -> tuple[Report, list[Compared]]:
+        """Some streams after the others: the driver does not hold the digests of all of them at once."""
         entries = self._archive.entries()
-        ends = reached(entries)
+        strays = self._archive.strays(entries)
+        ends, lost = reached(entries), lost_ranges(entries)
         known = self._archive.seals()
         complete = {
             stream: seal
             for stream, seal in known.items()
             if seal.end <= ends.get(str(stream.line), 0) and seal.end > seal.first
         }
-        files = _by_stream(live_files(entries))
-        found, problems = self._archived(complete, files)
-        differing = {
-            stream: seal
-            for stream, seal in complete.items()
-            if total(found.get(stream, {})) != seal.expected()
-        }
-        here = {stream: seal for stream, seal in differing.items() if stream in self._told}
-        nodes = self._on_nodes(here)
-        proven = {
-            stream
-            for stream in here
-            if stream not in nodes[1]
-            and total(nodes[0].get(stream, {})) == total(found.get(stream, {}))
-        }
-        self._keep_chosen(here, proven, nodes[0])
-        compared = self._compared(
-            {stream: seal for stream, seal in here.items() if stream not in proven},
-            found,
-            nodes,
-            files,
-            repaired,
-        )
-        by_stream = {one.stream: one for one in compared}
-        reports = [
-            self._report(
-                seal, found.get(stream, {}), stream in differing, stream in proven, by_stream
+        files = by_stream(live_files(entries))
+        reports: list[StreamReport] = []
+        compared: list[Compared] = []
+        problems = dict.fromkeys(strays, "is in no entry of the manifest: nobody counts it")
+        for some in _slices(complete, VERIFY_STREAMS_MAX):
+            found = self._checked(
+                some, {stream: files.get(stream, []) for stream in some}, repaired
             )
-            for stream, seal in sorted(complete.items())
-        ]
+            reports += [
+                self._report(seal, found, lost.get(str(stream.line), []))
+                for stream, seal in some.items()
+            ]
+            compared += found.compared.values()
+            problems |= found.problems
         report = Report(
             reports,
             [FileProblem(self._archive.uri(path), text) for path, text in sorted(problems.items())],
             len(known) - len(complete),
             sum(one.archived for one in reports),
+            sum(file.rows for stream in files.keys() - known.keys() for file in files[stream]),
         )
         return report, compared
+
+    def _checked(self, seals: Seals, files: Files, repaired: str) -> _Found:
+        """The archive's side; where it is not what was sealed, the node's; and then message by message."""
+        buckets, problems = self._archived(seals, files)
+        sums = {stream: total(buckets.get(stream, {})) for stream in seals}
+        differing = {
+            stream: buckets.get(stream, {})
+            for stream, seal in seals.items()
+            if sums[stream] != seal.expected()
+        }
+        here = {stream: seals[stream] for stream in differing if stream in self._told}
+        nodes, unread = self._on_nodes(here)
+        proven = {
+            stream
+            for stream in here
+            if stream not in unread and total(nodes.get(stream, {})) == sums[stream]
+        }
+        self._keep_chosen(here, proven, nodes)
+        asks = [
+            self._ask(seal, differing[stream], nodes.get(stream, {}), unread, files, repaired)
+            for stream, seal in here.items()
+            if stream not in proven
+        ]
+        compared = tasks.run(self._spark, compare_stream, asks, Compared, self._seen)
+        return _Found(sums, differing, proven, {one.stream: one for one in compared}, problems)
 
     # --- both sides' digests ----------------------------------------------------------------------
 
     def _archived(
-        self, complete: dict[Stream, SealedStream], files: dict[Stream, list[ArchivedFile]]
+        self, complete: Seals, files: Files
     ) -> tuple[dict[Stream, Buckets], dict[str, str]]:
         """The buckets of every stream, and the files that cannot be used."""
         found: dict[Stream, Buckets] = {}
         problems: dict[str, str] = {}
         waiting = set(complete)
-        for _ in range(LOOKS_MAX):
+        for _ in range(VERIFY_LOOKS_MAX):
             items = [
                 FileBatch(
                     self._archive.where,
@@ -241,7 +224,7 @@ class _Checking:
             if not bad:
                 break
             # A compaction may have replaced a file while we looked: then it is no problem at all.
-            now = _by_stream(self._archive.live())
+            now = by_stream(self._archive.live())
             waiting = {
                 stream
                 for stream in waiting
@@ -262,7 +245,7 @@ class _Checking:
         return found, problems
 
     def _on_nodes(
-        self, streams: dict[Stream, SealedStream]
+        self, streams: Seals
     ) -> tuple[dict[Stream, Buckets], dict[Stream, list[tuple[str, str]]]]:
         """The buckets as the nodes have them, and what they cannot read."""
         items = [self._node_batch(seal) for seal in streams.values()]
@@ -280,102 +263,84 @@ class _Checking:
             self._filters,
         )
 
-    def _keep_chosen(
-        self, here: dict[Stream, SealedStream], proven: set[Stream], nodes: dict[Stream, Buckets]
-    ) -> None:
+    def _keep_chosen(self, here: Seals, proven: set[Stream], nodes: dict[Stream, Buckets]) -> None:
         """The digests of the topics that this archive is of: the next verify need not read the node."""
         self._archive.note_seals(
             msgspec.structs.replace(here[stream], chosen=str(total(nodes.get(stream, {}))))
             for stream in proven
         )
 
-    # --- message by message -----------------------------------------------------------------------
-
-    def _compared(
-        self,
-        streams: dict[Stream, SealedStream],
-        found: dict[Stream, Buckets],
-        nodes: tuple[dict[Stream, Buckets], dict[Stream, list[tuple[str, str]]]],
-        files: dict[Stream, list[ArchivedFile]],
-        repaired: str,
-    ) -> list[Compared]:
-        digests, unread = nodes
-        items = [
-            Ask(
-                self._archive.where,
-                self._node_batch(seal),
-                _ranges(
-                    seal,
-                    found.get(stream, {}),
-                    digests.get(stream, {}),
-                    [_range(text) for text, _ in unread.get(stream, [])],
-                ),
-                files.get(stream, []),
-                repaired,
-            )
-            for stream, seal in streams.items()
-        ]
-        return tasks.run(self._spark, compare_stream, items, Compared, self._seen)
-
-    def _report(
+    def _ask(
         self,
         seal: SealedStream,
-        buckets: Buckets,
-        differs: bool,
-        is_proven: bool,
-        compared: dict[Stream, Compared],
+        archive: Buckets,
+        node: Buckets,
+        unread: dict[Stream, list[tuple[str, str]]],
+        files: Files,
+        repaired: str,
+    ) -> Ask:
+        """One stream, message by message where its digests differ."""
+        gaps = [_range(text) for text, _ in unread.get(seal.stream, [])]
+        return Ask(
+            self._archive.where,
+            self._node_batch(seal),
+            _ranges(seal, archive, node, gaps),
+            files[seal.stream],
+            repaired,
+        )
+
+    def _report(
+        self, seal: SealedStream, found: _Found, lost_of_shard: list[LostRange]
     ) -> StreamReport:
-        one = compared.get(seal.stream)
-        # A message that the node has lost and the archive never had is nobody's to bring back.
-        is_equal = not differs or is_proven
-        proof = BY_SEAL if not differs else BY_READING if is_proven or one is not None else UNPROVEN
-        expected = total(buckets) if is_proven else seal.expected()
+        stream = seal.stream
+        differs, is_proven = stream in found.buckets, stream in found.proven
+        is_here, archived = stream in self._told, found.sums[stream].count
+        expected = archived if is_proven else seal.expected().count
+        one = found.compared.get(stream)
+        lost = 0 if is_here or not differs else _overlap(seal, lost_of_shard)
+        # Nobody can compute the digest of a part. But nothing else is missing than what was let go.
+        is_explained = lost > 0 and (
+            archived + lost == expected or (not archived and lost == seal.end - seal.first)
+        )
+        if not differs:
+            proof = BY_SEAL
+        elif is_explained:
+            proof = BY_COUNT
+        else:
+            proof = BY_READING if is_proven or one is not None else UNPROVEN
         return StreamReport(
-            str(seal.stream),
+            str(stream),
             seal.first,
             seal.end,
-            expected.count,
-            total(buckets).count,
-            is_equal,
+            expected,
+            archived,
+            not differs or is_proven or is_explained,
             proof,
-            seal.stream in self._told,
+            is_here,
+            not is_here and seal.node in self._silent,
+            lost,
             one.counts if one else {},
             one.differences if one else [],
         )
 
 
-def check(report: Report) -> None:
-    """Raises if something differs, with what to do next."""
-    if report.is_equal:
-        return
-    differing = report.differing
-    gone = [one.stream for one in differing if not one.is_on_node]
-    lost = sum(one.counts.get(LOST, 0) for one in differing)
-    parts = [f"{len(differing)} of {len(report.streams)} streams differ from their seals"]
-    if report.files:
-        parts.append(f"{len(report.files)} files are damaged, the first is {report.files[0].path}")
-    if gone:
-        parts.append(f"{', '.join(gone[:3])}: no node has it any more, so it cannot be repaired")
-    if lost:
-        parts.append(f"{lost} messages cannot be read on their node either")
-    if len(gone) < len(differing) and not lost:
-        parts.append("--repair fetches what is missing")
-    raise DriftFound("; ".join(parts))
+def _slices(seals: Seals, size: int) -> Iterator[Seals]:
+    """In the order of their names."""
+    streams = sorted(seals)
+    for first in range(0, len(streams), size):
+        yield {stream: seals[stream] for stream in streams[first : first + size]}
 
 
-def _by_stream(files: Iterable[ArchivedFile]) -> dict[Stream, list[ArchivedFile]]:
-    streams: dict[Stream, list[ArchivedFile]] = {}
-    for file in files:
-        streams.setdefault(file.stream, []).append(file)
-    return streams
+def _overlap(seal: SealedStream, lost: list[LostRange]) -> int:
+    return sum(max(0, min(one.upto, seal.end) - max(one.first, seal.first)) for one in lost)
 
 
 def _shared(files: list[ArchivedFile]) -> list[list[ArchivedFile]]:
     """Parts of about the same work."""
     parts: list[list[ArchivedFile]] = []
-    size = TASK_BYTES
+    size = VERIFY_TASK_BYTES
     for file in files:
-        if size >= TASK_BYTES:
+        if size >= VERIFY_TASK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(file)

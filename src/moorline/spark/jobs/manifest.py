@@ -1,0 +1,77 @@
+"""Room: spark. The manifest of an archive: which files count, how far they reach, what says nothing any more.
+
+Pure: entries come in as they were read. An entry names the files that a writing brought, and those that
+they take the place of; a file counts if an entry names it and no entry has replaced it.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from moorline.core.stream import Stream
+
+if TYPE_CHECKING:
+    from moorline.spark.jobs.archive_files import ArchivedFile, Entry, LostRange
+
+
+def live_files(entries: Iterable["Entry"]) -> list["ArchivedFile"]:
+    """The files that some entry names and none has replaced."""
+    entries = list(entries)
+    replaced = {path for entry in entries for path in entry.replaced}
+    files = {file.path: file for entry in entries for file in entry.files}
+    return [files[path] for path in sorted(files) if path not in replaced]
+
+
+def reached(entries: Iterable["Entry"]) -> dict[str, int]:
+    """How far each shard is archived: the first offset that is not."""
+    ends: dict[str, int] = {}
+    for entry in entries:
+        for shard, end in entry.reached.items():
+            ends[shard] = max(ends.get(shard, 0), end)
+    return ends
+
+
+def idle_entries(entries: list["Entry"]) -> list[str]:
+    """Names of entries that say nothing any more, in an order in which each may go.
+
+    One may go when none of its files counts, nobody else names a file that it replaces, and it tells of no
+    loss. The newest batch of a query stays: Spark may ask for it again, and its entry says that it is there.
+    """
+    left = {entry.name: entry for entry in entries}
+    newest: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.query and entry.batch >= newest.get(entry.query, entry).batch:
+            newest[entry.query] = entry
+    kept = {entry.name for entry in newest.values()}
+    gone: list[str] = []
+    replaced = {path for entry in entries for path in entry.replaced}
+    while True:
+        named = {file.path for entry in left.values() for file in entry.files}
+        idle = [
+            entry.name
+            for entry in left.values()
+            if entry.name not in kept
+            and all(file.path in replaced for file in entry.files)
+            and not any(path in named for path in entry.replaced)
+            and not entry.lost
+        ]
+        if not idle:
+            return gone
+        for name in idle:
+            del left[name]
+        gone += idle
+
+
+def by_stream(files: Iterable["ArchivedFile"]) -> dict[Stream, list["ArchivedFile"]]:
+    streams: dict[Stream, list[ArchivedFile]] = {}
+    for file in files:
+        streams.setdefault(file.stream, []).append(file)
+    return streams
+
+
+def lost_ranges(entries: Iterable["Entry"]) -> dict[str, list["LostRange"]]:
+    """What was gone before it was archived, by shard."""
+    found: dict[str, list[LostRange]] = {}
+    for entry in entries:
+        for one in entry.lost:
+            found.setdefault(one.shard, []).append(one)
+    return found

@@ -1,0 +1,100 @@
+"""Room: spark. What `verify` says of an archive: stream by stream, file by file, and whether all is well."""
+
+import msgspec
+
+from moorline.errors import DriftFound
+from moorline.spark.jobs.compare import LOST, Difference
+
+BY_SEAL, BY_READING, BY_COUNT, UNPROVEN = "seal", "reading", "count", "none"
+"""How a stream is proven: by the digest of its seal, by reading it from its node, or, where messages were
+gone before they were archived and that was allowed, by the number that is left."""
+
+
+class StreamReport(msgspec.Struct, frozen=True):
+    """One sealed stream: what should be there, what is, and how that is known.
+
+    `lost` were gone before they were archived. A node that does not answer may have the stream or not.
+    """
+
+    stream: str
+    first: int
+    end: int
+    sealed: int
+    archived: int
+    is_equal: bool
+    proof: str
+    is_on_node: bool
+    is_node_silent: bool = False
+    lost: int = 0
+    counts: dict[str, int] = {}
+    differences: list[Difference] = []
+
+
+class FileProblem(msgspec.Struct, frozen=True):
+    """A file that is not as it was written, or that nobody wrote."""
+
+    path: str
+    text: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All streams by name. `behind` are sealed and not archived to their end yet; `unsealed` messages are in
+    streams whose nodes have said no digest, mostly because they still grow."""
+
+    streams: list[StreamReport]
+    files: list[FileProblem]
+    behind: int
+    messages: int
+    unsealed: int = 0
+    fetched: int = 0
+    removed: int = 0
+    removed_files: int = 0
+
+    @property
+    def differing(self) -> list[StreamReport]:
+        return [one for one in self.streams if not one.is_equal]
+
+    @property
+    def lost(self) -> int:
+        return sum(one.lost for one in self.streams)
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.differing and not self.files
+
+
+def check(report: Report) -> None:
+    """Raises if something differs, with what to do next."""
+    if report.is_equal:
+        return
+    differing = report.differing
+    silent = [one.stream for one in differing if one.is_node_silent]
+    gone = [one.stream for one in differing if not one.is_on_node and not one.is_node_silent]
+    unread = sum(one.counts.get(LOST, 0) for one in differing)
+    parts = []
+    if differing:
+        parts.append(f"{len(differing)} of {len(report.streams)} streams differ from their seals")
+    if report.files:
+        first = report.files[0]
+        parts.append(
+            f"{_files(len(report.files))} not as written, the first: {first.path} {first.text}"
+        )
+    if silent:
+        parts.append(f"{_named(silent)}: the node does not answer, start it")
+    if gone:
+        parts.append(f"{_named(gone)}: no node has it any more, so it cannot be repaired")
+    if unread:
+        parts.append(f"{unread} messages cannot be read on their node either")
+    if len(gone) + len(silent) < len(differing) + bool(report.files) and not unread:
+        parts.append("--repair puts it right")
+    raise DriftFound("; ".join(parts))
+
+
+def _files(count: int) -> str:
+    return "1 file is" if count == 1 else f"{count} files are"
+
+
+def _named(streams: list[str]) -> str:
+    """The first of them, and how many more."""
+    shown = ", ".join(streams[:3])
+    return f"{shown} and {len(streams) - 3} more" if len(streams) > 3 else shown

@@ -1,0 +1,83 @@
+"""`moor pipeline archive --continuously` as an operator runs it: stopped by a signal, and started again."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually
+from tests.spark.archives import filled, messages_in, verified
+from tests.spark.publishing import COUNT, message, publish
+
+from moorline.spark.jobs.archive_files import Archive
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
+
+__all__ = ["filled"]
+
+WAIT_S_MAX = 200
+
+
+@contextmanager
+def archiving(node: NodeProcess, where: Path) -> Iterator["subprocess.Popen[str]"]:
+    flags = ("--continuously", "--every=1 second", "--json", f"--address={node.address}")
+    process = subprocess.Popen(
+        [*MOOR, "pipeline", "archive", str(where), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def reach(process: "subprocess.Popen[str]", where: Path, count: int) -> None:
+    """Waits until so many messages are in the archive."""
+
+    def is_there() -> bool:
+        assert process.poll() is None, process.communicate()
+        return sum(file.rows for file in Archive(str(where)).live()) >= count
+
+    eventually(is_there, within_s=WAIT_S_MAX)
+
+
+def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> dict[str, int]:
+    """What it says when it is told to end: all is well, one JSON value, and nothing else."""
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=WAIT_S_MAX)
+    assert (process.returncode, errors) == (0, "")
+    facts: dict[str, int] = json.loads(out)
+    return facts
+
+
+def test_it_takes_what_comes_ends_when_told_to_and_goes_on_where_it_was(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    where = tmp_path / "archive"
+    with archiving(filled, where) as process:
+        reach(process, where, COUNT)
+        asyncio.run(publish(filled.address, 100, COUNT))
+        reach(process, where, COUNT + 100)
+        facts = ended(process, signal.SIGTERM)
+    assert facts["messages"] == COUNT + 100
+    assert facts["batches"] >= 2
+
+    asyncio.run(publish(filled.address, 50, COUNT + 100))
+    with archiving(filled, where) as process:
+        reach(process, where, COUNT + 150)
+        facts = ended(process, signal.SIGINT)
+    assert facts["messages"] == 50
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT + 150)]
+    report = verified(spark, filled, where)
+    assert report.is_equal
+    assert report.messages + report.unsealed == COUNT + 150
