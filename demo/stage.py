@@ -12,6 +12,8 @@ import msgspec
 import trustme
 
 READY_S_MAX = 60
+GENERATION_BYTES = 1 << 20
+"""Small enough that streams are sealed within seconds: only of these there is a digest."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -76,6 +78,7 @@ class Stage:
             f"--tls-client-ca={self.papers.ca}",
             "--http=127.0.0.1:0",
             "--log-level=warning",
+            f"--set=streams.generation_bytes_max={GENERATION_BYTES}",
             *flags,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -1,6 +1,8 @@
-"""Flows for `moor pipeline run examples/spark_flows.py`: functions from a source to a sink.
+"""Flows: functions from a source to a sink, each a streaming query with a checkpoint beside this file.
 
-The node is the one that the command names. Run again, each flow goes on where it was.
+Run again, each goes on where it was. The node is the one that the command names.
+
+    .venv/bin/moor pipeline run examples/spark_flows.py
 """
 
 from pyspark.sql import DataFrame, functions

@@ -1,75 +1,70 @@
 """A Spark query as a member of a shared group, beside a consumer that is no query.
 
-Each order goes to one of both. The query acknowledges a batch when it is complete, and gives streams up
-between two batches when somebody else joins.
+Each parcel goes to one of the two. The query acknowledges a batch when it is complete.
+
+    .venv/bin/python examples/spark_group.py
 """
 
 import asyncio
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
+from typing import Any
 
 import moorline
 import moorline.spark
-from moorline.client.group import Group
-from moorline.wire.group import GroupDescribed
 
 ADDRESS = "tcp://127.0.0.1:7411"
-GROUP = "$shared/billing/orders/#"
+GROUP = "$shared/shipping/parcels/#"
 COUNT = 1_000
 
 
-async def consume(count: list[int]) -> None:
+async def consume(got: list[bytes]) -> None:
     async with moorline.connect(ADDRESS) as moor:
         async for message in moor.subscribe(GROUP):
+            got.append(message.body)
             await message.ack()
-            count[0] += 1
 
 
-async def until(group: Group, condition: Callable[[GroupDescribed], bool]) -> None:
+async def looks_at(moor: moorline.Moor) -> AsyncIterator[Any]:
+    """The group as it is now, again and again."""
     while True:
-        if condition(await group.info()):
-            return
+        yield await moor.group(GROUP).info()
         await asyncio.sleep(0.1)
 
 
-async def main() -> None:
+async def main(folder: str) -> None:
     spark = moorline.spark.session()
-    orders = (
+    query = (
         spark.readStream.format("moorline")
         .option("address", ADDRESS)
         .option("group", GROUP)
-        .option("maxOffsetsPerTrigger", 10_000)
         .load()
+        .writeStream.format("parquet")
+        .option("path", f"{folder}/parcels")
+        .option("checkpointLocation", f"{folder}/state")
+        .start()
     )
+    got: list[bytes] = []
     async with moorline.connect(ADDRESS) as moor:
-        group = moor.group(GROUP)
-        await group.create()  # from now on nothing is missed
-        with tempfile.TemporaryDirectory() as folder:
-            query = (
-                orders.writeStream.format("parquet")
-                .option("path", f"{folder}/orders")
-                .option("checkpointLocation", f"{folder}/state")
-                .start()
-            )
-            count = [0]
-            consumer = asyncio.create_task(consume(count))
-            # The first start of a query takes a while.
-            await until(group, lambda found: len(found.members) == 2)
-            await moor.publish_all(
-                [
-                    moorline.record("orders/eu", b"an order", key=f"customer {n}")
-                    for n in range(COUNT)
-                ]
-            )
-            await until(group, lambda found: not any(place.lag for place in found.places))
-            await asyncio.to_thread(query.stop)
-            written = spark.read.parquet(str(Path(folder) / "orders")).count()
-            print(f"{COUNT} orders: {count[0]} to the consumer, {written} to the query")
-            consumer.cancel()
-            await asyncio.wait([consumer])
-        await group.delete()
+        await moor.group(GROUP).create()  # from now on nothing is missed
+        consumer = asyncio.create_task(consume(got))
+        async for group in looks_at(moor):  # the first start of a query takes a while
+            if sum(bool(member.streams) for member in group.members) == 2:
+                break
+        await moor.publish_all(
+            [moorline.record("parcels/eu", b"%d" % n, key=f"street {n}") for n in range(COUNT)]
+        )
+        async for group in looks_at(moor):
+            if not any(place.lag for place in group.places):
+                break
+        await asyncio.to_thread(query.stop)
+        consumer.cancel()
+        await asyncio.wait([consumer])
+        await moor.group(GROUP).delete()
+    written = spark.read.parquet(f"{folder}/parcels").count()
+    print(f"{COUNT} parcels: {len(got)} to the consumer, {written} to the query")
     spark.stop()
 
 
-asyncio.run(main())
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(folder))

@@ -3,8 +3,9 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 from tests.process.nodes import NodeProcess, clean_environment
@@ -12,10 +13,7 @@ from tests.process.nodes import NodeProcess, clean_environment
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted(
-    path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("spark_")
-)
-"""Those on Spark need a session of half a minute each: what they show is tested in tests/spark."""
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 NO_LINT = "# ruff: noqa: T201\n"
@@ -43,43 +41,89 @@ PRINTED = {
     ),
 }
 
-Run = Callable[[str], str]
+PRINTED_ON_SPARK = {
+    "spark_read": r"sales/bergen 80\nsales/oslo 120\nsales/tromso 15\n",
+    "spark_stream": (r"first run: 1000 messages\nsecond run: 50 messages\nin the table: 1050\n"),
+    "spark_group": r"1000 parcels: [1-9]\d* to the consumer, [1-9]\d* to the query\n",
+    "spark_queues": r"1 in a queue\n2 in a queue\n3 in a queue\n6 in all, and still there: 6\n",
+    "spark_associations": (
+        r"the service: 1000 queues, hash (\w{32})\nin Spark:    1000 queues, hash \1\n"
+    ),
+    "spark_folder": r"[1-9]\d* messages in [1-9]\d* topics\n",
+    "spark_write": r"after the first write: 1000 messages\nafter the second write: 1000 messages\n",
+    "spark_write_queues": r"(100 letters, from b'letter 0' to b'letter 99'\n){3}",
+    "spark_exactly_once": (
+        r"first run: 500 rows written, 500 messages in the topic\n"
+        r"second run: 500 rows written, 500 messages in the topic\n"
+    ),
+    "spark_archive": (
+        r"1000 messages archived\n0 messages archived\n1000 rows in the table\n"
+        r"[1-9]\d* sealed streams compared, 0 differ\n"
+    ),
+}
+"""They are run by tests/spark/test_spark_examples.py, which has a session for all of them."""
+
+DECLARED_ON_SPARK = ("spark_declarative", "spark_flows")
+"""They only declare something. Commands run it, and the same test does."""
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a program in the folder of the certificates, at the ports of the one node."""
-    folder = tmp_path_factory.mktemp("examples")
-    addresses: dict[str, str] = {}
+class Examples:
+    """A node with TLS, a folder with its certificates, and programs that are told its addresses."""
 
-    def run_program(code: str) -> str:
-        for written, real in addresses.items():
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.folder = folder
+        self._addresses: dict[str, str] = {}
+        self.run(example("papers"))
+        self._node = NodeProcess(
+            folder / "moorline-data",
+            "--listen=tls://127.0.0.1:0",
+            f"--tls-certificate={folder / 'server.pem'}",
+            f"--tls-key={folder / 'server.pem'}",
+            f"--tls-client-ca={folder / 'ca.pem'}",
+            *flags,
+        )
+        tls = re.search(r"tls://\S+", self._node.ready_line)
+        assert tls is not None
+        self.address = self._node.address
+        self._addresses["tcp://127.0.0.1:7411"] = self.address
+        self._addresses["tls://127.0.0.1:7413"] = tls[0]
+
+    def __enter__(self) -> "Examples":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._node.__exit__(kind, error, trace)
+
+    def addressed(self, code: str) -> str:
+        """The program, at the ports of this node."""
+        for written, real in self._addresses.items():
             code = code.replace(written, real)
+        return code
+
+    def run(self, code: str) -> str:
+        """What a program prints in the folder of the certificates."""
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", self.addressed(code)],
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=folder,
+            cwd=self.folder,
             env=clean_environment(),
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
-    run_program(example("papers"))
-    with NodeProcess(
-        folder / "data",
-        "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={folder / 'server.pem'}",
-        f"--tls-key={folder / 'server.pem'}",
-        f"--tls-client-ca={folder / 'ca.pem'}",
-    ) as node:
-        tls = re.search(r"tls://\S+", node.ready_line)
-        assert tls is not None
-        addresses["tcp://127.0.0.1:7411"] = node.address
-        addresses["tls://127.0.0.1:7413"] = tls[0]
-        yield run_program
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examples]:
+    with Examples(tmp_path_factory.mktemp("examples")) as made:
+        yield made
 
 
 def example(name: str) -> str:
@@ -87,12 +131,13 @@ def example(name: str) -> str:
 
 
 def test_every_example_is_here() -> None:
-    assert sorted(PRINTED) == [path.stem for path in EXAMPLES]
+    known = [*PRINTED, *PRINTED_ON_SPARK, *DECLARED_ON_SPARK]
+    assert sorted(known) == [path.stem for path in EXAMPLES]
 
 
 @pytest.mark.parametrize("name", [name for name in PRINTED if name != "papers"])
-def test_an_example_prints_what_it_should(run: Run, name: str) -> None:
-    assert re.fullmatch(PRINTED[name], run(example(name)))
+def test_an_example_prints_what_it_should(examples: Examples, name: str) -> None:
+    assert re.fullmatch(PRINTED[name], examples.run(example(name)))
 
 
 def test_the_papers_are_made_anywhere(tmp_path: Path) -> None:
@@ -118,8 +163,9 @@ def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["queues", "topics", "shared_group", "papers", "services", "drift"]
+    "name",
+    ["queues", "topics", "shared_group", "papers", "services", "drift", "spark_read"],
 )
 def test_the_readme_shows_what_an_example_prints(name: str) -> None:
     command = re.escape(f"$ .venv/bin/python examples/{name}.py\n")
-    assert re.search(command + PRINTED[name], README)
+    assert re.search(command + (PRINTED | PRINTED_ON_SPARK)[name], README)
