@@ -1,0 +1,122 @@
+"""Room: journal. What can be seen of a node's streams: which there are, what they hold, and their messages.
+
+The loop asks; what reads the disk says so, and is for a thread.
+"""
+
+from collections.abc import Iterable
+
+from moorline.core.block import Block
+from moorline.core.digest import Digest
+from moorline.core.stream import Extent, Gap
+from moorline.journal.disk import Disk
+from moorline.journal.generation import SEAL, Generation
+from moorline.journal.seal import Seal, read_seal
+from moorline.journal.shard import ShardLog
+
+
+class StreamView:
+    """The shards of a store, by their numbers."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._shards: dict[int, ShardLog] = {}
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def extents(self, shards: Iterable[int] | None = None) -> list[Extent]:
+        """All generations that are kept of all shards, or of these; of each shard the oldest first."""
+        wanted = self._shards if shards is None else sorted(set(shards) & self._shards.keys())
+        return [extent for number in wanted for extent in self._shards[number].extents()]
+
+    def page(self, after: tuple[int, int], count: int) -> list[Extent]:
+        """Of all generations those behind (shard, generation): at most so many, or all for 0."""
+        found: list[Extent] = []
+        for number in sorted(self._shards):
+            shard = self._shards[number]
+            if number < after[0] or (count and len(found) >= count):
+                continue
+            known = shard.generations
+            if number == after[0]:
+                known = [one for one in known if one.number > after[1]]
+            room = count - len(found) if count else len(known)
+            found += [shard.extent_of(generation) for generation in known[:room]]
+        return found
+
+    def extent(self, shard: int, generation: int) -> Extent | None:
+        found = self._find(shard, generation)
+        return self._shards[shard].extent_of(found) if found is not None else None
+
+    def end(self, shard: int) -> int:
+        return self._shards[shard].end
+
+    def first(self, shard: int) -> int:
+        return self._shards[shard].first
+
+    def newest_generations(self) -> dict[int, int]:
+        """The generation that each shard has come to."""
+        return {
+            number: shard.newest.number
+            for number, shard in self._shards.items()
+            if shard.newest is not None
+        }
+
+    def measures(self, shard: int, generation: int) -> tuple[int, int, int, Digest | None]:
+        """Bytes, time of the first and of the last message, and the digest of a sealed one."""
+        found = self._find(shard, generation)
+        if found is None:
+            return 0, 0, 0, None
+        digest = found.summary.digest if found.summary is not None else None
+        return found.size_bytes, found.first_time_us, found.last_time_us, digest
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    def generation_of(self, shard: int, offset: int) -> int:
+        """The generation that has the message; the oldest kept, or the newest, if none has it."""
+        return self._shards[shard].generation_of(offset)
+
+    def topics(self, shard: int, generation: int) -> dict[str, int]:
+        """Its topics with the counts of their messages; `""` stands for those beyond the bound."""
+        found = self._find(shard, generation)
+        if found is None:
+            return {}
+        if found.summary is None:
+            return dict(found.topics)
+        seal = self.seal_of(shard, generation)
+        return seal.topics if seal is not None else {}
+
+    def seal_of(self, shard: int, generation: int) -> Seal | None:
+        """What is known of a sealed generation; None as long as it has no seal."""
+        found = self._find(shard, generation)
+        if found is None or found.summary is None:
+            return None
+        read = read_seal(self._disk, found.path + SEAL)
+        return Seal.of(*read) if read is not None else None
+
+    @property
+    def lost_messages(self) -> int:
+        """Messages that are known to be damaged."""
+        return sum(shard.lost for shard in self._shards.values())
+
+    def _find(self, shard: int, generation: int) -> Generation | None:
+        line = self._shards.get(shard)
+        return line.find(generation) if line is not None else None
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, shard: int, generation: int, offset: int, bytes_max: int) -> Block | Gap | None:
+        """What follows the offset in that generation; None at its end."""
+        return self._shards[shard].read(generation, offset, bytes_max)
+
+    def read_is_cached(self, shard: int, generation: int, offset: int) -> bool:
+        """Whether `read` answers from memory; if not, read in a thread."""
+        line = self._shards[shard]
+        found = line.find(generation)
+        if found is None or not found.first <= offset < found.end:
+            return True
+        return line.tail.find(offset) is not None
+
+    def offset_at(self, shard: int, time_us: int) -> int:
+        """The first message that is not older; the end if all are. Reads the disk."""
+        return self._shards[shard].offset_at(time_us)
