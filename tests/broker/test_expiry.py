@@ -104,6 +104,7 @@ async def test_j15_a_pass_takes_what_is_old_everywhere(tmp_path: Path, flushed: 
         assert [len(bodies(node, queue)) for queue in (old, mixed, young)] == [0, 2, 1]
 
 
+@pytest.mark.slow
 async def test_j15_on_start_and_on_interval(tmp_path: Path) -> None:
     """J15: as a node runs it; the first pass at the start, the next after the interval."""
     settings = Settings(max_queue_messages=3, max_file_messages=4, ttl_s=2, expire_interval_s=1)

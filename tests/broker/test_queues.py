@@ -840,6 +840,7 @@ async def test_j19_large_records_of_concurrent_senders_never_mix(tmp_path: Path,
 
 
 @pytest.mark.parametrize("sync", ["power", "process"])
+@pytest.mark.slow
 async def test_senders_and_a_reader_at_full_speed_lose_and_repeat_nothing(
     tmp_path: Path, sync: str
 ) -> None:

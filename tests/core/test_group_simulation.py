@@ -151,6 +151,7 @@ def test_seed_14_a_lost_report_is_made_again() -> None:
     rough(14)
 
 
+@pytest.mark.slow
 def test_seed_1_of_a_queue_what_one_member_rejected_goes_to_another() -> None:
     """The member with most room was the one that had rejected the message, and nobody else was asked."""
     queue(1)

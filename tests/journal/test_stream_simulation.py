@@ -32,6 +32,7 @@ def test_power_cuts_lose_nothing_that_was_committed(block: int) -> None:
     assert duplicates > 0
 
 
+@pytest.mark.slow
 def test_process_crashes_lose_nothing_without_a_sync() -> None:
     crashes = 0
     for seed in range(100):
@@ -41,6 +42,7 @@ def test_process_crashes_lose_nothing_without_a_sync() -> None:
     assert crashes > 0
 
 
+@pytest.mark.slow
 def test_power_cuts_without_a_sync_take_from_the_end_only() -> None:
     crashes = 0
     for seed in range(100):

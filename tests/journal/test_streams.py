@@ -228,6 +228,7 @@ def test_a_message_larger_than_what_may_be_read_comes_alone(lives: Lives) -> Non
         lives.restart()
 
 
+@pytest.mark.slow
 def test_threads_may_read_while_the_loop_commits_rolls_and_drops(tmp_path: Path) -> None:
     options = StreamOptions(
         sync=False, shards=1, generation_bytes_max=100_000, retention_s=0, retention_bytes=400_000

@@ -286,6 +286,7 @@ def test_an_effect_that_nobody_performs_fails() -> None:
         simulator.run(1)
 
 
+@pytest.mark.slow
 def test_a_storm_fails_and_stale_timers_do_not() -> None:
     calm: dict[Event, list[Effect]] = {Go(): [SetTimer("t", 1_000)] * 60_000}
     simulator, built = puppets({"a": calm})
