@@ -36,6 +36,7 @@ async def play(stage: Stage) -> None:
         started_s = time.perf_counter()
         await publish(stage.address)
         rate = MESSAGES / (time.perf_counter() - started_s)
+        await until_sealed(stage.address)
         # Spark gets ready meanwhile, and waits for this line.
         process.stdin.write(b"published\n")
         stage.tell(TITLE, f"{MESSAGES:,} more messages published", f"{rate:,.0f} a second")
@@ -80,6 +81,13 @@ async def publish(address: str) -> None:
             await moor.publish_all(
                 [moorline.record(f"log/{n % 97}", BODY + b"%d" % n) for n in numbers]
             )
+
+
+async def until_sealed(address: str) -> None:
+    """A node seals a stream a moment after its end; the proof is to be of all of them."""
+    async with moorline.connect(address) as moor:
+        while any(one.is_sealed and not one.digest for one in (await moor.streams()).streams):
+            await asyncio.sleep(0.1)
 
 
 def on_spark(address: str, folder: Path) -> None:
