@@ -503,7 +503,7 @@ SPARK_GAPS_TOLD_MAX = 100
 """Ranges of lost messages that a query names in its progress; it counts them all."""
 
 SPARK_NAMES_TOLD_MAX = 3
-"""Names that an error lists: streams of a task, or topics that look like one that is not there."""
+"""Names that an error lists: streams of a task or a proof, or topics that look like one that is not there."""
 
 SPARK_CHUNK_BYTES = 640 * KIB
 """Rows that a task sends to a stage at once: they fit a frame of the wire, and are many for one call."""
@@ -600,6 +600,9 @@ REPLAY_STEP_PIECES = 8
 REPLAY_STEP_S = 2
 """Seconds of a bounded rate that one step brings: a step costs about one to begin and to commit."""
 
+REPLAY_TOKEN_LENGTH_MAX = 100
+"""Characters of the name of a replay: it is part of the names of files."""
+
 REPLAY_STAGE_ROWS = 10_000
 """Rows that a task of a replay hands to its stage at once."""
 
@@ -620,3 +623,6 @@ PIPELINE_TASKS_MIN = 8
 
 PIPELINE_ROWS_SHOWN = 20
 """Ranges that a table of a proof shows; --json has them all."""
+
+PIPELINE_IDS_SHOWN = 100
+"""Ids that differ and that are printed unless told otherwise; --out stores them all."""

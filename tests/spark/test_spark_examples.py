@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.archives import count_of
 from tests.spark.servers import HOME, environment
 from tests.test_examples import PRINTED_ON_SPARK, Examples, example
 
@@ -50,14 +51,6 @@ def orders(examples: Examples) -> None:
             await moor.publish_all([moorline.record("orders/eu", body) for body in bodies])
 
     asyncio.run(publish())
-
-
-def count_of(examples: Examples, topic: str) -> int:
-    async def count() -> int:
-        async with moorline.connect(examples.address) as moor:
-            return sum(messages for _, messages in await moor.topics(topic))
-
-    return asyncio.run(count())
 
 
 @pytest.fixture
@@ -102,8 +95,8 @@ def test_the_flows_run_and_the_copy_is_proven(
     assert list(found) == ["copy", "large", "by_day"]
     assert all(one["messages"] == total for one in found.values())
     assert (found["copy"]["verified"], found["copy"]["sink_count"]) == (True, total)
-    assert count_of(examples, "copy/orders/eu") == total
-    assert count_of(examples, "large-orders") == LARGE
+    assert asyncio.run(count_of(examples.address, "copy/orders/eu")) == total
+    assert asyncio.run(count_of(examples.address, "large-orders")) == LARGE
     assert pq.read_table(days).num_rows == total
 
 
@@ -126,4 +119,4 @@ def test_the_declared_pipeline_runs(examples: Examples, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     by_topic = pq.read_table(tmp_path / "spark-warehouse" / "orders_by_topic").to_pylist()
     assert by_topic == [{"topic": "orders/eu", "count": LARGE + SMALL}]
-    assert count_of(examples, "alerts") == LARGE
+    assert asyncio.run(count_of(examples.address, "alerts")) == LARGE

@@ -23,17 +23,14 @@ from moorline.cli.spark_run import (
     tasks_of,
     time_us,
 )
-from moorline.errors import ConfigError, DriftFound
-from moorline.limits import ARCHIVE_BATCH_MESSAGES
+from moorline.errors import ConfigError
+from moorline.limits import ARCHIVE_BATCH_MESSAGES, PIPELINE_IDS_SHOWN
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Archive, verify, replay, audit and compare, or run your own flows: jobs on Spark.",
     epilog="Example: moor pipeline archive ./archive && moor pipeline verify ./archive",
 )
-
-LAST_US = (1 << 63) - 1
-"""Behind every message."""
 
 Where = Annotated[
     str,
@@ -89,7 +86,7 @@ def archive(
     topics: Topics = "#,$dead/#",
     format_name: Format = "parquet",
     continuously: Continuously = False,
-    every: Every = "10 seconds",
+    every: Every = "10 seconds",  # files that are not tiny, and soon enough
     batch: BatchMessages = ARCHIVE_BATCH_MESSAGES,
     checkpoint: Checkpoint = "",
     compact: Compact = True,
@@ -210,13 +207,14 @@ def replay(
     """
     need_spark()
     from moorline.spark.jobs import replay as job
+    from moorline.spark.jobs.archive_files import MAX_US
 
     options = job.ReplayOptions(
         where,
         reach_options(reach),
         topics,
         time_us(since, "--from", 0),
-        time_us(until, "--until", LAST_US),
+        time_us(until, "--until", MAX_US),
         prefix,
         rate or 0,
         token,
@@ -271,12 +269,7 @@ def audit(
     output.emit(
         as_json, [tables.audit_facts(one) for one in found], lambda: tables.show_audit(found)
     )
-    wrong = [one.service for one in found if not one.is_right]
-    if wrong:
-        raise DriftFound(
-            f"{len(wrong)} of {len(found)} services differ, the first is {wrong[0]}: "
-            "`moor service recompute` makes kept digests true, `moor service repair` mends a client"
-        )
+    job.check(found)
 
 
 @app.command(epilog="Example: moor pipeline diff ids.parquet#id csv:export.csv#queue --out missing")
@@ -292,7 +285,9 @@ def diff(
     out: Annotated[
         str, typer.Option(show_default=False, help="Store all differences there, as Parquet.")
     ] = "",
-    limit: Annotated[int, typer.Option(min=0, help="Ids that are printed, at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Ids that are printed, at most.")
+    ] = PIPELINE_IDS_SHOWN,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
@@ -310,10 +305,7 @@ def diff(
     with spark_run("comparing", master, remote, conf) as (spark, seen):
         found = job.diff(spark, *sides, tasks=tasks_of(spark), limit=limit, out=out, seen=seen)
     output.emit(as_json, tables.diff_facts(found), lambda: tables.show_diff(found))
-    if found.has_repeats:
-        raise DriftFound("the same ids are on both sides, and one side has some of them twice")
-    if not found.is_equal:
-        raise DriftFound(f"{found.only_left} ids are only left, {found.only_right} only right")
+    job.check(found)
 
 
 @app.command(

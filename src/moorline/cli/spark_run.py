@@ -122,9 +122,7 @@ def need_spark() -> None:
     """Refuses to begin where the packages of the pipeline are not installed."""
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"`moor pipeline` needs {name}: pip install 'moorline[spark,parquet]'"
-            )
+            raise ConfigError(f"`moor pipeline` needs {name}: pip install 'moorline[spark]'")
 
 
 @contextlib.contextmanager

@@ -16,19 +16,18 @@ from moorline.wire.frame_fields import Numbers
 from moorline.wire.packed_rows import PackedRows
 from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
 
-_FRAME = np.dtype(
-    [
-        ("length", "<u4"),
-        ("check", "<u4"),
-        ("offset", "<u8"),
-        ("time_us", "<u8"),
-        ("ttl_s", "<u4"),
-        ("topic", "<u2"),
-        ("key", "<u2"),
-        ("headers", "<u2"),
-        ("flags", "<u2"),
-    ]
-)
+CONTENT_FIELDS = [
+    ("offset", "<u8"),
+    ("time_us", "<u8"),
+    ("ttl_s", "<u4"),
+    ("topic", "<u2"),
+    ("key", "<u2"),
+    ("headers", "<u2"),
+    ("flags", "<u2"),
+]
+"""The numbers that the content of a frame begins with (wire.segment); digests are made of them too."""
+
+_FRAME = np.dtype([("length", "<u4"), ("check", "<u4"), *CONTENT_FIELDS])
 assert _FRAME.itemsize == FRAME.size
 
 _ROW_NUMBERS_BYTES = 8
@@ -51,8 +50,8 @@ def packed_chunks(rows: TopicRows, shards: int, bytes_max: int) -> Iterator[tupl
     names = pa.array([name.encode() for name in rows.names], pa.binary())
     frames = _frames(rows, names.take(pa.array(rows.topics)))
     routes = (_routes(rows) % np.uint64(shards)).astype(np.int64)
-    lengths = _lengths(frames)
-    name_lengths = _lengths(names)[rows.topics]
+    lengths = lengths_of(frames)
+    name_lengths = lengths_of(names)[rows.topics]
     for first, end in cuts(lengths + name_lengths + _ROW_NUMBERS_BYTES, bytes_max):
         some = routes[first:end]
         order = np.argsort(some, kind="stable")
@@ -82,20 +81,20 @@ def cuts(sizes: Numbers, bytes_max: int) -> Iterator[tuple[int, int]]:
 def _frames(rows: TopicRows, topics: pa.BinaryArray) -> pa.BinaryArray:
     count = len(rows.topics)
     fixed = np.zeros(count, _FRAME)
-    fixed["topic"] = _lengths(topics)
+    fixed["topic"] = lengths_of(topics)
     fixed["flags"] = PRODUCER
     parts: list[Any] = [topics]
     if rows.keys is not None:
-        fixed["key"] = _lengths(rows.keys)
+        fixed["key"] = lengths_of(rows.keys)
         fixed["flags"] |= rows.keys.is_valid().to_numpy(zero_copy_only=False) * np.uint16(KEYED)
         parts.append(rows.keys.fill_null(b"") if rows.keys.null_count else rows.keys)
     if rows.headers is not None:
-        fixed["headers"] = _lengths(rows.headers)
+        fixed["headers"] = lengths_of(rows.headers)
         parts.append(rows.headers)
     if rows.ttls_s is not None:
         fixed["ttl_s"] = rows.ttls_s
     parts += [pa.scalar(bytes(PRODUCER_PART.size), pa.binary()), rows.values]
-    rest = sum(_lengths(part) for part in parts if isinstance(part, pa.Array))
+    rest = sum(lengths_of(part) for part in parts if isinstance(part, pa.Array))
     fixed["length"] = rest + PRODUCER_PART.size + FRAME.size - HEAD.size
     edges = np.arange(0, (count + 1) * FRAME.size, FRAME.size, dtype=np.int32)
     heads = pa.Array.from_buffers(
@@ -119,7 +118,7 @@ def _routes(rows: TopicRows) -> Any:
     return np.where(is_keyed, hashed.astype(np.uint64), by_name)
 
 
-def _lengths(column: pa.BinaryArray) -> Numbers:
+def lengths_of(column: pa.BinaryArray) -> Numbers:
     """The bytes of each item; 0 for null."""
     found: Numbers = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
     return found

@@ -166,7 +166,9 @@ def _named(text: str) -> list[bytes] | None:
 
 
 def _not_there(queue: bytes, where: str) -> NotFound:
-    return NotFound(f"queues: there is no queue {text_of(queue)} in {where}")
+    return NotFound(
+        f"queues: there is no queue {text_of(queue)} in {where}: name others, or {ALL} for all queues"
+    )
 
 
 def _tried(root: Path, partition: QueuePartition, after: bytes) -> _Page:

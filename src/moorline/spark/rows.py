@@ -32,6 +32,7 @@ from moorline.limits import (
     TOPIC_HEADERS_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPICS_CACHED_MAX,
+    TTL_S_MAX,
 )
 from moorline.wire.segment import encode_headers
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from moorline.spark.packing import TopicRows
-
-TTL_S_MAX = 0xFFFF_FFFF
 
 FOR_TOPICS = ("topic", "key", "value", "headers", "ttl_s")
 FOR_QUEUES = ("queue", "value")
@@ -140,13 +139,13 @@ def chunks_of(
 
 
 def _queue_chunks(given: dict[str, Any], columns: Columns, bytes_max: int) -> Iterator[Chunk]:
-    from moorline.spark.packing import cuts
+    from moorline.spark.packing import cuts, lengths_of
 
     values = _binary(given["value"])
     queues = _queues(given["queue"]) if "queue" in given else [columns.queue] * len(values)
     _check_values(values, lambda row: f"the queue {text_of(queues[row])}")
     bodies = values.to_pylist()
-    for first, end in cuts(_lengths(values) + SPARK_ROW_EXTRA_BYTES + ID_BYTES, bytes_max):
+    for first, end in cuts(lengths_of(values) + SPARK_ROW_EXTRA_BYTES + ID_BYTES, bytes_max):
         rows = list(zip(queues[first:end], bodies[first:end], strict=True))
         yield Chunk(_encoder.encode(rows), end - first)
 
@@ -174,13 +173,6 @@ def _binary(column: Any) -> Any:
     import pyarrow as pa
 
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
-
-
-def _lengths(column: Any) -> Any:
-    """The bytes of each item; 0 for null."""
-    import pyarrow.compute as pc
-
-    return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
 
 
 def _topics(column: Any) -> tuple[list[str], Any]:
@@ -219,10 +211,12 @@ def _queues(column: Any) -> list[bytes]:
 
 
 def _check_values(values: Any, place_of: Callable[[int], str]) -> None:
+    from moorline.spark.packing import lengths_of
+
     if values.null_count:
         row = values.is_null().index(True).as_py()
         raise Malformed(f"a null value for {place_of(row)}: write an empty one, or leave it out")
-    lengths = _lengths(values)
+    lengths = lengths_of(values)
     row = int(lengths.argmax())
     if lengths[row] > SPARK_VALUE_BYTES_MAX:
         raise TooLarge(
@@ -232,8 +226,10 @@ def _check_values(values: Any, place_of: Callable[[int], str]) -> None:
 
 
 def _keys(column: Any, place_of: Callable[[int], str]) -> Any:
+    from moorline.spark.packing import lengths_of
+
     keys = _binary(column)
-    lengths = _lengths(keys)
+    lengths = lengths_of(keys)
     row = int(lengths.argmax())
     if lengths[row] > TOPIC_KEY_BYTES_MAX:
         raise TooLarge(

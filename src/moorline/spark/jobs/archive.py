@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 TOPICS = "#,$dead/#"
 """Everything: dead letters are not in `#`, and a stream with them is proven only if they are there."""
 
-TRIGGER = "10 seconds"
-"""Time between two batches of a continuous archive: files that are not tiny, and soon enough."""
-
-
 WITHOUT_BYTES = ("csv", "text")
 """Formats of Spark's that have no column of bytes."""
 

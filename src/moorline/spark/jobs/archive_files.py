@@ -3,6 +3,8 @@
     archive/_moorline/archive.json            what it holds: format and topics
     archive/_moorline/entries/NAME.json       the manifest: one entry for each writing
     archive/_moorline/seals/NAME.json         counts and digests of sealed streams, as their nodes told them
+    archive/_moorline/replays/TOKEN.….json    plans of replays, and how far they are
+    archive/_moorline/lock                    held by the one run of `archive` that there may be
     archive/_moorline/checkpoint/             Spark's, unless it is put elsewhere
     archive/batch=NAME/node=…/shard=…/generation=…/part-….parquet
 
@@ -50,6 +52,7 @@ COLUMNS = (
 """All that the content of a message is made of."""
 
 MAX_US = (1 << 63) - 1
+"""Behind every message: where nobody says when the last one was, or is to be."""
 
 MESSAGE_SCHEMA = (
     "offset long, timestamp timestamp, ttl_s int, flags int, topic string, key binary, "
@@ -274,6 +277,7 @@ class Archive(Place):
     # --- data -------------------------------------------------------------------------------------
 
     def described(self, path: str) -> ArchivedFile:
+        """A file that was just written, as its footer tells it."""
         import pyarrow.parquet as pq
 
         size = self.files.get_file_info(self.full(path)).size
@@ -327,7 +331,7 @@ def stream_of(path: str) -> Stream:
 def folder_of(batch: str, stream: Stream) -> str:
     """Where a file of that stream goes; escaped as Spark does, and reads it."""
     node = quote(stream.node, safe="-_.~")
-    return f"batch={batch}/node={node}/shard={stream.shard}/generation={stream.generation}"
+    return f"{BATCH_FOLDER}{batch}/node={node}/shard={stream.shard}/generation={stream.generation}"
 
 
 def archived(spark: "SparkSession", where: str) -> "DataFrame":

@@ -232,6 +232,9 @@ STREAM_COLUMNS = (
 # --- what Spark has written down --------------------------------------------------------------------
 
 
+_GOES_ON = "and the next run goes on where the archive ends"
+
+
 def query_of(checkpoint: str) -> str | None:
     """The id that Spark gave the query when it made the checkpoint."""
     found = Place(checkpoint).read("metadata")
@@ -240,7 +243,9 @@ def query_of(checkpoint: str) -> str | None:
     try:
         return str(msgspec.json.decode(found)["id"])
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise DriftFound(f"{checkpoint} is not a checkpoint of Spark's: {error}") from error
+        raise DriftFound(
+            f"{checkpoint} is not a checkpoint of Spark's ({error}): remove it, {_GOES_ON}"
+        ) from error
 
 
 def _logged(checkpoint: str, number: int) -> Offsets:
@@ -248,8 +253,13 @@ def _logged(checkpoint: str, number: int) -> Offsets:
     place, path = Place(checkpoint), f"offsets/{number}"
     logged = place.read(path)
     if logged is None:
-        raise DriftFound(f"{place.uri(path)} is gone, where Spark had written how far a batch goes")
+        raise DriftFound(
+            f"{place.uri(path)} is gone, where Spark had written how far a batch goes: remove the "
+            f"checkpoint, {_GOES_ON}"
+        )
     try:
         return dict(msgspec.json.decode(logged.splitlines()[-1], type=dict[str, int]))
     except (msgspec.DecodeError, IndexError) as error:
-        raise DriftFound(f"{place.uri(path)} is not what Spark wrote there: {error}") from error
+        raise DriftFound(
+            f"{place.uri(path)} is not what Spark wrote there ({error}): remove the checkpoint, {_GOES_ON}"
+        ) from error

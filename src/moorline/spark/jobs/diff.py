@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 
 from moorline.core.digest import Digest
+from moorline.errors import DriftFound
+from moorline.limits import PIPELINE_TASKS_MIN
 from moorline.spark.id_sets import BUCKETS, Side, read_side
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
@@ -80,6 +82,18 @@ def diff(
     )
 
 
+def check(found: Found) -> None:
+    """Raises if the sets differ."""
+    if found.has_repeats:
+        raise DriftFound(
+            "the same ids are on both sides, and one side has some of them twice: compare distinct ids"
+        )
+    if not found.is_equal:
+        raise DriftFound(
+            f"{found.only_left} ids are only left, {found.only_right} only right: --out stores them all"
+        )
+
+
 def compare(
     spark: "SparkSession", left: Side, right: Side, *, tasks: int, seen: Seen = nobody
 ) -> tuple[Comparison, bytes]:
@@ -93,7 +107,9 @@ def compare(
     )
 
 
-def digest_of(spark: "SparkSession", side: Side, seen: Seen = nobody, *, tasks: int = 8) -> Digest:
+def digest_of(
+    spark: "SparkSession", side: Side, seen: Seen = nobody, *, tasks: int = PIPELINE_TASKS_MIN
+) -> Digest:
     """The digest of one side."""
     return _total(_collected(spark, read_side(spark, side, tasks=tasks, yields="total"), seen))
 

@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 
 from moorline.core.digest import Digest
 from moorline.core.stream import Stream
+from moorline.limits import ARCHIVE_READ_ROWS
 from moorline.spark.id_sets import Words, hashed
 from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile
+from moorline.spark.packing import CONTENT_FIELDS
 from moorline.wire.segment import PRODUCER
 
 BUCKETS = 256
@@ -27,21 +29,9 @@ BUCKETS = 256
 OUTSIDE = BUCKETS
 """The bucket of offsets that are not in the stream at all."""
 
-ROWS_AT_ONCE = 65_536
-
 Numbers = npt.NDArray[np.int64]
 
-_FIXED = np.dtype(
-    [
-        ("offset", "<u8"),
-        ("time_us", "<u8"),
-        ("ttl_s", "<u4"),
-        ("topic", "<u2"),
-        ("key", "<u2"),
-        ("headers", "<u2"),
-        ("flags", "<u2"),
-    ]
-)
+_FIXED = np.dtype(CONTENT_FIELDS)
 _PRODUCER = np.dtype([("producer", "<u8"), ("sequence", "<u8")])
 
 
@@ -100,7 +90,7 @@ def batches_of(archive: Archive, path: str) -> Iterator[pa.RecordBatch]:
         absent = [name for name in COLUMNS if name not in file.schema_arrow.names]
         if absent:
             raise pa.ArrowInvalid(f"it has no column {', '.join(absent)}")
-        yield from file.iter_batches(ROWS_AT_ONCE, columns=list(COLUMNS))
+        yield from file.iter_batches(ARCHIVE_READ_ROWS, columns=list(COLUMNS))
 
 
 def rows_of(archive: Archive, path: str) -> Rows:

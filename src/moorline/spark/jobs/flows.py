@@ -30,9 +30,6 @@ Options = Mapping[str, str]
 
 MARK = "__moorline_flow__"
 
-TRIGGER = "1 second"
-"""Time between two batches of flows that run continuously."""
-
 
 class Flow(msgspec.Struct, frozen=True):
     """A function from a source to a sink."""

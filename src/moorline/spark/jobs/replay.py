@@ -24,7 +24,7 @@ import xxhash
 from moorline.core.stream import Stream
 from moorline.core.topic import Matcher, check_filter, check_topic
 from moorline.errors import BadTopic, ConfigError, DriftFound
-from moorline.limits import REPLAY_STAGE_ROWS
+from moorline.limits import REPLAY_STAGE_ROWS, REPLAY_TOKEN_LENGTH_MAX
 from moorline.spark.frames import HEADERS_TYPE
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import MAX_US, Archive, ArchivedFile
@@ -41,7 +41,7 @@ from moorline.wire.segment import decode_headers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TOKEN = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TOKEN = re.compile(rf"[A-Za-z0-9._-]{{1,{REPLAY_TOKEN_LENGTH_MAX}}}")
 
 COLUMNS = ("topic", "key", "value", "headers", "ttl_s")
 
@@ -134,13 +134,18 @@ def opened(options: ReplayOptions) -> Archive:
     """The archive, if there is one that can be read; and if what is asked for can be."""
     archive = Archive(options.where)
     if archive.holdings().format != "parquet":
-        raise ConfigError(f"the archive at {archive.where} is not Parquet: replay reads no other")
+        raise ConfigError(
+            f"the archive at {archive.where} is {archive.holdings().format}: replay reads parquet only"
+        )
     for text in options.topics.split(","):
         check_filter(text.strip())
     if options.prefix:
         check_topic(options.prefix + "x")
     if options.token and not _TOKEN.fullmatch(options.token):
-        raise ConfigError(f"--token {options.token!r}: accepted: letters, digits, . _ and -")
+        raise ConfigError(
+            f"--token {options.token!r}: accepted: letters, digits, . _ and -, "
+            f"at most {REPLAY_TOKEN_LENGTH_MAX}"
+        )
     return archive
 
 

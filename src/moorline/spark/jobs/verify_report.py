@@ -3,6 +3,7 @@
 import msgspec
 
 from moorline.errors import DriftFound
+from moorline.limits import SPARK_NAMES_TOLD_MAX
 from moorline.spark.jobs.compare import LOST, Difference
 
 BY_SEAL, BY_READING, BY_COUNT, UNPROVEN = "seal", "reading", "count", "none"
@@ -84,7 +85,9 @@ def check(report: Report) -> None:
     if gone:
         parts.append(f"{_named(gone)}: no node has it any more, so it cannot be repaired")
     if unread:
-        parts.append(f"{unread} messages cannot be read on their node either")
+        parts.append(
+            f"{unread} messages are not in the archive and cannot be read on their node: nobody has them"
+        )
     if len(gone) + len(silent) < len(differing) + bool(report.files) and not unread:
         parts.append("--repair puts it right")
     raise DriftFound("; ".join(parts))
@@ -96,5 +99,5 @@ def _files(count: int) -> str:
 
 def _named(streams: list[str]) -> str:
     """The first of them, and how many more."""
-    shown = ", ".join(streams[:3])
-    return f"{shown} and {len(streams) - 3} more" if len(streams) > 3 else shown
+    shown, more = ", ".join(streams[:SPARK_NAMES_TOLD_MAX]), len(streams) - SPARK_NAMES_TOLD_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
