@@ -7,7 +7,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 PIECE_BYTES = 16_384
 
@@ -77,15 +76,7 @@ class Door:
             then, self._then = self._then, None
         then()
 
-    def __enter__(self) -> "Door":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self.shut()
         # A thread that waits in accept keeps the port; a shutdown wakes it.
         with contextlib.suppress(OSError):

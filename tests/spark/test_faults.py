@@ -63,7 +63,7 @@ class Mortal:
     def close(self) -> None:
         if self._starting is not None:
             self._starting.join()
-        self.door.__exit__(None, None, None)
+        self.door.close()
         self.node.__exit__(None, None, None)
 
 

@@ -3,13 +3,19 @@
 import re
 from pathlib import Path
 
+import pytest
+import typer
+
+from moorline.cli.pipeline import app
 from moorline.spark.group_reader import GROUP
 from moorline.spark.options import ASSOCIATIONS, KINDS, QUEUES, TOPICS
 from moorline.spark.rows import FOR_QUEUES, FOR_TOPICS
 from moorline.spark.source import ALL_COLUMNS
 from moorline.spark.writer import OPTIONS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+WHOLE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+TEXT = re.sub(r"^```.*?^```$", "", WHOLE, flags=re.M | re.S)
+"""Without code, in which a comment looks like a heading."""
 
 
 def section(title: str) -> str:
@@ -42,3 +48,28 @@ def test_the_options_and_columns_of_writes() -> None:
     text = section("Writing")
     assert set(OPTIONS) == first_cells(text)
     assert all(f"`{name}" in text for name in (*FOR_TOPICS, *FOR_QUEUES))
+
+
+@pytest.mark.parametrize(
+    ("title", "jobs"),
+    [
+        ("archive", ["archive"]),
+        ("verify", ["verify"]),
+        ("replay", ["replay"]),
+        ("audit and diff", ["audit", "diff"]),
+        ("run: your own flows", ["run"]),
+    ],
+)
+def test_the_options_of_jobs(title: str, jobs: list[str]) -> None:
+    cells = re.findall(r"^\|([^|]*)\|", section(title), re.M)
+    named = {name for cell in cells for name in re.findall(r"`(--[\w-]+)`", cell)}
+    of_all = set(re.findall(r"`(--[\w-]+)", section("Jobs")))
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = [
+        {*option.opts, *option.secondary_opts}
+        for job in jobs
+        for option in commands[job].params
+        if option.param_type_name == "option"
+    ]
+    assert named <= set().union(*options)
+    assert [one for one in options if not one & (named | of_all)] == []

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
 from moorline.core.digest import Digest
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, DriftFound
 from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK
 from moorline.spark.id_sets import Side, hashed
 from moorline.spark.jobs.diff import digest_of
@@ -63,6 +63,16 @@ class Audited(msgspec.Struct, frozen=True):
             self.kept == self.recomputed
             and not (self.wrong_hashes or self.wrong_buckets)
             and agrees
+        )
+
+
+def check(found: list[Audited]) -> None:
+    """Raises if something differs."""
+    wrong = [one.service for one in found if not one.is_right]
+    if wrong:
+        raise DriftFound(
+            f"{len(wrong)} of {len(found)} services differ, the first is {wrong[0]}: "
+            "`moor service recompute` makes kept digests true, `moor service repair` mends a client"
         )
 
 
