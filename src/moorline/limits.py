@@ -322,6 +322,9 @@ STREAM_SMALL_BYTES_MAX = 64 * KIB
 """A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
 that a switch to a thread takes."""
 
+STREAM_FRAMED_ONE_BY_ONE_MAX = 16
+"""Messages of a batch below which numpy costs more than it saves."""
+
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""
 
@@ -422,6 +425,9 @@ STAGED_QUEUE_ROWS_PER_TURN = 1_000
 
 STAGED_LEFTOVERS_MS = 3_600_000
 """Time between two looks for stages that nobody wants any more."""
+
+PACKED_SHARDS_MAX = 1 << 16
+"""Shards that packed rows may be sorted by: more than any node has, so a chunk that says more is none."""
 
 STAGES_MAX = 65_536
 """Stages of a node: a day of leftovers of a busy cluster; a file and some 1 KB each."""

@@ -13,15 +13,13 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.block import Block
+from moorline.limits import STREAM_FRAMED_ONE_BY_ONE_MAX
 from moorline.wire.frame_fields import Numbers, Sizes, words_at
 from moorline.wire.segment import CHECK_MASK, FRAME, HEAD, RETAIN
 
 _check = xxhash.xxh3_64_intdigest
 _head = HEAD.pack
 _NO_HEAD = bytes(HEAD.size)
-
-FRAMED_ONE_BY_ONE_MAX = 16
-"""Messages of a batch below which numpy costs more than it saves."""
 
 
 class Framed(NamedTuple):
@@ -110,7 +108,7 @@ def time_of(block: Block, place: int) -> int:
 def _with_heads(contents: list[bytes], lengths: Numbers, seed: int) -> bytes | bytearray:
     """The contents with their heads: in a large batch the heads are filled in all at once."""
     count = len(contents)
-    if count <= FRAMED_ONE_BY_ONE_MAX:
+    if count <= STREAM_FRAMED_ONE_BY_ONE_MAX:
         parts = [b""] * (2 * count)
         parts[::2] = [
             _head(len(content), _check(content, seed) & CHECK_MASK) for content in contents

@@ -175,13 +175,21 @@ class GroupMember(Links):
                     if feed in self._held:
                         self._held[feed].is_stopping = True
                 case FeedEnded(feed):
-                    self._held.pop(feed, None)
+                    self._over(feed)
                 case MessagesLost(_, node, shard, first, upto, reason):
                     self._lost.append(Missing(str(Shard(node, shard)), first, upto, reason))
                 case TopicSubscriptionEnded(_, code):
                     self._ended = code
                 case _:
                     log.debug("a push for nobody", extra={"kind": type(message).__name__})
+
+    def _over(self, feed: int) -> None:
+        """A stream was given up on a connection that lives: the node has what we acknowledged of it. So when
+        it is ours again and some of that comes again, an operator has sought the group back."""
+        held = self._held.pop(feed, None)
+        if held is not None:
+            self._complete.pop(held.stream, None)
+            self._forget_ms.pop(held.stream, None)
 
     # --- acknowledging ----------------------------------------------------------------------------
 

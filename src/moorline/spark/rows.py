@@ -4,8 +4,8 @@
              key binary or string, headers array<struct<key:string,value:binary>>, ttl_s int or long
     queues   queue string or binary (or the option), value binary or string
 
-Rows for topics are packed column by column (spark.packing); those for queues are tuples that are encoded
-all at once.
+Rows for topics are packed column by column (spark.packing); those for queues are encoded one by one and
+sent together.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +35,7 @@ from moorline.limits import (
     TTL_S_MAX,
 )
 from moorline.wire.segment import encode_headers
+from moorline.wire.staging import QueueRow, encode_queue_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 FOR_TOPICS = ("topic", "key", "value", "headers", "ttl_s")
 FOR_QUEUES = ("queue", "value")
-
-_encoder = msgspec.msgpack.Encoder()
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -146,8 +145,8 @@ def _queue_chunks(given: dict[str, Any], columns: Columns, bytes_max: int) -> It
     _check_values(values, lambda row: f"the queue {text_of(queues[row])}")
     bodies = values.to_pylist()
     for first, end in cuts(lengths_of(values) + SPARK_ROW_EXTRA_BYTES + ID_BYTES, bytes_max):
-        rows = list(zip(queues[first:end], bodies[first:end], strict=True))
-        yield Chunk(_encoder.encode(rows), end - first)
+        rows = list(map(QueueRow, queues[first:end], bodies[first:end]))
+        yield Chunk(encode_queue_rows(rows), end - first)
 
 
 def _topic_rows(given: dict[str, Any], columns: Columns) -> "TopicRows":

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.errors import Malformed
+from moorline.limits import PACKED_SHARDS_MAX
 from moorline.wire.frame_fields import OFFSET_AT, TIME_AT, Numbers, Sizes, words_at
 from moorline.wire.segment import (
     FRAME,
@@ -38,9 +39,6 @@ from moorline.wire.segment import (
 from moorline.wire.topic import Record
 
 _HEAD = struct.Struct("<IIII")
-SHARDS_MAX = 1 << 16
-"""More than any node has: a chunk that says more is none."""
-
 _encoder = msgspec.msgpack.Encoder()
 _names_decoder = msgspec.msgpack.Decoder(list[str])
 _hash = xxhash.xxh3_64_intdigest
@@ -151,7 +149,7 @@ def unpacked(data: bytes) -> PackedRows:
         raise Malformed("these are no rows for topics")
     count, shards, names_bytes, zero = _HEAD.unpack_from(data)
     at = _HEAD.size
-    if zero or not 0 < shards <= SHARDS_MAX or 4 * (shards + 2 * count) + at > len(data):
+    if zero or not 0 < shards <= PACKED_SHARDS_MAX or 4 * (shards + 2 * count) + at > len(data):
         raise Malformed("these are no rows for topics")
     numbers = np.frombuffer(data, "<u4", shards + 2 * count, at).astype(np.int64)
     runs, lengths, topics = np.split(numbers, (shards, shards + count))
