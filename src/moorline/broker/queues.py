@@ -11,7 +11,7 @@ from moorline.broker.commits import Commits
 from moorline.broker.subscription import Subscriptions
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
-from moorline.core.queue import QUOTA_MARKER, Queue
+from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Queue
 from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
 from moorline.journal.store import Store
 from moorline.net.clock import wall_ms
@@ -228,10 +228,21 @@ class QueueBroker:
 
     def _list(self, session: Session, call: ListQueues) -> Answer:
         self._check_operator(session)
-        ids = self.store.page(call.after, call.count)
+        ids = self._page(call.after, call.count)
         return QueuesListed(
             call.call, len(self.store), [(queue_id, self._size(queue_id)) for queue_id in ids]
         )
+
+    def _page(self, after: bytes, count: int) -> list[bytes]:
+        """Those that people made: as many as were asked for, if there are so many."""
+        found: list[bytes] = []
+        while len(found) < count:
+            page = self.store.page(after, count - len(found))
+            found += [one for one in page if self.owner_of(one) != NODES_OWN]
+            if not page:
+                break
+            after = page[-1]
+        return found
 
     def _size(self, queue_id: bytes) -> int:
         queue = self.store.glance(queue_id)

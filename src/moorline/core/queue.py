@@ -21,6 +21,9 @@ import msgspec
 MESSAGE = 0
 QUOTA_MARKER = 1
 
+NODES_OWN = b"moorline: staged commits"
+"""The owner of the queue that a node keeps for itself: no certificate has this for a fingerprint."""
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """A message as it waits: its id is the lsn of its send."""

@@ -27,10 +27,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-import xxhash
-
-from moorline.core.queue import Queue
-from moorline.errors import MoorlineError, NodeDiskFull, StartError, Unsupported
+from moorline.core.queue import NODES_OWN, Queue
+from moorline.errors import Malformed, MoorlineError, NodeDiskFull, StartError, Unsupported
 from moorline.groups.staged_queues import (
     NodeQueues,
     check_queues,
@@ -54,15 +52,18 @@ from moorline.limits import (
 )
 from moorline.wire.message import Answer
 from moorline.wire.packed_rows import unpacked
-from moorline.wire.staging import QUEUES, CommitStaged, StagesCommitted, queue_rows_decoder
+from moorline.wire.staging import (
+    QUEUES,
+    CommitStaged,
+    StagesCommitted,
+    producer_of,
+    queue_rows_decoder,
+)
 
 log = logging.getLogger("moorline.groups")
 
 NOTES_FILE = "notes.queue"
 """Holds the id of the queue of notes."""
-
-NOTES_OWNER = b"moorline: staged commits"
-"""The owner of that queue: no certificate has this for a fingerprint."""
 
 Made = TypeVar("Made")
 
@@ -119,10 +120,15 @@ class StagedCommits:
                 self._query_turns[query] = (lock, wanted - 1)
 
     async def commit(self, call: CommitStaged) -> Answer:
+        if not call.stages:
+            raise Malformed("a commit names at least one stage")
+        rows = sum(count for _, count, _ in call.stages)
+        refused: list[tuple[str, str, int]] = []
         async with self.turn_of(call.query):
-            if call.batch <= await self._in_thread(self._store.last_batch, call.query):
+            last = await self._in_thread(self._store.last_batch, call.query)
+            if call.batch <= last:
                 await self._finish_pending(call.query)
-                return StagesCommitted(call.call, already=True)
+                return StagesCommitted(call.call, already=True, last=last)
             self.check_room()
             await self._finish_pending(call.query)
             target = await self._in_thread(self._store.check, call.query, call.batch, call.stages)
@@ -138,10 +144,13 @@ class StagedCommits:
                     refused = await self._send(queues, call.query)
             else:
                 await self._note(self._store.decide, call.query, call.batch, target, names)
-                refused = await self._publish(call.query)
-        rows = sum(count for _, count, _ in call.stages)
+                stored = await self._publish(call.query)
+                if stored != rows:
+                    # Nothing of a new batch can have been there before.
+                    extra = {"query": call.query, "batch": call.batch, "rows": rows - stored}
+                    log.error("rows of a staged commit were taken for duplicates", extra=extra)
         lost = sum(count for _, _, count in refused)
-        return StagesCommitted(call.call, already=False, published=rows - lost, refused=refused)
+        return StagesCommitted(call.call, False, rows - lost, call.batch, refused)
 
     async def go_on(self, query: str) -> None:
         async with self.turn_of(query):
@@ -162,19 +171,19 @@ class StagedCommits:
 
     # --- topics -----------------------------------------------------------------------------------
 
-    async def _publish(self, query: str) -> list[tuple[str, str, int]]:
+    async def _publish(self, query: str) -> int:
+        """How many rows were stored now."""
         decided, start = self._store.pending[query]
-        since_bytes = since_stages = 0
+        stored = since_bytes = since_stages = 0
         for place in range(start.stage, len(decided.stages)):
             stage = decided.stages[place]
             facts = await self._in_thread(self._store.facts, stage)
-            name = f"{query}/{facts.partition}"
-            producer = xxhash.xxh3_64_intdigest(name.encode()) or 1
+            producer = producer_of(query, facts.partition)
             first = start.row if place == start.stage else 0
             async for chunk in self._chunks(stage, first):
                 while self._streams.is_disk_full:  # noqa: ASYNC110 - a look a second is enough
                     await asyncio.sleep(DISK_LOOK_MS / 1_000)
-                self._append(chunk, first, producer, decided.batch << 32)
+                stored += self._append(chunk, first, producer, decided.batch << 32)
                 since_bytes += len(chunk.rows)
                 if since_bytes > STAGED_NOTE_BYTES:
                     await self._stored()
@@ -190,9 +199,9 @@ class StagedCommits:
                 since_bytes = since_stages = 0
         await self._stored()
         await self._note(self._store.complete, query)
-        return []
+        return stored
 
-    def _append(self, chunk: Chunk, first: int, producer: int, sequence: int) -> None:
+    def _append(self, chunk: Chunk, first: int, producer: int, sequence: int) -> int:
         """Into the batch under way; rows that a start before this one has published are passed over."""
         rows, skip = unpacked(chunk.rows), max(first - chunk.first_row, 0)
         stored = self._streams.store.append_packed(rows, skip, producer, sequence + chunk.first_row)
@@ -200,6 +209,7 @@ class StagedCommits:
         self._broker.counts.duplicates += rows.count - skip - stored
         self.committed_rows += stored
         self._streams.changed()
+        return stored
 
     async def _stored(self) -> None:
         """Returns when what is in the batch under way is stored."""
@@ -229,7 +239,7 @@ class StagedCommits:
         text = await self._in_thread(read_all, self._disk, NOTES_FILE)
         found = queues.store.find(id_of(text.decode())) if text else None
         if found is None:
-            found = queues.store.create(NOTES_OWNER)
+            found = queues.store.create(NODES_OWN)
             await durable(queues)
             await self._in_thread(self._disk.write_whole, NOTES_FILE, text_of(found.id).encode())
         return found

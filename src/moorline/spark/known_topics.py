@@ -55,7 +55,7 @@ def unknown_to_nodes(
 ) -> Unknown:
     """Asks each node for each name, until one has it."""
     links = Links(reach)
-    left, known, is_certain = set(names), set[str](), True
+    left, known, is_certain, is_known = set(names), set[str](), True, True
     try:
         for addresses in nodes.values():
             for name in list(left):
@@ -63,6 +63,9 @@ def unknown_to_nodes(
                 if links.call(addresses, make, TopicsListed).topics:
                     left.discard(name)
         for addresses in nodes.values() if left else ():
+            # After a crash a node does not know the topics of a stream before it has sealed it.
+            unsealed = [one for one in links.streams(addresses) if one.is_sealed and not one.digest]
+            is_known = is_known and not any(one.end > one.first for one in unsealed)
             page = links.call(addresses, ListTopics, TopicsListed).topics
             known.update(topic for topic, _ in page)
             is_certain = is_certain and len(page) < TOPICS_PER_PAGE_MAX
@@ -70,7 +73,7 @@ def unknown_to_nodes(
         links.close()
     # A stream of so few messages cannot have topics that are not counted by name.
     is_certain = is_certain or all(one.end - one.first <= TOPICS_COUNTED_MAX for one in extents)
-    return Unknown(left, known, is_certain=is_certain)
+    return Unknown(left, known, is_certain=is_certain and is_known)
 
 
 def unknown_to_folder(

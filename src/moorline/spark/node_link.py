@@ -92,9 +92,13 @@ class Links:
             after = (page[-1].shard, page[-1].generation)
 
     async def ask(
-        self, addresses: tuple[str, ...], make: Callable[[int], Message], reply: type[Reply]
+        self,
+        addresses: tuple[str, ...],
+        make: Callable[[int], Message],
+        reply: type[Reply],
+        tries_max: int = SPARK_LINK_TRIES,
     ) -> Reply:
-        (answer,) = await self.ask_all(addresses, [make], reply)
+        (answer,) = await self.ask_all(addresses, [make], reply, tries_max)
         return answer
 
     async def ask_all(
@@ -102,8 +106,9 @@ class Links:
         addresses: tuple[str, ...],
         makes: Sequence[Callable[[int], Message]],
         reply: type[Reply],
+        tries_max: int = SPARK_LINK_TRIES,
     ) -> list[Reply]:
-        """Calls that change nothing, so they may be made again: a node that restarts is waited for."""
+        """Calls that change nothing are made again: a node that restarts is waited for."""
         tries = 0
         while True:
             try:
@@ -112,7 +117,7 @@ class Links:
                 break
             except ConnectionLost:
                 tries += 1
-                if tries >= SPARK_LINK_TRIES:
+                if tries >= tries_max:
                     raise
                 await asyncio.sleep(SPARK_LINK_PAUSE_MS / 1_000)
         found: list[Reply] = []
@@ -157,6 +162,11 @@ class Links:
         open_ones = [caller.lost for caller in self._callers.values() if not caller.lost.done()]
         if open_ones:
             await asyncio.wait(open_ones, timeout=1)
+        # Nobody waits for what is still asked for.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 def address_of(text: str) -> Address:

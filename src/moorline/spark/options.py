@@ -14,6 +14,9 @@ import msgspec
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
 
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, as far as Spark's own times go."""
+
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
 REACH = ("address", "ca", "certificate", "key")
@@ -201,7 +204,7 @@ def _time_us(options: Mapping[str, str], name: str) -> int:
 
 def _milliseconds(text: str) -> int:
     number = int(text)
-    if number < 0:
+    if not 0 <= number <= TIME_MS_MAX:
         raise ValueError(text)
     return number * 1_000
 
@@ -237,8 +240,8 @@ def _places(options: Mapping[str, str], name: str, default: str) -> str | Offset
     accepted = 'accepted: earliest, latest or JSON such as {"node-1/3": 17}'
     try:
         found = json.loads(text)
-    except ValueError:
-        raise ConfigError(f"{name}: {text!r}: {accepted}") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{name}: {text[:80]!r}: {accepted}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{name}: {text!r}: {accepted}")
     for line, offset in found.items():

@@ -71,6 +71,8 @@ def resolved(given: str | Offsets, otherwise: str, lines: Lines, option: str) ->
         if line not in lines:
             known = ", ".join(lines) or "none"
             raise ConfigError(f"{option}: there is no stream {line!r}; there are {known}")
+        if offset > end[line]:
+            raise ConfigError(f"{option}: {line!r} has messages up to {end[line]}, not to {offset}")
         found[line] = {EARLIEST: first[line], LATEST: end[line]}.get(offset, offset)
     return found
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.core.queue import QUOTA_MARKER, Entry
+from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Entry
 from moorline.errors import ConfigError, FolderUnusable, Malformed, MoorlineError, NotFound
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal.files import StoreOptions
@@ -205,7 +205,13 @@ def _page(root: Path, partition: QueuePartition, after: bytes) -> _Page:
         ids = store.page(after, SPARK_QUEUES_PER_PAGE)
         wanted = [one for one in ids if one <= partition.upto]
         is_last = len(ids) < SPARK_QUEUES_PER_PAGE or len(wanted) < len(ids)
-        return _Page(_contents(store, wanted), None if is_last else ids[-1])
+        peoples = [one for one in wanted if not _is_nodes_own(store, one)]
+        return _Page(_contents(store, peoples), None if is_last else ids[-1])
+
+
+def _is_nodes_own(store: Store, queue_id: bytes) -> bool:
+    queue = store.glance(queue_id)
+    return queue is not None and store.owners[queue.owner] == NODES_OWN
 
 
 def _contents(store: Store, ids: list[bytes]) -> Contents:

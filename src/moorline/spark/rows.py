@@ -200,7 +200,7 @@ def _queues(column: Any) -> list[bytes]:
         row = column.is_null().index(True).as_py()
         raise NotFound(f"the queue of row {row} of its batch is null")
     ids = column.to_pylist()
-    if not pa.types.is_binary(column.type):
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         known = {text: id_of(text) for text in set(ids)}
         return [known[text] for text in ids]
     for one in set(ids):

@@ -36,6 +36,7 @@ from moorline.limits import (
     SPARK_CHUNKS_IN_FLIGHT,
     SPARK_COMMIT_MS_MAX,
     SPARK_COMMIT_PAUSE_MS,
+    SPARK_LINK_TRIES,
 )
 from moorline.spark.node_link import Links, address_of
 from moorline.spark.options import REACH, Reach, check_names, reach_of
@@ -119,7 +120,12 @@ class BatchWriter(DataSourceArrowWriter):
         return stage(self._destination, self._query, self._batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        commit(self._destination, self._query, self._batch, _staged(messages))
+        answer = commit(self._destination, self._query, self._batch, _staged(messages))
+        if answer is not None and answer.already and answer.last > self._batch:
+            raise ConfigError(
+                f"batch: {self._batch} of the query {self._query!r} comes after {answer.last}: nothing was "
+                f"published; give a number above {answer.last}, or another query"
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         abort(self._destination, self._query, self._batch, _staged(messages))
@@ -142,7 +148,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         staged = _staged(messages)
         if staged:
-            commit(self._destination, staged[0].query, batchId, staged)
+            answer = commit(self._destination, staged[0].query, batchId, staged)
+            if answer is not None and answer.already and answer.last > batchId:
+                log.warning(
+                    "batch %d was published before, up to %d: is this an old checkpoint?",
+                    batchId,
+                    answer.last,
+                )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         staged = _staged(messages)
@@ -168,7 +180,9 @@ def stage(
     hasher, count = xxhash.xxh3_128(), 0
     with _linked(destination.reach) as link:
         opened = link.call(
-            lambda call: OpenStage(call, query, batch, partition, attempt, target), StageOpened
+            lambda call: OpenStage(call, query, batch, partition, attempt, target),
+            StageOpened,
+            SPARK_LINK_TRIES,
         )
         name = opened.stage
         in_flight: deque[Callable[[], RowsStaged]] = deque()
@@ -186,11 +200,13 @@ def stage(
     return Staged(query, batch, name, count, hash_)
 
 
-def commit(destination: Destination, query: str, batch: int, staged: list[Staged]) -> None:
-    """In the driver. Said again until it is answered: the node publishes a batch once."""
+def commit(
+    destination: Destination, query: str, batch: int, staged: list[Staged]
+) -> StagesCommitted | None:
+    """In the driver. Said again until it is answered: the node publishes a batch once. None without rows."""
     stages = [(one.stage, one.count, one.hash) for one in staged if one.stage]
     if not stages:
-        return
+        return None
     if len(stages) > STAGES_PER_COMMIT_MAX:
         raise ConfigError(
             f"{len(stages)} partitions have rows; one write takes {STAGES_PER_COMMIT_MAX}: coalesce them"
@@ -211,6 +227,7 @@ def commit(destination: Destination, query: str, batch: int, staged: list[Staged
             break
     for queue, code, messages in answer.refused:
         log.warning("the queue %s refused %d messages: %s", queue, messages, code)
+    return answer
 
 
 def abort(destination: Destination, query: str, batch: int, staged: list[Staged]) -> None:
@@ -240,11 +257,14 @@ class _Link:
         self._links = Links(reach)
         self._addresses = (reach.address,)
 
-    def begin(self, make: Callable[[int], Message], reply: type[Reply]) -> Callable[[], Reply]:
-        return self._links.begin(self._links.ask(self._addresses, make, reply))
+    def begin(
+        self, make: Callable[[int], Message], reply: type[Reply], tries_max: int = 1
+    ) -> Callable[[], Reply]:
+        """A stage belongs to its connection: what is said of it is not said again on another."""
+        return self._links.begin(self._links.ask(self._addresses, make, reply, tries_max))
 
-    def call(self, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
-        return self.begin(make, reply)()
+    def call(self, make: Callable[[int], Message], reply: type[Reply], tries_max: int = 1) -> Reply:
+        return self.begin(make, reply, tries_max)()
 
     def close(self) -> None:
         self._links.close()
@@ -262,7 +282,7 @@ def _linked(reach: Reach) -> Iterator[_Link]:
 
 def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
     with _linked(reach) as link:
-        return link.call(make, reply)
+        return link.call(make, reply, SPARK_LINK_TRIES)
 
 
 # --- options --------------------------------------------------------------------------------------

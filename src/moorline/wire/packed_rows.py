@@ -122,6 +122,8 @@ class PackedRows:
 
     def _check_topics(self, positions: Numbers, lengths: Numbers) -> None:
         names = [name.encode() for name in self.names]
+        if len(set(names)) != len(names) or len(np.unique(self.topics)) != len(names):
+            raise Malformed("every topic is named once, and has a row")
         if not np.array_equal(np.array([len(name) for name in names])[self.topics], lengths):
             raise Malformed("a row has another topic than it says")
         # The bytes of all topics, one behind the other, as they stand and as they should.
@@ -154,6 +156,8 @@ def unpacked(data: bytes) -> PackedRows:
     numbers = np.frombuffer(data, "<u4", shards + 2 * count, at).astype(np.int64)
     runs, lengths, topics = np.split(numbers, (shards, shards + count))
     at += 4 * (shards + 2 * count)
+    if at + names_bytes > len(data):
+        raise Malformed("these are no rows for topics: the names are cut off")
     try:
         names = _names_decoder.decode(memoryview(data)[at : at + names_bytes])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ the digest of a stage is the XXH3-128 of all of them, one behind the other.
 from typing import Annotated
 
 import msgspec
+import xxhash
 from msgspec import Meta
 
 from moorline.wire.message import Answer, Call
@@ -101,7 +102,8 @@ class CommitStaged(Call, frozen=True, gc=False, tag=156):
 
 
 class StagesCommitted(Answer, frozen=True, gc=False, tag=157):
-    """All is published. `already` is that it was so before; the numbers are 0 then.
+    """All is published. `already` is that it was so before; nothing was published now. `last` is the last
+    batch of the query that is committed.
 
     `refused` names the queues that were deleted or closed between the decision and the send: (id as
     text, code, messages).
@@ -109,6 +111,7 @@ class StagesCommitted(Answer, frozen=True, gc=False, tag=157):
 
     already: bool
     published: int = 0
+    last: int = -1
     refused: list[tuple[str, str, int]] = msgspec.field(default_factory=list)
 
 
@@ -128,7 +131,14 @@ COMMANDS = OpenStage | StageRows | CloseStage | CommitStaged | AbortStaged
 EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborted
 
 _encoder = msgspec.msgpack.Encoder()
+_PRODUCERS_SEED = 0x5354_4147_4544  # "STAGED"
 queue_rows_decoder = msgspec.msgpack.Decoder(list[QueueRow])
+
+
+def producer_of(query: str, partition: int) -> int:
+    """As whose a partition of a query is published. Hashed with another seed than the names that publishers
+    give themselves: else one could take the other's place, and its rows would pass for duplicates."""
+    return xxhash.xxh3_64_intdigest(f"{query}/{partition}".encode(), _PRODUCERS_SEED) or 1
 
 
 def encode_queue_rows(rows: list[QueueRow]) -> bytes:

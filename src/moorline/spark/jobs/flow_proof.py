@@ -7,11 +7,11 @@ which some may be the same: so hashes are added up, and not XORed.
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import xxhash
 
 from moorline.errors import DriftFound
 from moorline.limits import FLOW_CLOCKS_MS_MAX, FLOW_PARTITIONS_MAX
 from moorline.spark.jobs.archive_place import Place
+from moorline.wire.staging import producer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,7 @@ def _published(
     from pyspark.sql import functions
 
     reach = {name: sink[name] for name in ("address", "ca", "certificate", "key") if name in sink}
-    producers = [_signed(f"{query}/{place}") for place in range(FLOW_PARTITIONS_MAX)]
+    producers = [_signed(producer_of(query, place)) for place in range(FLOW_PARTITIONS_MAX)]
     first, upto = run.numbers
     frame = (
         spark.read.format("moorline")
@@ -141,8 +141,7 @@ def _published(
     )
 
 
-def _signed(name: str) -> int:
-    number = xxhash.xxh3_64_intdigest(name.encode()) or 1
+def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
