@@ -23,6 +23,7 @@ from moorline.errors import (
     QuotaExceeded,
     TooLarge,
 )
+from moorline.ids import id_of
 from moorline.wire.packed_rows import packed
 from moorline.wire.staging import (
     QUEUES,
@@ -165,10 +166,44 @@ async def test_a_batch_is_published_once_however_often_it_is_written(
     assert (await committed(moor, query, 5, [first])).already, "the answer was lost"
     assert (await committed(moor, query, 5, [second_attempt])).already, "the batch was replayed"
     older = await staged(moor, query, 4, 0, [[Record(name, b"older")]])
-    assert (await committed(moor, query, 4, [older])).already
+    answer = await committed(moor, query, 4, [older])
+    assert (answer.already, answer.last) == (True, 5)
     following = await staged(moor, query, 6, 0, [[Record(name, b"second")]])
     assert not (await committed(moor, query, 6, [following])).already
     assert await published(moor, name) == [(None, b"first"), (None, b"second")]
+
+
+async def test_a_publisher_of_the_same_name_takes_nobodys_place(
+    moor: Moor, name: str, query: str
+) -> None:
+    """The name that a publisher gives itself may look like a partition of a query."""
+    own = [moorline.record(name, b"its own")]
+    await moor.publish_all(own, producer=f"{query}/0", sequence=1 << 40)
+    stage = await staged(moor, query, 0, 0, [[Record(name, b"%d" % row) for row in range(5)]])
+    assert (await committed(moor, query, 0, [stage])).published == 5
+    assert len(await published(moor, name)) == 6
+
+
+async def test_a_commit_of_nothing_moves_no_fence(moor: Moor, name: str, query: str) -> None:
+    with pytest.raises(CallFailed, match="at least one stage"):
+        await committed(moor, query, 1_000_000, [])
+    stage = await staged(moor, query, 0, 0, [[Record(name, b"row")]])
+    assert not (await committed(moor, query, 0, [stage])).already
+
+
+async def test_the_nodes_own_queue_is_not_listed(node: NodeProcess, moor: Moor, query: str) -> None:
+    queue = await moor.create_queue()
+    rows: Rows = [QueueRow(queue.id, b"ahoy")]
+    stage = await staged(moor, query, 0, 0, [rows], target=QUEUES)
+    assert (await committed(moor, query, 0, [stage])).published == 1
+    listed: list[tuple[bytes, int]] = []
+    after = b""
+    while page := (await moor.list_queues(after, 2)).queues:
+        listed += page
+        after = page[-1][0]
+    assert (queue.id, 1) in listed
+    own = id_of((node.data / "staging" / "notes.queue").read_text())
+    assert own not in {one for one, _ in listed}
 
 
 async def test_two_drivers_of_a_query_commit_a_batch_once(

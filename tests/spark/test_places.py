@@ -36,6 +36,8 @@ def test_places_are_offsets_or_words(lines: Lines) -> None:
     }
     with pytest.raises(ConfigError, match="startingOffsets: there is no stream 'node-1/7'"):
         resolved({"node-1/7": 0}, "earliest", lines, "startingOffsets")
+    with pytest.raises(ConfigError, match="'node-1/1' has messages up to 40, not to 41"):
+        resolved({"node-1/1": 41}, "earliest", lines, "startingOffsets")
 
 
 def test_ranges_follow_the_streams_and_name_what_is_gone(lines: Lines) -> None:

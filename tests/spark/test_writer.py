@@ -254,6 +254,21 @@ def test_of_two_attempts_of_a_task_one_is_published(node: NodeProcess, *, to_que
     assert found == [b"a", b"b"]
 
 
+def test_a_batch_below_the_last_one_is_an_error_and_not_silence(node: NodeProcess) -> None:
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"a"], pa.binary())})
+
+    def write_batch(number: int) -> None:
+        options = {"address": node.address, "query": "days", "batch": str(number), "topic": "days"}
+        made = writer(options, VALUE, False)
+        made.commit([made.write(iter([rows]))])
+
+    write_batch(5)
+    write_batch(5)  # the same one again: that is what the name is for
+    with pytest.raises(ConfigError, match="3 of the query 'days' comes after 5: nothing was pub"):
+        write_batch(3)
+    assert [message.body for message in messages_in(node, "days")] == [b"a"]
+
+
 # --- options and columns --------------------------------------------------------------------------
 
 VALUE = schema_of(value="binary")

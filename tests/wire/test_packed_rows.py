@@ -98,6 +98,13 @@ def test_bytes_that_are_changed_are_refused_or_sound() -> None:
     assert 1_000 < refused < 3_000
 
 
+@pytest.mark.parametrize("names", [["a", "ghost"], ["a", "a"]])
+def test_a_topic_without_a_row_is_refused(names: list[str]) -> None:
+    rows = packed([Record("a", b"one")], 1)
+    with pytest.raises(Malformed, match="named once"):
+        PackedRows(1, rows.ends, rows.lengths, rows.topics, names, rows.frames).check()
+
+
 def test_a_row_in_a_wrong_shard_is_refused() -> None:
     record = Record("a", b"one", b"k")
     rows = packed([record], 2)
