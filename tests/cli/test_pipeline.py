@@ -12,9 +12,17 @@ from tests.process.nodes import NodeProcess, run_moor
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import COUNT, publish
 
-from moorline.cli.spark_run import time_us
+from moorline.cli.spark_run import check_every, time_us
 from moorline.errors import ConfigError
-from moorline.spark.jobs.archive_files import Archive
+from moorline.spark.jobs.archive_files import Archive, Holdings
+
+COPY = """
+from moorline.spark import flow
+
+@flow(source={"topics": "a"}, sink={"topic": "b"})
+def copy(frame):
+    return frame
+"""
 
 JOBS = ("archive", "verify", "replay", "audit", "diff", "run")
 
@@ -52,11 +60,23 @@ def test_times_are_read_as_people_write_them() -> None:
 
 @pytest.mark.slow
 def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) -> None:
-    address = "--address=tcp://127.0.0.1:1"
+    address, new = "--address=tcp://127.0.0.1:1", str(tmp_path / "new")
     (tmp_path / "flows.py").write_text("x = 1\n")
+    (tmp_path / "copy.py").write_text(COPY)
+    Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
+    nobody = "postgresql://me:secret@127.0.0.1:1/db"
     for code, words, arguments in (
         (10, "is the node running?", ("archive", str(tmp_path / "a"), address)),
         (10, "is the node running?", ("verify", str(tmp_path / "a"), address)),
+        (10, "is the node running?", ("replay", str(tmp_path / "kept"), address)),
+        (10, "is the node running?", ("run", str(tmp_path / "copy.py"), address)),
+        (7, "127.0.0.1:1", ("audit", "--catalog", nobody)),
+        (
+            3,
+            "--every 'soon': accepted: a time as '30 seconds'",
+            ("archive", new, "--every", "soon"),
+        ),
+        (3, "--every '5'", ("run", str(tmp_path / "copy.py"), "--every", "5")),
         (3, "there is no archive at", ("replay", str(tmp_path / "a"), address)),
         (3, "has no flows", ("run", str(tmp_path / "flows.py"), address)),
         (3, "which catalog?", ("audit",)),
@@ -68,6 +88,15 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
         done = run_moor("pipeline", *arguments)
         assert (done.returncode, words in done.stderr) == (code, True), done.stderr
         assert len(done.stderr.splitlines()) == 1
+    assert not Path(new).exists()
+
+
+@pytest.mark.parametrize("text", ["1 second", "30 seconds", "5 minutes", "500 milliseconds"])
+def test_times_between_batches(text: str) -> None:
+    check_every(text)
+    for wrong in ("soon", "", "5", f"-{text}", f"{text} or so"):
+        with pytest.raises(ConfigError, match="accepted: a time as '30 seconds' or '5 minutes'"):
+            check_every(wrong)
 
 
 @pytest.mark.process

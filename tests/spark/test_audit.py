@@ -16,9 +16,9 @@ from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.services import Services
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
-from moorline.errors import CatalogUnreachable, ConfigError
+from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
 from moorline.spark.id_sets import Side
-from moorline.spark.jobs.audit import audit
+from moorline.spark.jobs.audit import audit, check
 from moorline.spark.jobs.diff import diff
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -80,7 +80,16 @@ def test_kept_digests_are_recomputed_and_compared(
     assert (empty.is_right, empty.recomputed) == (True, Digest.empty())
     # The client of mail lacks one, and a diff with the catalog says which.
     assert mail.kept == mail.recomputed == Digest.of(MAIL)
-    assert not mail.is_right
+    assert (mail.is_right, mail.is_kept_right, mail.is_client_right) == (False, True, False)
+    assert (mail.only_client, mail.only_node) == (0, 1)
+    assert (billing.only_client, billing.only_node) == (0, 0)
+    with pytest.raises(DriftFound) as caught:
+        check([billing, empty, mail])
+    assert str(caught.value) == (
+        "client and node differ for 1 of 3 services, the first is mail (0 ids only at the client, "
+        "1 only at the node): decide first which of the two is right; `moor service verify` shows the "
+        "difference, `moor service repair` makes the node equal to the client's list"
+    )
     found = diff(spark, Side.of(f"catalog:{catalog}#mail"), clients["mail"], tasks=2, limit=10)
     assert found.ids == [(MAIL[0], "left")]
 
@@ -99,6 +108,8 @@ def test_kept_digests_are_recomputed_and_compared(
     assert billing.wrong_buckets == [7]
     assert billing.recomputed == Digest.of(BILLING)
     assert not billing.is_right
+    with pytest.raises(DriftFound, match="the first is billing: `moor service recompute` makes it"):
+        check([billing])
     assert mail.is_right == (7 not in {int(one) >> 56 for one in hash_ids(MAIL)[:, 0]})
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ def archiving(node: NodeProcess, where: Path) -> Iterator["subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environment(),
+        start_new_session=True,
     )
     try:
         yield process
@@ -52,8 +54,11 @@ def reach(process: "subprocess.Popen[str]", where: Path, count: int) -> None:
 
 
 def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> dict[str, int]:
-    """What it says when it is told to end: all is well, one JSON value, and nothing else."""
-    process.send_signal(number)
+    """What it says when all processes of it are told to end: one JSON value, and nothing else.
+
+    So do a terminal, a service manager and `timeout`; Java must outlive it until the query has ended.
+    """
+    os.killpg(process.pid, number)
     out, errors = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, errors) == (0, "")
     facts: dict[str, int] = json.loads(out)

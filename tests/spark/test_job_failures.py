@@ -10,7 +10,7 @@ from moorline.errors import (
     MoorlineError,
     Refused,
 )
-from moorline.spark.jobs.failures import SparkFailed, explained, ours_in
+from moorline.spark.jobs.failures import JavaGone, SparkFailed, explained, ours_in
 
 WORKER = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -43,6 +43,17 @@ def test_what_only_spark_knows_is_said_in_its_words() -> None:
     found = ours_in("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n\tat org.x")
     assert isinstance(found, SparkFailed)
     assert str(found) == "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03"
+
+
+def test_a_java_that_is_gone_is_told_and_another_connection_is_not_taken_for_it() -> None:
+    from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
+
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=1))
+    with pytest.raises(JavaGone, match=r"^flow copy: Spark's Java process has ended"):  # noqa: SIM117
+        with explained("flow copy"):
+            gateway.jvm.System.nanoTime()
+    with pytest.raises(ConnectionRefusedError), explained():
+        raise ConnectionRefusedError("of a user's function")
 
 
 def test_an_error_of_ours_stays_and_may_get_a_name() -> None:

@@ -23,11 +23,11 @@ from tests.spark.archives import (
 from tests.spark.publishing import COUNT, message
 
 from moorline.errors import ConfigError, DriftFound
-from moorline.spark.jobs.archive_files import Archive
+from moorline.spark.jobs.archive_files import Archive, archived
 from moorline.spark.jobs.compare import ALTERED, EXTRA, MISSING, Difference
 from moorline.spark.jobs.node_side import Told
 from moorline.spark.jobs.verify import VerifyOptions, verify
-from moorline.spark.jobs.verify_report import check
+from moorline.spark.jobs.verify_report import FileProblem, check
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -131,6 +131,44 @@ def test_a_file_that_somebody_added_is_named_and_removed(
     repaired = verified(spark, filled, where, repair=True)
     assert (repaired.is_equal, repaired.removed_files, repaired.fetched) == (True, 2, 0)
     assert not any(path.exists() for path in added)
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+
+
+def test_a_file_of_a_stream_that_still_grows_is_named_and_repaired_when_it_is_sealed(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    """The last seal of a shard is held back: its stream is, for the archive, one that still grows."""
+    folder = where / "_moorline" / "seals"
+    for path in folder.iterdir():
+        path.unlink()
+    all_told = told_by(filled)
+    late = max(all_told.seals, key=lambda seal: seal.stream).stream
+    early = Told(
+        [seal for seal in all_told.seals if seal.stream != late],
+        all_told.addresses,
+        all_told.silent,
+    )
+    options = VerifyOptions(str(where), source_of(filled), repair=True)
+    assert verify(spark, options, early).is_equal
+
+    (file,) = (one for one in Archive(str(where)).live() if one.stream == late)
+    data = (where / file.path).read_bytes()
+    (where / file.path).write_bytes(data[:-40])
+    report = verify(spark, options, early)
+    text = f"has {len(data) - 40} bytes, not the {len(data)} that were written"
+    assert report.files == [FileProblem(str(where / file.path), text, is_early=True)]
+    assert not report.is_equal
+
+    (where / file.path).unlink()
+    report = verify(spark, options, early)
+    assert report.files == [FileProblem(str(where / file.path), "is gone", is_early=True)]
+    with pytest.raises(DriftFound, match=rf"{file.path} is gone; 1 file is of streams .*go.. on$"):
+        check(report)
+    with pytest.raises(DriftFound, match=rf"{file.path} is gone: `moor pipeline verify` says"):
+        archived(spark, str(where))
+
+    repaired = verify(spark, options, all_told)
+    assert (repaired.is_equal, repaired.fetched) == (True, file.rows)
     assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
 
 

@@ -17,6 +17,7 @@ from moorline.cli.spark_run import (
     Conf,
     Master,
     Remote,
+    check_every,
     need_spark,
     spark_run,
     stoppable,
@@ -106,6 +107,7 @@ def archive(
     from moorline.spark.jobs import archive as job
     from moorline.spark.jobs.node_side import ask
 
+    check_every(every)
     source = source_of(reach, path)
     if allow_loss:
         source["failOnDataLoss"] = "false"
@@ -208,6 +210,7 @@ def replay(
     need_spark()
     from moorline.spark.jobs import replay as job
     from moorline.spark.jobs.archive_files import MAX_US
+    from moorline.spark.jobs.node_side import check_reached
 
     options = job.ReplayOptions(
         where,
@@ -220,6 +223,7 @@ def replay(
         token,
     )
     job.opened(options)
+    check_reached(options.target)
     with spark_run("replaying", master, remote, conf) as (spark, seen):
         done = job.replay(spark, options, seen)
     output.emit(as_json, done, lambda: tables.show_replayed(done))
@@ -264,6 +268,7 @@ def audit(
     from moorline.spark.jobs import audit as job
 
     clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
+    job.services_of(address, clients)
     with spark_run("auditing", master, remote, conf) as (spark, seen):
         found = job.audit(spark, address, clients, seen)
     output.emit(
@@ -338,11 +343,17 @@ def run(
     """
     need_spark()
     from moorline.spark.jobs import flows as job
+    from moorline.spark.jobs.node_side import check_reached
 
+    check_every(every)
     options = job.FlowsOptions(
         file, flow or [], reach_options(reach), checkpoints, every if continuously else "", proof
     )
-    job.flows_in(options.file, options.names)  # refused before a session is started
+    # What can be refused is refused before a session is started.
+    flows = job.flows_in(options.file, options.names)
+    if not remote:
+        for one in job.nodes_of(flows, options.reach):
+            check_reached(one)
     with (
         spark_run("running", master, remote, conf, is_light=False) as (spark, seen),
         stoppable(continuously) as stopping,

@@ -104,6 +104,8 @@ def audit_facts(one: "Audited") -> dict[str, Any]:
         "kept": str(one.kept),
         "recomputed": str(one.recomputed),
         "client": None if one.client is None else str(one.client),
+        "only_client": one.only_client,
+        "only_node": one.only_node,
         "wrong_hashes": one.wrong_hashes,
         "wrong_buckets": one.wrong_buckets,
     }
@@ -116,15 +118,28 @@ def show_audit(found: list["Audited"]) -> None:
             one.recomputed.count,
             one.kept == one.recomputed and not one.wrong_buckets,
             one.wrong_hashes,
-            None if one.client is None else one.client == one.recomputed,
+            None if one.client is None else one.is_client_right,
         )
         for one in found
     ]
     if rows:
         output.table(("service", "queues", "kept is true", "wrong hashes", "client agrees"), rows)
         output.line("")
-    right = sum(1 for one in found if one.is_right)
-    output.line(f"{right} of {_many(len(found), 'service', 'services')} as kept")
+    parts = [_share(sum(one.is_kept_right for one in found), len(found), "kept as it is")]
+    compared = [one for one in found if one.client is not None]
+    if compared:
+        agreeing = sum(one.is_client_right for one in compared)
+        parts.append(_share(agreeing, len(compared), "equal at client and node"))
+    parts += [
+        f"{one.service}: {one.only_client:,} ids only at the client, {one.only_node:,} only at the node"
+        for one in compared
+        if not one.is_client_right
+    ][:PIPELINE_ROWS_SHOWN]
+    output.line("; ".join(parts))
+
+
+def _share(some: int, count: int, what: str) -> str:
+    return f"{some} of {_many(count, 'service', 'services')} {what}"
 
 
 def diff_facts(found: "Found") -> dict[str, Any]:

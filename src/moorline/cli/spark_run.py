@@ -6,8 +6,11 @@ MOOR_DEBUG=1 it goes to stderr.
 
 import contextlib
 import importlib.util
+import logging
 import os
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,13 +24,15 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.progress import progress
-from moorline.errors import ConfigError, MoorlineError
+from moorline.errors import ConfigError
 from moorline.limits import PIPELINE_TASKS_MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PANEL = "Spark"
+
+_EVERY = re.compile(r"\d{1,6} (millisecond|second|minute|hour|day)s?")
 
 MASTER = typer.Option(
     "--master",
@@ -73,15 +78,58 @@ def spark_run(
 
         if is_light and not master and not remote:
             settings = SHORT_JOB | settings
-        with log():
-            spark = session(master, remote, f"moor pipeline: {what}", settings)
-            _quiet(spark)
-        try:
-            with _signals(_interrupt, signal.SIGTERM), progress(what) as seen:
-                yield spark, seen
-        finally:
-            with contextlib.suppress(Exception):
-                spark.stop()
+        with _signals(_interrupt, signal.SIGTERM):
+            # Interrupted while it starts, Java would be left behind: who wants an end gets it right after.
+            with log(), _java_apart(), stoppable(True) as is_asked:
+                spark = session(master, remote, f"moor pipeline: {what}", settings)
+                _quiet(spark)
+            try:
+                if is_asked():
+                    raise KeyboardInterrupt
+                with progress(what) as seen:
+                    yield spark, seen
+            finally:
+                with contextlib.suppress(Exception):
+                    spark.stop()
+
+
+@contextlib.contextmanager
+def _java_apart() -> Iterator[None]:
+    """Java is started so that a signal to all processes of the command ends the command, and not Java.
+
+    A service manager, or `timeout`, sends SIGTERM to all of them; Java would be gone before the job can end
+    its work. It ends with us in any case: its stdin is closed then.
+    """
+    import pyspark.java_gateway
+
+    gateway: Any = pyspark.java_gateway
+    popen = subprocess.Popen
+    starting: list[subprocess.Popen[bytes]] = []
+
+    def started(command: list[str], **options: Any) -> Any:
+        before = options.pop("preexec_fn", None)
+
+        def prepare() -> None:
+            if before is not None:
+                before()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        made = popen(command, preexec_fn=prepare, process_group=0, **options)
+        starting.append(made)
+        return made
+
+    gateway.Popen = started
+    try:
+        yield
+    except BaseException:
+        # Interrupted before it listens, Java would wait for us for ever.
+        for one in starting:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)  # its shell may have started others
+            one.wait()
+        raise
+    finally:
+        gateway.Popen = popen
 
 
 @contextlib.contextmanager
@@ -131,12 +179,16 @@ def _logged_aside() -> Iterator[Callable[[], Any]]:
     if os.environ.get("MOOR_DEBUG", "") not in ("", "0"):
         yield contextlib.nullcontext
         return
+    # Of a Java that is gone we tell in our words; this library would tell of it in pages.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     handle, name = tempfile.mkstemp(prefix="moor-pipeline-", suffix=".log")
     try:
         yield lambda: _redirected(handle)
     except BaseException as error:
-        is_sparks = isinstance(error, MoorlineError) and error.__cause__ is not None
-        if is_sparks and Path(name).stat().st_size:
+        from moorline.spark.jobs.failures import SparkFailed
+
+        # An error of ours has said what there is to say, wherever it was raised.
+        if isinstance(error, SparkFailed) and Path(name).stat().st_size:
             output.error(f"what Spark logged is in {name}")
         else:
             Path(name).unlink(missing_ok=True)
@@ -183,6 +235,12 @@ def tasks_of(spark: "SparkSession") -> int:
         return max(PIPELINE_TASKS_MIN, 2 * spark.sparkContext.defaultParallelism)
     except (PySparkException, AttributeError):
         return PIPELINE_TASKS_MIN * 4
+
+
+def check_every(text: str) -> None:
+    """Refuses what Spark would not take as the time between batches, before there is a Spark."""
+    if not _EVERY.fullmatch(text.strip()):
+        raise ConfigError(f"--every {text!r}: accepted: a time as '30 seconds' or '5 minutes'")
 
 
 def time_us(text: str, option: str, default: int) -> int:

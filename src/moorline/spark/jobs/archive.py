@@ -27,7 +27,7 @@ from moorline.spark.jobs.archive_files import (
 from moorline.spark.jobs.archive_place import OWN, Place
 from moorline.spark.jobs.batches import Batch, query_of
 from moorline.spark.jobs.compaction import compact
-from moorline.spark.jobs.failures import explained, spark_errors
+from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
 from moorline.spark.jobs.manifest import reached
 from moorline.spark.jobs.node_side import opened_streams
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
@@ -120,6 +120,10 @@ def _archived(
     except KeyboardInterrupt:
         # Who interrupts a run without an end wants its end, and what it did.
         if not options.trigger:
+            raise
+    except JavaGone:
+        # Who ends all processes at once ends Java too. What is in the manifest is archived.
+        if not stopping():
             raise
     else:
         if not stopping():

@@ -212,6 +212,31 @@ class Archive(Place):
         """The files that count, by path."""
         return live_files(self.entries())
 
+    def present(self) -> list[ArchivedFile]:
+        """The files that count, all of them there: Spark would name a missing one in words of its own."""
+        live = self.live()
+        missing = self._missing(live)
+        if missing:
+            # A compaction may have replaced them while we looked.
+            live = self.live()
+            missing = self._missing(live)
+        if missing:
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise DriftFound(
+                f"{self.uri(missing[0])} is gone{more}: `moor pipeline verify` says what can be repaired"
+            )
+        return live
+
+    def _missing(self, files: list[ArchivedFile]) -> list[str]:
+        from pyarrow import fs
+
+        infos = self.files.get_file_info([self.full(file.path) for file in files])
+        return [
+            file.path
+            for file, info in zip(files, infos, strict=True)
+            if info.type == fs.FileType.NotFound
+        ]
+
     def clean(self) -> int:
         """Removes what is replaced, and what a crash left; how many files."""
         entries = self.entries()
@@ -337,7 +362,7 @@ def folder_of(batch: str, stream: Stream) -> str:
 def archived(spark: "SparkSession", where: str) -> "DataFrame":
     """An archive as a table: the files that count, with their streams as columns."""
     archive = Archive(where)
-    return frame_of(spark, archive, archive.live())
+    return frame_of(spark, archive, archive.present())
 
 
 def frame_of(spark: "SparkSession", archive: Archive, files: Iterable[ArchivedFile]) -> "DataFrame":

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
 from moorline.core.digest import Digest
 from moorline.errors import ConfigError, DriftFound
-from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK
+from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK, PIPELINE_TASKS_MIN
 from moorline.spark.id_sets import Side, hashed
-from moorline.spark.jobs.diff import digest_of
+from moorline.spark.jobs.diff import diff, digest_of
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Audited(msgspec.Struct, frozen=True):
     """One service: its kept digest, the recomputed one, and stored hashes that are not their ids'.
 
     `wrong_buckets` are the first bytes of hashes whose kept digest is wrong. Where a client's list is
-    given, `client` is its digest.
+    given, `client` is its digest; where that differs, it is known how many ids only one of the two has.
     """
 
     service: str
@@ -55,25 +55,48 @@ class Audited(msgspec.Struct, frozen=True):
     wrong_hashes: int
     wrong_buckets: list[int] = []
     client: Digest | None = None
+    only_client: int = 0
+    only_node: int = 0
+
+    @property
+    def is_kept_right(self) -> bool:
+        """What the node keeps is what its associations say."""
+        return self.kept == self.recomputed and not (self.wrong_hashes or self.wrong_buckets)
+
+    @property
+    def is_client_right(self) -> bool:
+        """The client has the same list, if one was given."""
+        return self.client is None or self.client == self.recomputed
 
     @property
     def is_right(self) -> bool:
-        agrees = self.client is None or self.client == self.recomputed
-        return (
-            self.kept == self.recomputed
-            and not (self.wrong_hashes or self.wrong_buckets)
-            and agrees
-        )
+        return self.is_kept_right and self.is_client_right
 
 
 def check(found: list[Audited]) -> None:
     """Raises if something differs."""
-    wrong = [one.service for one in found if not one.is_right]
-    if wrong:
-        raise DriftFound(
-            f"{len(wrong)} of {len(found)} services differ, the first is {wrong[0]}: "
-            "`moor service recompute` makes kept digests true, `moor service repair` mends a client"
+    parts = []
+    kept = [one for one in found if not one.is_kept_right]
+    if kept:
+        parts.append(
+            f"what is kept is wrong for {_count(kept, found)}, the first is {kept[0].service}: "
+            "`moor service recompute` makes it true"
         )
+    clients = [one for one in found if not one.is_client_right]
+    if clients:
+        first = clients[0]
+        parts.append(
+            f"client and node differ for {_count(clients, found)}, the first is {first.service} "
+            f"({first.only_client:,} ids only at the client, {first.only_node:,} only at the node): "
+            "decide first which of the two is right; `moor service verify` shows the difference, "
+            "`moor service repair` makes the node equal to the client's list"
+        )
+    if parts:
+        raise DriftFound("; ".join(parts))
+
+
+def _count(some: list[Audited], found: list[Audited]) -> str:
+    return f"{len(some)} of {len(found)} {'service' if len(found) == 1 else 'services'}"
 
 
 class AssociationAudit(DataSource):
@@ -188,13 +211,7 @@ def audit(
     seen: Seen = nobody,
 ) -> list[Audited]:
     """All services, by name; those in `clients` also against the lists of their clients."""
-    check_address(catalog)
-    services = asyncio.run(_fetch(catalog, SERVICES))
-    names = [row["name"] for row in services]
-    for name in clients or {}:
-        if name not in names:
-            known = ", ".join(names[:10]) or "none"
-            raise ConfigError(f"there is no service {name!r} in the catalog; there are {known}")
+    services = services_of(catalog, clients or {})
     recomputed, wrong_hashes = _recomputed(spark, catalog, seen)
     kept: dict[int, dict[int, Digest]] = {}
     for row in asyncio.run(_fetch(catalog, KEPT)):
@@ -208,18 +225,36 @@ def audit(
         # Services change while we read: what seems wrong is looked at again, both sides at one moment.
         for bucket in _wrong(mine, true):
             mine[bucket], true[bucket] = asyncio.run(_at_once(catalog, number, bucket))
-        side = (clients or {}).get(name)
-        audited.append(
-            Audited(
-                name,
-                _total(mine),
-                _total(true),
-                wrong_hashes.get(number, 0),
-                _wrong(mine, true),
-                None if side is None else digest_of(spark, side, seen),
-            )
+        one = Audited(
+            name, _total(mine), _total(true), wrong_hashes.get(number, 0), _wrong(mine, true)
         )
+        side = (clients or {}).get(name)
+        audited.append(one if side is None else _with_client(spark, catalog, one, side, seen))
     return audited
+
+
+def _with_client(
+    spark: "SparkSession", catalog: str, one: Audited, side: Side, seen: Seen
+) -> Audited:
+    """The client's list too; what it differs by is counted only where it does."""
+    one = msgspec.structs.replace(one, client=digest_of(spark, side, seen))
+    if one.is_client_right:
+        return one
+    node = Side("catalog", catalog, one.service)
+    found = diff(spark, side, node, tasks=PIPELINE_TASKS_MIN, limit=0, seen=seen)
+    return msgspec.structs.replace(one, only_client=found.only_left, only_node=found.only_right)
+
+
+def services_of(catalog: str, clients: Mapping[str, Side]) -> list[Any]:
+    """Those of the catalog, if it can be reached, and has those that clients are given for."""
+    check_address(catalog)
+    services = asyncio.run(_fetch(catalog, SERVICES))
+    names = [row["name"] for row in services]
+    for name in clients:
+        if name not in names:
+            known = ", ".join(names[:10]) or "none"
+            raise ConfigError(f"there is no service {name!r} in the catalog; there are {known}")
+    return services
 
 
 def _recomputed(

@@ -5,7 +5,7 @@ the fixed part as a numpy record, the rest joined by Arrow, all of it hashed by 
 looks at a single message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +105,15 @@ def problem_of(archive: Archive, file: ArchivedFile) -> str | None:
     if info.size != file.size_bytes:
         return f"has {info.size} bytes, not the {file.size_bytes} that were written"
     return None
+
+
+def problems_of(archive: Archive, files: Iterable[ArchivedFile]) -> dict[str, str]:
+    """Those that are gone or have another size, by path. One that a compaction replaced meanwhile is none."""
+    found = {file.path: text for file in files if (text := problem_of(archive, file)) is not None}
+    if not found:
+        return {}
+    counting = {file.path for file in archive.live()}
+    return {path: text for path, text in found.items() if path in counting}
 
 
 # --- by bucket --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ An error that our code raised in a worker, a planner or a committer comes back a
 
 import contextlib
 import re
+import traceback
 from collections.abc import Iterator
 
 import moorline.errors
@@ -14,11 +15,17 @@ from moorline.limits import SPARK_WORDS_MAX
 _RAISED = re.compile(r"^    .*\n([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 """The last line of a Python traceback."""
 
+JAVA_GONE = "Spark's Java process has ended: was it killed, or was there no memory? Run it again"
+
 _OURS = re.compile(r"^(?:.*?: )?moorline\.[\w.]+\.(\w+): (.*)$", re.MULTILINE)
 
 
 class SparkFailed(MoorlineError):
     """Spark could not do it, and it was none of our errors: its own words follow."""
+
+
+class JavaGone(SparkFailed):
+    """The Java process that Spark runs in has ended, and nobody of us ended it."""
 
 
 @contextlib.contextmanager
@@ -30,9 +37,25 @@ def explained(what: str = "") -> Iterator[None]:
         if not what:
             raise
         raise _with_text(type(error), f"{what}: {error}") from error
+    except ConnectionError as error:
+        if not _is_java_gone(error):
+            raise
+        raise JavaGone(f"{what}: {JAVA_GONE}" if what else JAVA_GONE) from error
     except spark_errors() as error:
-        found = ours_in(str(error))
+        found = JavaGone(JAVA_GONE) if _is_java_gone(error) else ours_in(str(error))
         raise _with_text(type(found), f"{what}: {found}" if what else str(found)) from error
+
+
+def _is_java_gone(error: Exception) -> bool:
+    """Whether it is of the connection to Java, and not of one that a user's function made."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    if isinstance(error, Py4JNetworkError):
+        return True
+    frames = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, ConnectionError) and any(
+        frame.f_globals.get("__name__", "").startswith("py4j.") for frame, _ in frames
+    )
 
 
 def ours_in(text: str) -> MoorlineError:
@@ -63,7 +86,7 @@ def _with_text(kind: type[MoorlineError], text: str) -> MoorlineError:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     return (PySparkException, Py4JError)

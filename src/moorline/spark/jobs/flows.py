@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorline.errors import ConfigError, DriftFound
-from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.failures import JavaGone, explained
 from moorline.spark.jobs.watching import LOOK_S, Seen, Stopping, never, nobody, rows_of, wait
+from moorline.spark.options import Reach, reach_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,8 +172,29 @@ class Run:
 def _continuously(
     spark: "SparkSession", options: FlowsOptions, flows: list[Flow], seen: Seen, stopping: Stopping
 ) -> list[FlowReport]:
-    running: list[tuple[Flow, Any]] = []
     done: dict[str, dict[int, int]] = {one.name: {} for one in flows}
+    try:
+        with explained():
+            _followed(spark, options, flows, done, seen, stopping)
+    except JavaGone:
+        # Who ends all processes at once ends Java too; what was heard of until then is told.
+        if not stopping():
+            raise
+    return [
+        FlowReport(name, sum(batches.values()), sum(1 for rows in batches.values() if rows))
+        for name, batches in done.items()
+    ]
+
+
+def _followed(
+    spark: "SparkSession",
+    options: FlowsOptions,
+    flows: list[Flow],
+    done: dict[str, dict[int, int]],
+    seen: Seen,
+    stopping: Stopping,
+) -> None:
+    running: list[tuple[Flow, Any]] = []
     try:
         for one in flows:
             with explained(f"flow {one.name}"):
@@ -192,10 +214,6 @@ def _continuously(
         # One that failed ended the others; one that was stopped has no error.
         with explained(f"flow {one.name}"):
             query.awaitTermination()
-    return [
-        FlowReport(name, sum(batches.values()), sum(1 for rows in batches.values() if rows))
-        for name, batches in done.items()
-    ]
 
 
 def _count(running: list[tuple[Flow, Any]], done: dict[str, dict[int, int]]) -> None:
@@ -233,6 +251,17 @@ def complete(given: Options, reach: Options) -> dict[str, str]:
     if options["format"] == "moorline" and not {"address", "path"} & set(options):
         options |= reach
     return options
+
+
+def nodes_of(flows: list[Flow], reach: Options) -> list[dict[str, str]]:
+    """How the nodes of all sources and sinks are reached, each once."""
+    found: dict[Reach, dict[str, str]] = {}
+    for one in flows:
+        for given in (one.source, one.sink):
+            options = complete(given, reach)
+            if options["format"] == "moorline" and "path" not in options:
+                found.setdefault(reach_of(options), options)
+    return list(found.values())
 
 
 def checkpoint_of(options: FlowsOptions, one: Flow) -> str:

@@ -4,6 +4,7 @@ Nodes are named by the options of the data source: `address` with its certificat
 folder or a copy of one.
 """
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +67,17 @@ def ask(source: dict[str, str]) -> Told:
                 continue
             seals += [SealedStream.of(one) for one in described if one.digest]
         return Told(seals, addresses, silent)
+    finally:
+        links.close()
+
+
+def check_reached(source: dict[str, str]) -> None:
+    """Raises if the node does not answer. One that refuses is there: what it allows, the job finds out."""
+    reach = reach_of(source)
+    links = Links(reach)
+    try:
+        with contextlib.suppress(CallFailed):
+            links.call((reach.address,), DescribeCluster, ClusterDescribed)
     finally:
         links.close()
 

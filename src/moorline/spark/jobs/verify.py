@@ -4,7 +4,8 @@
     differs ──► the same digests of the node's messages ──► ranges that differ ──► message by message
 
 A stream whose sum is that of its seal is proven without asking the node for a single message. Only streams
-that are sealed, and that the archive has come to the end of, are looked at: the others still grow.
+that are sealed, and that the archive has come to the end of, can be proven: the others still grow. Of these
+it is looked whether their files are there, in the size that was written.
 """
 
 import uuid
@@ -34,6 +35,7 @@ from moorline.spark.jobs.digests import (
     bucket_range,
     digest_files,
     merged,
+    problems_of,
     total,
 )
 from moorline.spark.jobs.manifest import by_stream, live_files, lost_ranges, reached
@@ -163,9 +165,14 @@ class _Checking:
             ]
             compared += found.compared.values()
             problems |= found.problems
+        growing = [file for stream in files.keys() - complete.keys() for file in files[stream]]
+        early = problems_of(self._archive, growing)
         report = Report(
             reports,
-            [FileProblem(self._archive.uri(path), text) for path, text in sorted(problems.items())],
+            [
+                FileProblem(self._archive.uri(path), text, is_early=path in early)
+                for path, text in sorted((problems | early).items())
+            ],
             len(known) - len(complete),
             sum(one.archived for one in reports),
             sum(file.rows for stream in files.keys() - known.keys() for file in files[stream]),

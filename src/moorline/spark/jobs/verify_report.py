@@ -32,10 +32,15 @@ class StreamReport(msgspec.Struct, frozen=True):
 
 
 class FileProblem(msgspec.Struct, frozen=True):
-    """A file that is not as it was written, or that nobody wrote."""
+    """A file that is not as it was written, or that nobody wrote.
+
+    An early one is of a stream that is not sealed, or not archived to its end yet: there is no digest that
+    a repair could reach.
+    """
 
     path: str
     text: str
+    is_early: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -88,7 +93,14 @@ def check(report: Report) -> None:
         parts.append(
             f"{unread} messages are not in the archive and cannot be read on their node: nobody has them"
         )
-    if len(gone) + len(silent) < len(differing) + bool(report.files) and not unread:
+    early = [one for one in report.files if one.is_early]
+    if early:
+        parts.append(
+            f"{_files(len(early))} of streams that are not sealed, or not archived to their end yet: "
+            "when they are, --repair fetches what is missing; until then `moor pipeline archive` goes on"
+        )
+    is_late = len(report.files) > len(early)
+    if len(gone) + len(silent) < len(differing) + is_late and not unread:
         parts.append("--repair puts it right")
     raise DriftFound("; ".join(parts))
 

@@ -1,5 +1,6 @@
 """Room: spark. What a job is doing now, from Spark's own counts: tasks of an action, rows of a query."""
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterable
@@ -126,8 +127,9 @@ def wait(
             shown = max(shown, total + running)
             seen(shown, max(shown, total + left))
     except BaseException:
-        # Also where `also` fails: nobody would know of a query that goes on alone.
-        query.stop()
+        # Also where `also` fails: nobody would know of a query that goes on alone. What failed first is told.
+        with contextlib.suppress(Exception):
+            query.stop()
         raise
     return sum(done.values())
 
