@@ -25,7 +25,7 @@ demo: setup
 	@$(BIN)/python -m demo.run
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist loadfile

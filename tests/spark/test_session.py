@@ -1,8 +1,10 @@
 """A Spark session in one line: its settings, its source, and a Java where the machine has none."""
 
+import importlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,14 @@ def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
     assert lines["rows"] == "100"
     assert lines["columns"] == "key,value,topic,stream,offset,timestamp 0"
     assert (tmp_path / "cache" / "moorline" / "java" / "bin" / "java").is_file()
+
+
+def test_sockets_with_names_too_long_for_linux_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = importlib.import_module("moorline.spark.session")
+    assert module._sockets()["spark.python.unix.domain.socket.enabled"] == "true"
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert module._sockets() == {}

@@ -1,0 +1,13 @@
+"""Two workers share the tests: those on Spark are one half of the time, all the others are the other half."""
+
+from pathlib import Path
+
+import pytest
+
+SPARK = Path(__file__).parent / "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        group = "spark" if SPARK in item.path.parents else "node"
+        item.add_marker(pytest.mark.xdist_group(group))
