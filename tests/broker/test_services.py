@@ -909,9 +909,13 @@ async def test_d16_each_drift_is_reported_as_what_it_is(
         wanted = set(queues[: len(queues) - lost_by_client])
         assert await node.associated() == wanted
         assert service.report.digest == Digest.of(wanted)
-        assert node.services.counts.drifts == {"more": 0, "fewer": 0, "other": 0} | {kind: 1}
+        # Once; or twice, if the first sketch did not decode and a larger one was asked for.
+        drifts = dict(node.services.counts.drifts)
+        found = drifts.pop(kind)
+        assert found in (1, 2)
+        assert set(drifts.values()) == {0}
         await service.agree()
-        assert sum(node.services.counts.drifts.values()) == 1, "no drift is left"
+        assert sum(node.services.counts.drifts.values()) == found, "no drift is left"
 
 
 @pytest.mark.parametrize("lost", [1, 2, 40, 900])
