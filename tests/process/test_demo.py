@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,18 @@ ROOT = Path(__file__).parents[2]
 ARCHIVE = "an archive on Spark"
 
 
-def test_every_act_is_played_and_nothing_is_left(tmp_path: Path) -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """With a short name: the sockets of Postgres are in it."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as name:
+        yield Path(name)
+
+
+def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "demo.run", "--json"],
         cwd=ROOT,
-        env=clean_environment() | {"TMPDIR": str(tmp_path)},
+        env=clean_environment() | {"TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=500,
@@ -37,5 +46,5 @@ def test_every_act_is_played_and_nothing_is_left(tmp_path: Path) -> None:
     assert removed is not None
     assert told["found by verify"] == f"offset {removed[1]} of {removed[2]} is missing"
     assert told["fetched from the node by repair"].startswith("1 message of ")
-    assert os.listdir(tmp_path) == []
-    assert processes_in(tmp_path) == []
+    assert os.listdir(folder) == []
+    assert processes_in(folder) == []

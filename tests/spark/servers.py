@@ -6,6 +6,7 @@ Each is one process, because the scripts of Spark become the Java that they star
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from moorline.spark.java import ensure_java
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 READY_S_MAX = 120
+CONNECT_PORT = 15_002
 DRIVER_S_MAX = 300
 HEAP = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -41,6 +43,21 @@ def environment(**more: str) -> dict[str, str]:
     if home is not None:
         found["JAVA_HOME"] = home
     return found | more
+
+
+def until_connect_is_free() -> None:
+    """Spark's own Connect server has this port and no other; one that is ending may still have it."""
+    end = time.monotonic() + 60
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", CONNECT_PORT))  # as Spark will
+            except OSError:
+                assert time.monotonic() < end, f"another program listens on port {CONNECT_PORT}"
+            else:
+                return
+        time.sleep(0.2)
 
 
 class SparkServer:

@@ -14,7 +14,7 @@ from pyspark.pipelines.graph_element_registry import (
 from pyspark.pipelines.output import Output, Sink
 from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, messages_of
-from tests.spark.servers import HEAP, HOME, environment
+from tests.spark.servers import HEAP, HOME, environment, until_connect_is_free
 
 import moorline
 
@@ -88,6 +88,7 @@ def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None
         )
         spec = SPEC.replace("STORAGE", (tmp_path / "storage").as_uri())
         (project / "spark-pipeline.yml").write_text(spec)
+        until_connect_is_free()
         done = subprocess.run(
             [
                 str(HOME / "bin" / "spark-pipelines"),
