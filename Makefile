@@ -28,7 +28,7 @@ test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 fast: setup
-	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist worksteal
 
 sim: setup
 	$(BIN)/python -m tests.core.long_run $(SIM)
