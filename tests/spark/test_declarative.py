@@ -69,7 +69,6 @@ def test_the_example_declares_tables_and_a_sink_of_ours() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None:
-    pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")
     large = [b"%d" % number * 1_001 for number in range(5)]
     small = [b"%d" % number for number in range(20)]
 

@@ -102,7 +102,6 @@ def test_the_flows_run_and_the_copy_is_proven(
 
 @pytest.mark.usefixtures("orders")
 def test_the_declared_pipeline_runs(examples: Examples, tmp_path: Path) -> None:
-    pytest.importorskip("yaml", reason="spark-pipelines needs the packages of pyspark[pipelines]")
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
     (tmp_path / "transformations").mkdir()
     code = examples.addressed(example("spark_declarative"))

@@ -93,13 +93,13 @@ class StagedCommits:
             raise Unsupported("this node sends no staged rows to queues")
         return self.queues
 
-    def _in_thread(self, work: Callable[..., Made], *arguments: Any) -> "asyncio.Future[Made]":
+    def in_thread(self, work: Callable[..., Made], *arguments: Any) -> "asyncio.Future[Made]":
         return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     async def _note(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """A write to the commit log: when it fails nobody knows what is decided, and the node ends."""
         try:
-            return await self._in_thread(work, *arguments)
+            return await self.in_thread(work, *arguments)
         except (OSError, MoorlineError) as error:
             failed = self._streams.failed
             if not failed.done():
@@ -125,19 +125,19 @@ class StagedCommits:
         rows = sum(count for _, count, _ in call.stages)
         refused: list[tuple[str, str, int]] = []
         async with self.turn_of(call.query):
-            last = await self._in_thread(self._store.last_batch, call.query)
+            last = await self.in_thread(self._store.last_batch, call.query)
             if call.batch <= last:
                 await self._finish_pending(call.query)
                 return StagesCommitted(call.call, already=True, last=last)
             self.check_room()
             await self._finish_pending(call.query)
-            target = await self._in_thread(self._store.check, call.query, call.batch, call.stages)
+            target = await self.in_thread(self._store.check, call.query, call.batch, call.stages)
             names = [name for name, _, _ in call.stages]
             if target == QUEUES:
                 # One at a time: there is one note for all of them.
                 async with self._queue_turn:
                     queues = self.need_queues()
-                    counts = await self._in_thread(self._rows_by_queue, names)
+                    counts = await self.in_thread(self._rows_by_queue, names)
                     check_queues(queues, counts)
                     await self._notes_queue(queues)
                     await self._note(self._store.decide, call.query, call.batch, target, names)
@@ -177,7 +177,7 @@ class StagedCommits:
         stored = since_bytes = since_stages = 0
         for place in range(start.stage, len(decided.stages)):
             stage = decided.stages[place]
-            facts = await self._in_thread(self._store.facts, stage)
+            facts = await self.in_thread(self._store.facts, stage)
             producer = producer_of(query, facts.partition)
             first = start.row if place == start.stage else 0
             async for chunk in self._chunks(stage, first):
@@ -220,9 +220,9 @@ class StagedCommits:
     async def _chunks(self, stage: bytes, first_row: int = 0) -> AsyncIterator[Chunk]:
         """Read in the thread, one ahead of what is needed; the loop has its turn between two."""
         chunks: Iterator[Chunk] = self._store.chunks(stage, first_row)
-        ahead = self._in_thread(next, chunks, None)
+        ahead = self.in_thread(next, chunks, None)
         while (chunk := await ahead) is not None:
-            ahead = self._in_thread(next, chunks, None)
+            ahead = self.in_thread(next, chunks, None)
             yield chunk
 
     # --- queues -----------------------------------------------------------------------------------
@@ -236,12 +236,12 @@ class StagedCommits:
 
     async def _notes_queue(self, queues: NodeQueues) -> Queue:
         """The queue of notes, made durably before anything relies on it."""
-        text = await self._in_thread(read_all, self._disk, NOTES_FILE)
+        text = await self.in_thread(read_all, self._disk, NOTES_FILE)
         found = queues.store.find(id_of(text.decode())) if text else None
         if found is None:
             found = queues.store.create(NODES_OWN)
             await durable(queues)
-            await self._in_thread(self._disk.write_whole, NOTES_FILE, text_of(found.id).encode())
+            await self.in_thread(self._disk.write_whole, NOTES_FILE, text_of(found.id).encode())
         return found
 
     async def _send(self, queues: NodeQueues, query: str) -> list[tuple[str, str, int]]:

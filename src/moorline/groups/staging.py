@@ -8,9 +8,9 @@ its stage.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from moorline.config.settings import Streams as Settings
 from moorline.errors import (
@@ -50,8 +50,6 @@ log = logging.getLogger("moorline.groups")
 
 HOLD = "staging"
 """Why sessions are held: their rows wait for the disk."""
-
-Made = TypeVar("Made")
 
 
 class Staging:
@@ -95,7 +93,7 @@ class Staging:
 
     async def start(self) -> None:
         """What was decided before the start is published, beside the node's other work."""
-        await self._in_thread(self._store.open)
+        await self._commits.in_thread(self._store.open)
         for decided, _ in list(self._store.pending.values()):
             if decided.target != QUEUES:
                 self._turns.spawn(self._commits.go_on(decided.query))
@@ -111,7 +109,7 @@ class Staging:
         while True:
             await asyncio.sleep(STAGED_LEFTOVERS_MS / 1_000)
             try:
-                removed = await self._in_thread(self._store.expire)
+                removed = await self._commits.in_thread(self._store.expire)
             except OSError:
                 log.exception("leftovers of staged writes were not removed")
             else:
@@ -125,9 +123,6 @@ class Staging:
         self._thread.shutdown()
         self._store.close()
 
-    def _in_thread(self, work: Callable[..., Made], *arguments: Any) -> "asyncio.Future[Made]":
-        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-
     # --- stages -----------------------------------------------------------------------------------
 
     async def _open_stage(self, session: Session, call: OpenStage) -> Answer:
@@ -137,11 +132,11 @@ class Staging:
         if session not in self._open:
             self._open[session] = set()
             session.on_end.append(lambda: self._left(session))
-        stage = await self._in_thread(
+        stage = await self._commits.in_thread(
             self._store.begin, call.query, call.batch, call.partition, call.attempt, call.target
         )
         if session not in self._open:  # it left meanwhile
-            await self._in_thread(self._store.discard, stage)
+            await self._commits.in_thread(self._store.discard, stage)
             raise NotFound("the session of this stage is over")
         self._open[session].add(stage)
         return StageOpened(call.call, stage, self._streams.store.shards)
@@ -151,7 +146,7 @@ class Staging:
             self._check_owner(session, call.stage)
             self._commits.check_room()
             try:
-                count = await self._in_thread(self._add_rows, call)
+                count = await self._commits.in_thread(self._add_rows, call)
             except (OSError, MoorlineError):
                 await self._give_up(session, call.stage)
                 raise
@@ -175,7 +170,7 @@ class Staging:
     async def _close_stage(self, session: Session, call: CloseStage) -> Answer:
         self._check_owner(session, call.stage)
         try:
-            await self._in_thread(self._store.finish, call.stage, call.count, call.hash)
+            await self._commits.in_thread(self._store.finish, call.stage, call.count, call.hash)
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
@@ -185,7 +180,9 @@ class Staging:
     async def _abort(self, session: Session, call: AbortStaged) -> Answer:  # noqa: ARG002
         # Not while a commit of the query is on its way: it may decide on these.
         async with self._commits.turn_of(call.query):
-            removed = await self._in_thread(self._store.abort, call.query, call.batch, call.stages)
+            removed = await self._commits.in_thread(
+                self._store.abort, call.query, call.batch, call.stages
+            )
         return StagesAborted(call.call, removed)
 
     async def _commit(self, session: Session, call: CommitStaged) -> Answer:  # noqa: ARG002
@@ -193,7 +190,7 @@ class Staging:
 
     async def _give_up(self, session: Session, stage: bytes) -> None:
         self._open.get(session, set()).discard(stage)
-        await self._in_thread(self._store.discard, stage)
+        await self._commits.in_thread(self._store.discard, stage)
 
     def _left(self, session: Session) -> None:
         for stage in self._open.pop(session, ()):
