@@ -179,6 +179,12 @@ class Got:
         """Each of them once."""
         assert Counter(self.bodies()) == Counter(bodies)
 
+    def is_all(self, bodies: Sequence[bytes], *, once: Sequence[bytes]) -> None:
+        """Each of them; those that were stored before the fault once, the others again if a short lease ran out."""
+        times = Counter(self.bodies())
+        assert set(times) == set(bodies)
+        assert not [body for body in once if times[body] != 1]
+
 
 class Member:
     """A client that takes part in a group."""
