@@ -234,8 +234,8 @@ STREAM_INDEX_EVERY = 128
 STREAM_READ_BYTES_MAX = 512 * KIB
 """Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""
 
-STREAM_WALK_BYTES = 1 * MIB
-"""Frames that a walk through a whole segment reads at once."""
+STREAM_WALK_BYTES = 4 * MIB
+"""Frames that a walk through a whole segment reads at once: tens of thousands are checked together."""
 
 STREAM_SEEK_BYTES = 32 * KIB
 """Frames that are read to find a time: those between two entries of the sparse index, and some more."""
@@ -254,6 +254,13 @@ STREAMS_PER_PAGE_MAX = 4_096
 
 GROUPS_PER_PAGE_MAX = 500
 """Rows of one answer to a listing of groups: at most three quarters of a frame of long names."""
+
+GROUP_ROWS_PER_PAGE_MAX = 4_096
+"""Members, and as many places, of one answer about a group; fewer, where their names are long."""
+
+GROUP_PAGE_BYTES_MAX = 384 * KIB
+"""Members of one answer about a group, and as much again for its places: together three quarters of a frame,
+and a row that goes beyond has 1.2 KB at most (a member's name is up to 256 characters of four bytes)."""
 
 TOPIC_WINDOW_MAX = 65_536
 """Unacknowledged messages of one subscription."""
@@ -345,6 +352,10 @@ PRIVATE_COMMIT_MS = 100
 
 SUBSCRIPTIONS_MAX = 1_024
 """Subscriptions of one session."""
+
+SUBSCRIPTIONS_BYTES_MAX = 768 * KIB
+"""Filters of one session: whoever opens it again is told all of them in one answer. With some 13 bytes for
+each of SUBSCRIPTIONS_MAX beside its text they fit a frame; without this, 1,024 of the longest would not."""
 
 FAR_FUTURE_US = (1 << 62) - 1
 """A time after all messages: the offset at it is the end."""
@@ -501,6 +512,11 @@ SPARK_BUNDLE_MESSAGES = 1_000_000
 """Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
 below this Python would spend a tenth of its time on beginning."""
 
+SPARK_PARTITIONS_MAX = 65_536
+"""Tasks that `minPartitions` asks for: each costs some 30 ms before it reads anything, so that these are half
+an hour of a core, and the driver plans and pickles them one by one (some 20 µs and 0.2 KB each). More are a
+slip of the pen, not more work side by side."""
+
 SPARK_TASK_TRIES = 4
 """Attempts of a task on this machine, as many as Spark makes on a cluster: together they outlast the restart
 of a node."""
@@ -511,7 +527,7 @@ SPARK_GAPS_TOLD_MAX = 100
 SPARK_NAMES_TOLD_MAX = 3
 """Names that an error lists: streams of a task or a proof, or topics that look like one that is not there."""
 
-SPARK_CHUNK_BYTES = 640 * KIB
+SPARK_CHUNK_BYTES = 896 * KIB
 """Rows that a task sends to a stage at once: they fit a frame of the wire, and are many for one call."""
 
 SPARK_CHUNKS_IN_FLIGHT = 8

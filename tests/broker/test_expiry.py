@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.broker.test_queues import Harbour, harbour, take, tried, until
+from tests.broker.queue_harbour import Harbour, harbour, take, tried, until
 
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings

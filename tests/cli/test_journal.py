@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -164,15 +163,6 @@ def test_a_bad_import_is_one_line_and_18(data: Path, capsys: pytest.CaptureFixtu
     assert run(["journal", "import", "q.csv", "--data=new"]) == 3
     assert run(["journal", "export", "none/q.jsonl", f"--data={data}"]) == 2
     assert run(["journal", "export", "q.csv", f"--data={data}"]) == 3
-
-
-def test_a_missing_pyarrow_is_named_with_its_extra(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert run(["journal", "export", "q.parquet", f"--data={data}"]) == 3
-    assert 'pip install "moorline[parquet]"' in capsys.readouterr().err
-    assert list(Path().glob("q.*")) == []
 
 
 def test_the_levels_of_the_store_count_not_those_of_the_settings(data: Path) -> None:

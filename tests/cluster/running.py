@@ -180,7 +180,7 @@ class Got:
         assert Counter(self.bodies()) == Counter(bodies)
 
     def is_all(self, bodies: Sequence[bytes], *, once: Sequence[bytes]) -> None:
-        """Each of them; those that were stored before the fault once, the others again if a short lease ran out."""
+        """Each of them; those that were stored before a fault once, the others perhaps again."""
         times = Counter(self.bodies())
         assert set(times) == set(bodies)
         assert not [body for body in once if times[body] != 1]

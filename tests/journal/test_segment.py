@@ -454,9 +454,9 @@ def test_a_start_reads_only_what_is_behind_the_snapshot(monkeypatch: pytest.Monk
 
 
 def test_entries_of_nothing_are_none() -> None:
-    assert len(entries_of(1, 64, b"", [])) == 0
+    assert len(entries_of(1, 64, b"", np.array([], np.int64))) == 0
     index = SparseIndex()
-    index.add(entries_of(1, 64, b"", []))
+    index.add(entries_of(1, 64, b"", np.array([], np.int64)))
     assert index.place_of(5) is None
     assert index.entries() == b""
     assert segment_index.read_all(MemoryDisk(), "nothing") == b""

@@ -7,9 +7,16 @@ import xxhash
 
 from moorline.errors import CallFailed, JournalDamaged, LogDamaged, Malformed, NotFound
 from moorline.journal import staging
-from moorline.journal.staging import COMMITS, STAGES, Place, StagingStore
+from moorline.journal.staging import (
+    COMMITS,
+    STAGES,
+    Place,
+    StagingStore,
+    queries_under_way,
+)
 from moorline.limits import STAGE_KEPT_S, STAGED_QUERIES_MAX, STAGED_QUERY_KEPT_S
 from moorline.testing import Crashed, Lose, MemoryDisk
+from moorline.wire.staging import QUEUES, TOPICS
 
 NOW_S = 1_767_225_600
 ROWS = [b"first chunk", b"second", b"third and last"]
@@ -64,6 +71,25 @@ def flip(disk: MemoryDisk, path: str, place: int) -> None:
 
 def path_of(name: bytes) -> str:
     return f"{STAGES}/{name.hex()}.stage"
+
+
+def test_commits_under_way_are_found_without_a_change_of_the_folder() -> None:
+    disk = MemoryDisk()
+    assert queries_under_way(disk, TOPICS) == []
+    store = opened(disk)
+    for query, target in (("topics", TOPICS), ("queues", QUEUES), ("done", TOPICS)):
+        name, _, _ = staged(store, query)
+        store.decide(query, 0, target, [name])
+    store.advance("topics", Place(0, 4))
+    store.complete("done")
+    disk.crash(random.Random(1), "all")
+    before = disk.files()
+    assert queries_under_way(disk, TOPICS) == ["topics"]
+    assert queries_under_way(disk, QUEUES) == ["queues"]
+    assert disk.files() == before
+    store = opened(disk)
+    store.complete("topics")
+    assert queries_under_way(disk, TOPICS) == []
 
 
 # --- stages ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,11 +11,11 @@ from hypothesis import strategies as st
 from moorline.core.stream import Extent
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.limits import TTL_S_MAX
 from moorline.spark import runs as finding
 from moorline.spark.folder_link import FolderStreams
-from moorline.spark.frames import Batches, views_of
+from moorline.spark.frames import Batches
 from moorline.spark.runs import Lost, runs
-from moorline.wire.frame_fields import words_at
 from moorline.wire.segment import KEYED, Stored, decode_headers, encode_headers, stored_at
 
 SCHEMA = pa.schema(
@@ -28,7 +27,7 @@ SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("ttl_s", pa.int32()),
+        ("ttl_s", pa.int64()),
         ("flags", pa.int32()),
         ("producer", pa.int64()),
         ("sequence", pa.int64()),
@@ -60,7 +59,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             bytes([number % 251]) * (number % 40),
             key,
             headers,
-            number % 2,
+            (0, 1, 1 << 31, TTL_S_MAX)[number % 4],
             0,
             producer,
             number,
@@ -170,19 +169,6 @@ def test_a_leading_wildcard_does_not_take_a_dollar(folder: Path) -> None:
     assert table(folder, filters=("#",), schema=offsets)["offset"].to_pylist() == plain
     dead = [one.offset for one in stored if one.topic.startswith("$")]
     assert table(folder, filters=("$dead/#",), schema=offsets)["offset"].to_pylist() == dead
-
-
-@given(values=st.lists(st.binary(max_size=30), max_size=30))
-def test_views_are_the_values(values: list[bytes]) -> None:
-    data = bytearray(b"".join(values) + bytes(16))
-    lengths = np.array([len(one) for one in values], np.int64)
-    starts = np.cumsum(lengths) - lengths
-    views = views_of(words_at(data, "<u4"), starts, lengths)
-    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
-    found = pa.Array.from_buffers(pa.binary_view(), len(values), buffers)
-    copied = found.cast(pa.binary())
-    copied.validate(full=True)
-    assert copied.to_pylist() == values
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 import xxhash
 
 from moorline.errors import Malformed
-from moorline.wire.packed_rows import PackedRows, filled, packed, unpacked
+from moorline.wire.packed_rows import PackedRows, Stamps, filled, packed, unpacked
 from moorline.wire.segment import KEYED, PRODUCER, RETAIN, Stored, all_stored, decode_headers
 from moorline.wire.topic import Record
 
@@ -50,23 +50,18 @@ def test_another_number_of_shards_keeps_the_places() -> None:
     assert [before[place] for place in places] == list(all_stored(bytes(other.frames)))
 
 
-def test_a_part_is_filled_in() -> None:
+def test_what_the_node_says_is_filled_in() -> None:
     rows = packed(RECORDS, 1)
-    frames = filled(
-        rows,
-        1,
-        4,
-        offset=70,
-        time_us=5_000_000,
-        producer=1 << 63 | 9,
-        sequences=np.array([11, 12, 15]),
-    )
+    offsets = np.arange(70, 70 + rows.count)
+    stamps = Stamps(offsets, offsets * 1_000, 1 << 63 | 9, offsets + 11)
+    frames, flags = filled(rows, stamps)
     found = list(all_stored(bytes(frames)))
-    assert [shown(one) for one in found] == RECORDS[1:4]
-    assert [one.offset for one in found] == [70, 71, 72]
-    assert {one.time_us for one in found} == {5_000_000}
+    assert [shown(one) for one in found] == RECORDS
+    assert [one.offset for one in found] == offsets.tolist()
+    assert [one.time_us for one in found] == (offsets * 1_000).tolist()
     assert {one.producer for one in found} == {1 << 63 | 9}
-    assert [one.sequence for one in found] == [11, 12, 15]
+    assert [one.sequence for one in found] == (offsets + 11).tolist()
+    assert [one.flags for one in found] == flags.tolist()
 
 
 def test_no_rows_are_fine() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from moorline.broker.queues import QueueBroker
-from moorline.broker.services import ServiceBroker, ServiceSession, push_payload
+from moorline.broker.service_delivery import ServiceSession
+from moorline.broker.services import ServiceBroker, push_payload
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.service_audit import Meant, OperatorServices
 from moorline.catalog.services import ServiceRow
@@ -100,7 +101,7 @@ class OperatorBroker(ServiceBroker):
             row.fingerprint,
             row.name,
             row.is_disabled,
-            row.number in self._subscribed,
+            row.number in self.delivery.subscribed,
             int(row.created_at.timestamp()),
             digest.count,
             digest.hash,
@@ -190,10 +191,6 @@ class OperatorBroker(ServiceBroker):
     def _owner_for(self, session: Session) -> bytes:
         """An operator gives a service only what is the service's own."""
         return self._operating.get(session, session.identity.fingerprint)
-
-    def _serve_waiting(self, acting: ServiceSession, queues: list[bytes]) -> None:
-        """What waits in new queues goes to the session that is subscribed, whoever added them."""
-        super()._serve_waiting(self._subscribed.get(acting.service.number, acting), queues)
 
     # --- inside -----------------------------------------------------------------------------------
 

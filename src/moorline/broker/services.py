@@ -1,7 +1,7 @@
 """Room: broker. Services: one identity that receives the messages of very many queues, and cannot drift.
 
-The catalog is the only truth about associations. This room checks who may change them, keeps the sketches,
-answers the questions of a reconciliation, and sends the messages that wait. Design: docs/design/services.md.
+The catalog is the only truth about associations. This file checks who may change them, and answers the
+questions of a reconciliation; service_delivery.py sends the messages. Design: docs/design/services.md.
 """
 
 import logging
@@ -9,26 +9,23 @@ import secrets
 from collections.abc import Iterable
 
 from moorline.broker.queues import QueueBroker
-from moorline.broker.routing import Routes
+from moorline.broker.service_delivery import ServiceDelivery, ServiceSession
 from moorline.broker.sketches import Sketches
-from moorline.broker.subscription import Subscriber
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.hashing import hash_ids
 from moorline.core.prefix import Prefix
-from moorline.core.queue import Queue
 from moorline.core.reconcile import Mode, answer_verify
-from moorline.errors import CallFailed, Malformed, MoorlineError, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Malformed, NotAuthorized, ServiceDisabled
 from moorline.ids import drawn
-from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
+from moorline.limits import SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer
 from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed, Unsubscribe
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
-    AllDelivered,
     AskLists,
     AskRanges,
     Associate,
@@ -39,7 +36,6 @@ from moorline.wire.service import (
     OpenService,
     PayloadBlock,
     RangesTold,
-    ServiceEnded,
     ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
@@ -58,16 +54,6 @@ class Counts:
         self.rounds = 0
 
 
-class ServiceSession:
-    """A session that acts for a service."""
-
-    def __init__(self, service: OpenedService, session: Session) -> None:
-        self.service = service
-        self.session = session
-        self.subscriber: Subscriber | None = None
-        self.is_over = False
-
-
 class ServiceBroker:
     """Answers the commands of services for one node."""
 
@@ -77,12 +63,11 @@ class ServiceBroker:
         """False only when it is certain: then plain commands need not ask the catalog."""
         self.services = services
         self.sketches = Sketches(services)
+        self.delivery = ServiceDelivery(services, queues)
         self._queues = queues
         self._store = queues.store
         self._by_session: dict[Session, ServiceSession] = {}
-        self._subscribed: dict[int, ServiceSession] = {}
         self.turns = Turns()
-        self._routes = Routes(services, self._store, self._attach)
 
     async def start(self) -> None:
         self.any_associations = await self.services.any()
@@ -90,7 +75,7 @@ class ServiceBroker:
     def close(self) -> None:
         """Ends what is under way; the catalog and the store are about to close."""
         self.turns.close()
-        self._routes.close()
+        self.delivery.close()
 
     def handlers(self) -> Handlers:
         plain = self._queues.handlers()
@@ -127,7 +112,7 @@ class ServiceBroker:
             session.on_end.append(lambda: self._left(session))
         elif acting.service.number != service.number:
             # It was deleted and is made anew: nothing of the old one is left.
-            self._retire(acting)
+            self.delivery.retire(acting)
             acting = None
         if acting is None:
             self._by_session[session] = ServiceSession(service, session)
@@ -141,7 +126,7 @@ class ServiceBroker:
             admitted = [self._admitted(session, call.queues) for call in calls]
             good = [queue_id for queues, _ in admitted for queue_id in queues]
             digest, changed = await self._change_associations(acting, good)
-        self._serve_waiting(acting, good)
+        self.delivery.add(acting.service.number, good)
         answers: list[Answer] = []
         for call, (_, refused) in zip(calls, admitted, strict=True):
             counted = changed if not answers else 0
@@ -185,7 +170,7 @@ class ServiceBroker:
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
-        await self._take_over(acting, own)
+        self.delivery.take_over(acting, own)
         rest = payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
             # What is pushed must follow the answer, which leaves when this returns.
@@ -233,73 +218,11 @@ class ServiceBroker:
                 kind = "more" if own.count > theirs.count else "fewer"
             self.counts.drifts[kind] += 1
 
-    # --- delivery ---------------------------------------------------------------------------------
-
-    async def _take_over(self, acting: ServiceSession, digest: Digest) -> None:
-        """The newest session of a service has it; an older one is told."""
-        number = acting.service.number
-        older = self._subscribed.get(number)
-        if older is not None and older is not acting:
-            older.is_over = True
-            older.session.send(ServiceEnded(digest.count, digest.hash))
-            self._queues.subscriptions.leave(older.session)
-        self._subscribed[number] = acting
-        self._queues.subscriptions.route = self._routes.find
-
     async def _after_soks(
         self, acting: ServiceSession, call: int, rest: bytes, window: int
     ) -> None:
         await push_payload(acting.session, call, rest)
-        if acting.subscriber is None and not acting.is_over:
-            acting.subscriber = Subscriber(acting.session, window, SERVICE_IN_FLIGHT_MAX)
-            await self._deliver(acting)
-
-    async def _deliver(self, acting: ServiceSession) -> None:
-        """What waits, as fast as the client takes it; then ALLS."""
-        try:
-            await self._deliver_all(acting)
-        except MoorlineError as error:
-            # Half a subscription would be a silent one: the client is to come again.
-            acting.session.close(error.code, str(error))
-
-    async def _deliver_all(self, acting: ServiceSession) -> None:
-        delivered = 0
-        async for page in self.services.pages(acting.service.number, SERVICE_PAGE_QUEUES):
-            for queue in self._store.waiting(page):
-                await self._room(acting)
-                if acting.is_over or not acting.session.is_open:
-                    return
-                self._attach(acting.service.number, queue)
-                delivered += queue.delivered
-        acting.session.send(AllDelivered(delivered))
-
-    async def _room(self, acting: ServiceSession) -> None:
-        """Waits while the session is slower than we are, or has too much unacknowledged."""
-        subscriber = acting.subscriber
-        assert subscriber is not None
-        while acting.session.is_open and not acting.is_over:
-            if not acting.session.writable:
-                await acting.session.room_to_write()
-            elif subscriber.is_full:
-                await subscriber.room()
-            else:
-                return
-
-    def _attach(self, number: int, queue: Queue) -> None:
-        """Gives a queue's messages to the session of that service, if there is one."""
-        acting = self._subscribed.get(number)
-        if acting is None or acting.subscriber is None or queue.blocked or queue.damaged:
-            return
-        self._queues.subscriptions.attach(queue, acting.subscriber)
-
-    def _serve_waiting(self, acting: ServiceSession, queues: list[bytes]) -> None:
-        for queue_id in queues:
-            live = self._store.live.get(queue_id)
-            if live is not None:
-                self._queues.subscriptions.yield_to_service(live)
-        if acting.subscriber is not None:
-            for queue in self._store.waiting(queues):
-                self._attach(acting.service.number, queue)
+        await self.delivery.begin(acting, window)
 
     # --- associations -----------------------------------------------------------------------------
 
@@ -334,7 +257,7 @@ class ServiceBroker:
             highs = await self.services.associate(number, queues, hash_ids(queues))
             digest = await self.services.digest(number)
             self.sketches.changed(number, highs, digest)
-        self._routes.forget(queues)
+        self.delivery.forget_routes(queues)
         return digest, len(highs)
 
     async def _remove(self, queues: list[bytes]) -> int:
@@ -344,11 +267,7 @@ class ServiceBroker:
         gone = await self.services.dissociate(queues)
         for number, highs in gone.items():
             self.sketches.changed(number, highs, await self.services.digest(number))
-        self._routes.forget(queues)
-        for queue_id in queues:
-            queue = self._store.live.get(queue_id)
-            if queue is not None:
-                self._queues.subscriptions.detach(queue)
+        self.delivery.remove(queues)
         return sum(len(highs) for highs in gone.values())
 
     # --- commands of queues that touch associations -----------------------------------------------
@@ -367,7 +286,7 @@ class ServiceBroker:
                 if refused:
                     raise CallFailed.of(refused[0][1], "the queue cannot be associated")
                 await self._change_associations(acting, good)
-            self._serve_waiting(acting, good)
+            self.delivery.add(acting.service.number, good)
             queue = self._store.glance(call.queue)
             return Subscribed(call.call, queue.size if queue else 0)
 
@@ -404,16 +323,7 @@ class ServiceBroker:
     def _left(self, session: Session) -> None:
         acting = self._by_session.pop(session, None)
         if acting is not None:
-            self._retire(acting)
-
-    def _retire(self, acting: ServiceSession) -> None:
-        acting.is_over = True
-        if self._subscribed.get(acting.service.number) is acting:
-            del self._subscribed[acting.service.number]
-            if not self._subscribed:
-                self._queues.subscriptions.route = None
-        if acting.subscriber is not None:
-            acting.subscriber.end()
+            self.delivery.retire(acting)
 
 
 async def push_payload(session: Session, call: int, rest: bytes) -> None:

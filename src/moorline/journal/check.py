@@ -26,6 +26,7 @@ from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
 from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
 from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
+from moorline.journal.folder_recovery import recovered
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout
 from moorline.journal.offline import options_of, raise_lsn
@@ -234,7 +235,7 @@ class Mending:
         if self._disk.exists(path) or queue.stored or queue.consumed:
             folder = QueueFolder(self._disk, self._handles, path)
             in_files = queue.stored + len(queue.consumed or ())
-            found = folder.load(in_files, queue.flushed_lsn, self._stamp)
+            found = recovered(folder, in_files, queue.flushed_lsn, self._stamp)
             for note in found.notes:
                 kind = "missing" if found.lost and "missing" in note else "state"
                 mended = kind == "state"

@@ -25,6 +25,7 @@ from moorline.journal.folder import (
     damage_of,
     path_of,
 )
+from moorline.journal.folder_recovery import recovered
 from moorline.journal.handles import Handles
 from moorline.journal.record import encode
 from moorline.limits import CACHE_BYTES_PER_QUEUE, OPEN_FILES_MAX, OPEN_QUEUES_MAX
@@ -89,7 +90,7 @@ class QueueFiles:
         folder = QueueFolder(self._disk, self.handles, path_of(queue.id, self._options.levels))
         in_files = queue.stored + len(queue.consumed or ())
         try:
-            found = folder.load(in_files, queue.flushed_lsn, self._stamp())
+            found = recovered(folder, in_files, queue.flushed_lsn, self._stamp())
         except Damaged as error:
             self.quarantine(queue, str(error))
             return None

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.block import Block
+from moorline.core.parts import Numbers, Parts, words_at
 from moorline.limits import STREAM_FRAMED_ONE_BY_ONE_MAX
-from moorline.wire.frame_fields import Numbers, Sizes, words_at
-from moorline.wire.segment import CHECK_MASK, FRAME, HEAD, RETAIN
+from moorline.wire.segment import CHECK_MASK, FRAME, HEAD
 
 _check = xxhash.xxh3_64_intdigest
 _head = HEAD.pack
@@ -23,12 +23,13 @@ _NO_HEAD = bytes(HEAD.size)
 
 
 class Framed(NamedTuple):
-    """Whole frames, the bytes of each, and their topics as places among the names."""
+    """Frames, the bytes of each, and their topics as places among the names."""
 
-    data: bytes | bytearray
+    data: bytes | bytearray | memoryview
     lengths: Numbers
     names: Sequence[str]
     topics: npt.NDArray[np.integer]
+    has_checks: npt.NDArray[np.bool_]
 
 
 class Contents(NamedTuple):
@@ -43,61 +44,63 @@ class Contents(NamedTuple):
         known = {name: place for place, name in enumerate(dict.fromkeys(self.topics))}
         topics = np.fromiter(map(known.__getitem__, self.topics), np.uint32, count)
         data = _with_heads(self.contents, lengths, seed)
-        return Framed(data, lengths + HEAD.size, list(known), topics)
+        return Framed(data, lengths + HEAD.size, list(known), topics, np.ones(count, np.bool_))
 
 
 class Run(NamedTuple):
-    """Messages of one shard that were packed together; nobody else has the buffer."""
+    """Messages of one shard that were packed together."""
 
-    frames: bytearray
+    frames: memoryview
     lengths: Numbers
     names: list[str]
     topics: Numbers
 
-    def framed(self, seed: int) -> Framed:
-        ends = np.cumsum(self.lengths)
-        places = ends - self.lengths
-        view = memoryview(self.frames)
-        slices = map(slice, (places + HEAD.size).tolist(), ends.tolist())
-        checks = np.fromiter(
-            map(_check, map(view.__getitem__, slices), repeat(seed)), np.uint64, len(ends)
-        )
-        view.release()
-        words_at(self.frames, "<u4")[places + 4] = checks & np.uint64(CHECK_MASK)
-        return Framed(self.frames, self.lengths, self.names, self.topics)
-
-
-def retained_in(run: Run) -> list[bytes]:
-    """The contents of those messages that are to be retained."""
-    ends = np.cumsum(run.lengths)
-    places = ends - run.lengths
-    some = np.flatnonzero(Sizes.of(run.frames, places).flags & RETAIN)
-    return [bytes(run.frames[places[one] + HEAD.size : ends[one]]) for one in some.tolist()]
+    def framed(self, seed: int) -> Framed:  # noqa: ARG002 - the checks of all runs are made at once
+        has_checks = np.zeros(len(self.lengths), np.bool_)
+        return Framed(self.frames, self.lengths, self.names, self.topics, has_checks)
 
 
 def block_of(first: int, pieces: Sequence[Contents | Run], seed: int) -> Block:
     """All of them, one behind the other: the messages from `first` on."""
     framed = [piece.framed(seed) for piece in pieces]
-    if len(framed) == 1:
-        data, lengths, names, topics = framed[0]
-    else:
-        known: dict[str, int] = {}
-        numbers = []
-        for piece in framed:
-            places = [known.setdefault(name, len(known)) for name in piece.names]
-            numbers.append(np.array(places, np.uint32)[piece.topics])
-        data = b"".join(piece.data for piece in framed)
-        lengths = np.concatenate([piece.lengths for piece in framed])
-        names, topics = list(known), np.concatenate(numbers)
-    positions = (np.cumsum(lengths) - lengths).astype(np.uint32)
+    joined = framed[0] if len(framed) == 1 else _joined(framed)
+    lengths = joined.lengths
+    positions = np.cumsum(lengths) - lengths
+    data = bytes(joined.data)
+    if not joined.has_checks.all():
+        lacking = ~joined.has_checks
+        data = _with_checks(data, positions[lacking], lengths[lacking], seed)
     return Block(
         first,
         first + len(lengths),
-        bytes(data),
-        positions,
-        list(names),
-        topics.astype(np.uint32, copy=False),
+        data,
+        positions.astype(np.uint32),
+        list(joined.names),
+        joined.topics.astype(np.uint32, copy=False),
     )
+
+
+def _joined(framed: Sequence[Framed]) -> Framed:
+    known: dict[str, int] = {}
+    topics = []
+    for piece in framed:
+        places = [known.setdefault(name, len(known)) for name in piece.names]
+        topics.append(np.array(places, np.uint32)[piece.topics])
+    return Framed(
+        b"".join(piece.data for piece in framed),
+        np.concatenate([piece.lengths for piece in framed]),
+        list(known),
+        np.concatenate(topics),
+        np.concatenate([piece.has_checks for piece in framed]),
+    )
+
+
+def _with_checks(data: bytes, places: Numbers, lengths: Numbers, seed: int) -> bytes:
+    """The same frames; those that begin at these places get their checks."""
+    checks = Parts(data, places + HEAD.size, lengths - HEAD.size).hashes(seed)
+    frames = bytearray(data)
+    words_at(frames, "<u4")[places + 4] = checks.astype(np.uint32)
+    return bytes(frames)
 
 
 def time_of(block: Block, place: int) -> int:

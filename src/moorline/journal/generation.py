@@ -22,7 +22,6 @@ from moorline.journal.segment import (
     next_whole,
     read_frames,
     times_of,
-    walk,
 )
 from moorline.journal.segment_index import (
     IndexBuild,
@@ -31,6 +30,7 @@ from moorline.journal.segment_index import (
     dense_place,
     read_all,
 )
+from moorline.journal.stretches import Span, walk_by_index
 from moorline.limits import STREAM_PLACES_MAX, STREAM_SEEK_BYTES
 
 RETENTION = "RETENTION"
@@ -175,7 +175,7 @@ class Generation:
             if piece.upto > offset:
                 self._remember(piece.upto, position + len(piece.data))
                 return _block_from(piece, offset)
-            if piece.positions:
+            if len(piece.positions):
                 at, position, is_sure = piece.upto, position + len(piece.data), True
             elif not is_sure:
                 # The index points at something else, or at damage: look at everything once.
@@ -222,7 +222,10 @@ class Generation:
         """All that is committed; every hole has its end, and is noted."""
         end, limit = self._reach
         upto = self.first
-        for found in walk(file, SEGMENT_HEAD.size, limit, self.first, self.head.seed):
+        index = self.index or self._loaded_index()
+        entries = index.entries() if index is not None else b""
+        span = Span(self.first, end, limit)
+        for found in walk_by_index(file, entries, span, self.head.seed):
             piece = self.note(found, end, limit) if isinstance(found, Hole) else found
             upto = piece.upto
             yield piece
@@ -279,6 +282,5 @@ def _block_from(piece: Piece, offset: int) -> Block:
     skip = offset - piece.first
     if not skip:
         return block_of(offset, piece.data, piece.positions)
-    begin = piece.positions[skip]
-    positions = [position - begin for position in piece.positions[skip:]]
-    return block_of(offset, piece.data[begin:], positions)
+    begin = int(piece.positions[skip])
+    return block_of(offset, piece.data[begin:], piece.positions[skip:] - begin)

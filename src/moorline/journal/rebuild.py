@@ -10,6 +10,7 @@ import logging
 from moorline.core.queue import Queue
 from moorline.ids import text_of
 from moorline.journal.folder import Damaged, QueueFolder, path_of
+from moorline.journal.folder_recovery import recovered
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.layout import folders
 from moorline.journal.store import ANONYMOUS_OWNER, INDEX_BEFORE, Store
@@ -51,7 +52,7 @@ def _take_in(store: Store, queue: Queue) -> None:
     folder = QueueFolder(store.disk, store.files.handles, path_of(queue.id, store.options.levels))
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.
-        state = folder.load(expected=ALL, upto_lsn=ALL, stamp="0" * 14).state
+        state = recovered(folder, expected=ALL, upto_lsn=ALL, stamp="0" * 14).state
     except Damaged as error:
         store.files.quarantine(queue, str(error))
         log.error("set aside", extra={"queue": text_of(queue.id)})

@@ -16,13 +16,11 @@ import struct
 from collections.abc import Iterable
 
 import msgspec
-import numpy as np
 import xxhash
 
 from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
 from moorline.journal.disk import Disk
-from moorline.journal.segment import Piece, contents_of
+from moorline.journal.segment import Piece
 from moorline.limits import PRODUCERS_MAX, TOPICS_COUNTED_MAX
 
 _HEAD = struct.Struct("<8sIIQQ")
@@ -134,16 +132,14 @@ class DigestBuild:
 
     def __init__(self) -> None:
         self.count = 0
-        self._halves = np.zeros(2, np.uint64)
+        self._xor = 0
 
     def add(self, piece: Piece) -> None:
-        hashes = hash_ids(contents_of(piece))
-        self._halves ^= np.bitwise_xor.reduce(hashes, axis=0)
-        self.count += len(hashes)
+        self._xor ^= piece.contents().xor()
+        self.count += len(piece.positions)
 
     def digest(self) -> Digest:
-        high, low = self._halves.tolist()
-        return Digest(self.count, ((high << 64) | low).to_bytes(16, "big"))
+        return Digest(self.count, self._xor.to_bytes(16, "big"))
 
 
 def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None:
@@ -155,9 +151,9 @@ def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None
         del producers[next(iter(producers))]
 
 
-def count_topics(topics: dict[str, int], names: list[str], counts: Iterable[int]) -> None:
+def count_topics(topics: dict[str, int], found: Iterable[tuple[str, int]]) -> None:
     """Adds up, by name as long as there are not too many."""
-    for name, count in zip(names, counts, strict=True):
+    for name, count in found:
         is_counted = name in topics or len(topics) < TOPICS_COUNTED_MAX
         counted = name if is_counted else OTHERS
         topics[counted] = topics.get(counted, 0) + count

@@ -1,7 +1,5 @@
 """Room: journal. Sealing a generation that grows no more: one walk gives its dense index and its seal."""
 
-import numpy as np
-
 from moorline.journal.disk import Disk
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.seal import (
@@ -14,7 +12,7 @@ from moorline.journal.seal import (
     read_seal,
     remember,
 )
-from moorline.journal.segment import Hole, block_of, producers_of, time_at
+from moorline.journal.segment import Hole, producers_of, time_at
 from moorline.journal.segment_index import IndexBuild
 
 
@@ -38,9 +36,7 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
             digest.add(piece)
             index.add(piece)
             remember(memory.producers, producers_of(piece))
-            block = block_of(piece.first, piece.data, piece.positions)
-            counts = np.bincount(block.topics, minlength=len(block.names))
-            count_topics(memory.topics, block.names, counts.tolist())
+            count_topics(memory.topics, piece.topic_counts())
             times += [time_at(piece.data, piece.positions[place]) for place in (0, -1)]
     finally:
         file.close()

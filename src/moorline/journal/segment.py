@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from moorline.core.block import Block, Numbers
+from moorline.core import block as blocks
+from moorline.core.block import Block
+from moorline.core.parts import Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.limits import STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 from moorline.wire.frame_fields import (
@@ -31,7 +33,6 @@ from moorline.wire.frame_fields import (
     TIME_AT,
     TOPIC_AT,
     Sizes,
-    words_at,
 )
 from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER
 
@@ -41,6 +42,9 @@ MAGIC = b"MOORSEG1"
 _BEGINNING = struct.Struct("<IIQ")
 _FLAGS_ALL = 15
 _check = xxhash.xxh3_64_intdigest
+
+
+Positions = Numbers | blocks.Numbers
 
 
 class SegmentHead(NamedTuple):
@@ -62,11 +66,22 @@ class Piece(NamedTuple):
     first: int
     position: int
     data: bytes
-    positions: list[int]
+    positions: Numbers
 
     @property
     def upto(self) -> int:
         return self.first + len(self.positions)
+
+    def contents(self) -> Parts:
+        """What is checked and digested of each frame."""
+        ends = np.append(self.positions[1:], len(self.data))
+        return Parts(self.data, self.positions + HEAD.size, ends - self.positions - HEAD.size)
+
+    def topic_counts(self) -> list[tuple[str, int]]:
+        """How many frames each topic has."""
+        lengths = field(self.data, self.positions, TOPIC_AT, "<u2")
+        counts = Parts(self.data, self.positions + FRAME.size, lengths).counts()
+        return [(name.decode(), count) for name, count in counts.items()]
 
 
 class Hole(NamedTuple):
@@ -121,7 +136,8 @@ def read_frames(
         if len(data) < length <= limit - position:
             data = file.read_at(position, length)
             positions, end = whole_frames(data, first, seed)
-    return Piece(first, position, data if end == len(data) else data[:end], positions)
+    whole = data if end == len(data) else data[:end]
+    return Piece(first, position, whole, np.array(positions, np.int64))
 
 
 def walk(
@@ -131,7 +147,7 @@ def walk(
     what is not whole at the end."""
     while position < limit:
         piece = read_frames(file, position, limit, first, seed, STREAM_WALK_BYTES)
-        if piece.positions:
+        if len(piece.positions):
             yield piece
             position += len(piece.data)
             first = piece.upto
@@ -194,9 +210,9 @@ def _candidates(data: bytes, room: int) -> list[int]:
 # --- what frames say --------------------------------------------------------------------------------
 
 
-def block_of(first: int, data: bytes, positions: list[int]) -> Block:
+def block_of(first: int, data: bytes, positions: list[int] | Numbers) -> Block:
     """A block of whole frames; `data` holds these and nothing else."""
-    numbers = np.array(positions, np.uint32)
+    numbers = np.asarray(positions, np.uint32)
     starts = numbers.astype(np.int64) + FRAME.size
     ends = starts + field(data, numbers, TOPIC_AT, "<u2")
     known: dict[bytes, int] = {}
@@ -232,17 +248,17 @@ def part_of(block: Block, offset: int, bytes_max: int) -> Block:
     )
 
 
-def field(data: bytes, positions: Numbers | list[int], at: int, kind: str) -> npt.NDArray[np.int64]:
+def field(data: bytes, positions: Positions, at: int, kind: str) -> Numbers:
     """A number of each frame's fixed part."""
     places = np.asarray(positions, np.int64) + at
     return words_at(data, kind)[places].astype(np.int64)
 
 
-def times_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
+def times_of(data: bytes, positions: Positions) -> Numbers:
     return field(data, positions, TIME_AT, "<u8")
 
 
-def flags_of(data: bytes, positions: Numbers | list[int]) -> npt.NDArray[np.int64]:
+def flags_of(data: bytes, positions: Positions) -> Numbers:
     return field(data, positions, FLAGS_AT, "<u2")
 
 
@@ -253,7 +269,7 @@ def time_at(data: bytes, position: int) -> int:
 
 def producers_of(piece: Piece) -> list[tuple[int, int]]:
     """(producer, last sequence) of those that the frames name, least recently seen first."""
-    positions = np.array(piece.positions, np.int64)
+    positions = piece.positions
     sizes = Sizes.of(piece.data, positions)
     some = np.flatnonzero(sizes.flags & PRODUCER)
     behind = (positions + FRAME.size + sizes.topics + sizes.keys + sizes.headers)[some]
@@ -263,10 +279,3 @@ def producers_of(piece: Piece) -> list[tuple[int, int]]:
     last = np.sort(len(some) - 1 - from_the_end)
     sequences = numbers[behind[last] + 8]
     return list(zip(producers[last].tolist(), sequences.tolist(), strict=True))
-
-
-def contents_of(piece: Piece) -> list[bytes]:
-    """What is checked and digested of each frame."""
-    ends = [*piece.positions[1:], len(piece.data)]
-    data = piece.data
-    return [data[start + 8 : end] for start, end in zip(piece.positions, ends, strict=True)]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorline.core.parts import Numbers
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, times_of
 from moorline.limits import STREAM_INDEX_EVERY
@@ -88,17 +89,15 @@ class SparseIndex:
         return index
 
 
-def entries_of(
-    first: int, position: int, data: bytes, positions: npt.NDArray[np.int64] | list[int]
-) -> Words:
+def entries_of(first: int, position: int, data: bytes, positions: Numbers) -> Words:
     """The sparse entries of frames that begin with message `first` at `position` of the segment."""
-    chosen = np.asarray(positions[-first % STREAM_INDEX_EVERY :: STREAM_INDEX_EVERY], np.int64)
+    chosen = positions[-first % STREAM_INDEX_EVERY :: STREAM_INDEX_EVERY]
     entries = np.empty((len(chosen), 3), "<u8")
     if len(chosen):
         start = first + -first % STREAM_INDEX_EVERY
         entries[:, 0] = chosen + position
         entries[:, 1] = np.arange(len(chosen)) * STREAM_INDEX_EVERY + start
-        entries[:, 2] = times_of(data, chosen.tolist())
+        entries[:, 2] = times_of(data, chosen)
     return entries
 
 
@@ -112,7 +111,7 @@ class IndexBuild:
         self._upto = first
 
     def add(self, piece: Piece) -> None:
-        self._parts.append(np.array(piece.positions, "<u8") + np.uint64(piece.position))
+        self._parts.append(piece.positions.astype("<u8") + np.uint64(piece.position))
         self._upto = piece.upto
         self.sparse.add(entries_of(piece.first, piece.position, piece.data, piece.positions))
 

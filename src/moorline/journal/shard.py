@@ -196,7 +196,7 @@ class ShardLog:
         assert block.upto == self.next_offset, "every message of the batch is in its block"
         times = [time_of(block, place) for place in (0, -1)] if block.data else [self.time_us] * 2
         counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
-        count_topics(generation.topics, block.names, counts)
+        count_topics(generation.topics, zip(block.names, counts, strict=True))
         position = self._bytes
         self._bytes += len(block.data)
         if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:

@@ -20,8 +20,6 @@ from moorline.journal.segment import (
     SEGMENT_HEAD,
     Piece,
     SegmentHead,
-    block_of,
-    contents_of,
     flags_of,
     producers_of,
     read_frames,
@@ -140,7 +138,8 @@ def _true_head(disk: Disk, path: str, file: DiskFile, wanted: SegmentHead) -> Se
             head is not None and (head.seed, head.first) == (known.seed, known.first)
         ):
             continue
-        if read_frames(file, SEGMENT_HEAD.size, file.size(), known.first, known.seed, 1).positions:
+        found = read_frames(file, SEGMENT_HEAD.size, file.size(), known.first, known.seed, 1)
+        if len(found.positions):
             return SegmentHead(
                 wanted.shard, wanted.generation, known.first, known.first_time_us, known.seed
             )
@@ -265,7 +264,7 @@ def _last_is_true(file: DiskFile, generation: Generation, index: SparseIndex) ->
         return True
     position, offset = index.positions[-1], index.offsets[-1]
     piece = read_frames(file, position, file.size(), offset, generation.head.seed, 1)
-    return bool(piece.positions) and time_at(piece.data, 0) == index.times_us[-1]
+    return len(piece.positions) > 0 and time_at(piece.data, 0) == index.times_us[-1]
 
 
 def _take_in(generation: Generation, piece: Piece, memory: Memory) -> list[bytes]:
@@ -278,14 +277,13 @@ def _take_in(generation: Generation, piece: Piece, memory: Memory) -> list[bytes
     assert generation.index is not None
     generation.index.add(entries_of(piece.first, piece.position, piece.data, piece.positions))
     remember(memory.producers, producers_of(piece))
-    block = block_of(piece.first, piece.data, piece.positions)
-    counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
-    count_topics(memory.topics, block.names, counts)
-    chosen = np.flatnonzero(flags_of(piece.data, piece.positions) & RETAIN).tolist()
-    if not chosen:
+    count_topics(memory.topics, piece.topic_counts())
+    chosen = np.flatnonzero(flags_of(piece.data, piece.positions) & RETAIN)
+    if not len(chosen):
         return []
-    contents = contents_of(piece)
-    return [contents[place] for place in chosen]
+    contents = piece.contents()
+    starts, ends = contents.starts[chosen], (contents.starts + contents.lengths)[chosen]
+    return list(map(piece.data.__getitem__, map(slice, starts.tolist(), ends.tolist())))
 
 
 def _write_index(disk: Disk, generation: Generation) -> DiskFile:

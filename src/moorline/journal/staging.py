@@ -52,6 +52,13 @@ class Place(NamedTuple):
     row: int = 0
 
 
+def queries_under_way(disk: Disk, target: int) -> list[str]:
+    """Queries with a commit to that target that is decided and not published to its end; changes nothing."""
+    store = StagingStore(disk, lambda: 0)
+    store.read_decisions()
+    return [query for query, (decided, _) in store.pending.items() if decided.target == target]
+
+
 class StagingStore:
     """The stages and the decisions of a node."""
 
@@ -80,12 +87,15 @@ class StagingStore:
         self._disk.make_folders(STAGES)
         if self._sync:
             self._disk.sync_folder("")
-        for record in self._log.read():
-            self._apply(record)
+        self.read_decisions()
         self._compact()
         for name in self._disk.list_folder(STAGES):
             self._find_stage(name)
         self.expire()
+
+    def read_decisions(self) -> None:
+        for record in self._log.read():
+            self._apply(record)
 
     def close(self) -> None:
         for stage in [one for one, facts in self._stages.items() if not facts.is_closed]:

@@ -23,7 +23,7 @@ import xxhash
 from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.dropped import Dropped, read_dropped
-from moorline.journal.framing import Run, retained_in
+from moorline.journal.packed_append import NumberedRows
 from moorline.journal.retained import Retained
 from moorline.journal.seal import Seal
 from moorline.journal.shard import ShardLog
@@ -33,7 +33,7 @@ from moorline.journal.stream_layout import read_layout, write_layout
 from moorline.journal.stream_upkeep import StreamUpkeep
 from moorline.journal.stream_view import StreamView
 from moorline.limits import TOPICS_CACHED_MAX
-from moorline.wire.packed_rows import PackedRows, filled
+from moorline.wire.packed_rows import PackedRows
 from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 
 __all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
@@ -221,37 +221,17 @@ class StreamStore(StreamView):
 
         The first `skip` are passed over, and duplicates. The flags of rows are trusted.
         """
-        numbers = np.arange(rows.count)
+        order = np.arange(rows.count)
         if rows.shards != len(self._in_use):
             # The node was started anew with another number of shards. What it stored of them before is
             # elsewhere: under the same name a shard would take a row for one that it has.
-            rows, numbers = rows.sorted_by(len(self._in_use))
+            rows, order = rows.sorted_by(len(self._in_use))
             producer = moved_producer(producer, len(self._in_use))
-        now_us, stored, first = self._now_us(), 0, 0
-        for shard, stop in zip(self._in_use, rows.ends.tolist(), strict=True):
-            last = max(shard.fresh.get(producer, -1), shard.producers.get(producer, -1))
-            done = max(last - sequence, skip - 1)
-            # Of one shard they stand in the order of their numbers.
-            low = first + int(np.searchsorted(numbers[first:stop], done, "right"))
-            if low < stop:
-                time_us = max(now_us, shard.time_us)
-                frames = filled(
-                    rows,
-                    low,
-                    stop,
-                    offset=shard.next_offset,
-                    time_us=time_us,
-                    producer=producer,
-                    sequences=numbers[low:stop] + sequence,
-                )
-                run = Run(frames, rows.lengths[low:stop], rows.names, rows.topics[low:stop])
-                shard.add_run(run, time_us)
-                shard.fresh[producer] = int(numbers[stop - 1]) + sequence
-                self._retain += retained_in(run)
-                self.batch_bytes += len(frames)
-                stored += stop - low
-            first = stop
-        return stored
+        numbered = NumberedRows(rows, order, producer, sequence)
+        stored = numbered.append_to(self._in_use, skip, self._now_us())
+        self._retain += stored.retain
+        self.batch_bytes += stored.size_bytes
+        return stored.rows
 
     @property
     def shards(self) -> int:

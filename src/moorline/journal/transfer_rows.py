@@ -113,14 +113,10 @@ def read_json(stream: BinaryIO) -> Rows:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(
-            'Parquet needs pyarrow: install it with `pip install "moorline[parquet]"`, or use a '
-            "file that ends in .jsonl"
-        ) from error
+    """It is large, and only those who ask for Parquet wait for it."""
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 

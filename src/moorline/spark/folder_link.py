@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from moorline.config.settings import Config
+from moorline.core.parts import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import FolderUnusable
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, Generation
@@ -21,7 +22,6 @@ from moorline.journal.seal import Summary, read_summary
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, read_frames, read_head, walk
 from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES, read_all
 from moorline.journal.shard import folder_of, path_of
-from moorline.spark.frames import PADDING_BYTES
 from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 
 log = logging.getLogger("moorline.spark")
@@ -235,7 +235,7 @@ class FolderStreams:
         for position, at, _ in table[:-8:-1].tolist():
             if at <= known[0] or not known[1] < position < limit:
                 continue
-            if read_frames(file, position, limit, at, head.seed, 1).positions:
+            if len(read_frames(file, position, limit, at, head.seed, 1).positions):
                 return at, position
         return known
 

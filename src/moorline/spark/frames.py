@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from moorline.core.parts import Numbers, Parts, words_at
 from moorline.core.topic import Matcher
 from moorline.wire.frame_fields import (
     FLAGS_AT,
@@ -25,21 +26,10 @@ from moorline.wire.frame_fields import (
     TIME_AT,
     TOPIC_AT,
     TTL_AT,
-    Numbers,
-    words_at,
 )
 from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
 
-PADDING_BYTES = 16
-"""Bytes behind the frames of a buffer: a view of twelve bytes may begin at the last one."""
-
-_INLINE_BYTES = 12
-"""Arrow keeps values up to this length inside of their views."""
-
-Words = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
-
-_REST_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFF_FFFF, 0xFFFF_FFFF], np.uint32)
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -61,7 +51,6 @@ class Frames:
 
     def __init__(self, block: Block) -> None:
         self._block = block
-        self._quads = words_at(block.data, "<u4")
         self._count = len(block.places)
         self._smalls: Numbers | None = None
         self._known: dict[int, Numbers] = {}
@@ -77,8 +66,10 @@ class Frames:
     def times_us(self) -> Numbers:
         return words_at(self._block.data, "<i8")[self._block.places + TIME_AT]
 
-    def ttls_s(self) -> npt.NDArray[np.int32]:
-        return words_at(self._block.data, "<i4")[self._block.places + TTL_AT]
+    def ttls_s(self) -> Numbers:
+        """Of 32 bits without a sign, which Spark has no type for: so as 64."""
+        seconds = words_at(self._block.data, "<u4")[self._block.places + TTL_AT]
+        return seconds.astype(np.int64)
 
     def flags(self) -> Numbers:
         return self._small(FLAGS_AT)
@@ -160,57 +151,7 @@ class Frames:
             valid = None
         if valid is not None and not valid.any():
             return pa.nulls(self._count, pa.binary())
-        bitmap = (
-            pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
-            if valid is not None
-            else None
-        )
-        views = views_of(self._quads, starts, lengths)
-        buffers = [bitmap, pa.py_buffer(views), pa.py_buffer(self._block.data)]
-        return pa.Array.from_buffers(pa.binary_view(), self._count, buffers).cast(pa.binary())
-
-
-def views_of(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.int64]:
-    """Arrow's sixteen bytes of each value, as two numbers: its length, and where it is.
-
-    The first bytes of a long value, which belong behind its length, are left out: whoever copies or
-    hashes the value does not look at them, and these views go nowhere else.
-    """
-    views = np.empty((len(starts), 2), np.int64)
-    views[:, 0] = lengths
-    np.left_shift(starts, 32, out=views[:, 1])
-    is_short = lengths <= _INLINE_BYTES
-    if is_short.all():
-        views[:] = _inline(quads, starts, lengths)
-    elif is_short.any():
-        short = np.flatnonzero(is_short)
-        views[short] = _inline(quads, starts[short], lengths[short])
-    return views
-
-
-def _inline(quads: Words, starts: Numbers, lengths: Numbers) -> npt.NDArray[np.int64]:
-    """The views of short values: the length, and twelve bytes that hold the value itself."""
-    found = np.zeros((len(starts), 4), np.uint32)
-    found[:, 0] = lengths
-    length_max = int(lengths.max(initial=0))
-    for quad in range(-(-length_max // 4)):
-        taken = quads[starts + 4 * quad]
-        found[:, 1 + quad] = taken & _REST_MASKS[np.clip(lengths - 4 * quad, 0, 4)]
-    return found.view(np.int64)
-
-
-def checks_of(block: Block, seed: int) -> npt.NDArray[np.uint32]:
-    """What the checks of all frames must be."""
-    import polars
-    import polars_hash
-
-    views = views_of(words_at(block.data, "<u4"), block.places + HEAD.size, block.lengths)
-    buffers = [None, pa.py_buffer(views), pa.py_buffer(block.data)]
-    contents = pa.Array.from_buffers(pa.binary_view(), len(block.places), buffers)
-    column = polars.DataFrame({"content": polars.from_arrow(contents)})
-    hashed = column.select(polars_hash.col("content").nchash.xxh3_64(seed=seed))
-    found: npt.NDArray[np.uint64] = hashed.to_series().to_numpy()
-    return found.astype(np.uint32)
+        return Parts(self._block.data, starts, lengths).views(valid).cast(pa.binary())
 
 
 # --- batches --------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address, listen_address
+from moorline.core.parts import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
-from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged
+from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged, Untrusted
 from moorline.journal.segment import MAGIC, SEGMENT_HEAD, SegmentHead
 from moorline.journal.segment_index import DENSE_BYTES
 from moorline.limits import (
@@ -27,7 +28,6 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
-from moorline.spark.frames import PADDING_BYTES
 from moorline.spark.options import Reach
 from moorline.version import SOFTWARE
 from moorline.wire.group import FindOffsets, OffsetsFound
@@ -115,6 +115,8 @@ class Links:
                 caller = await self._link(addresses)
                 answers = await caller.call_all(makes)
                 break
+            except Untrusted:
+                raise  # its certificate stays as it is, however long it is waited for
             except ConnectionLost:
                 tries += 1
                 if tries >= tries_max:
@@ -139,7 +141,9 @@ class Links:
                 self._callers[address] = await self._open(address)
                 return self._callers[address]
             except ConnectionLost as error:
-                lost = error
+                # One that is merely away may be back, by an address that is trusted.
+                if lost is None or not isinstance(error, Untrusted):
+                    lost = error
         assert lost is not None, "a node has an address"
         raise lost
 
@@ -275,6 +279,8 @@ class NodeStreams:
                 continue
             try:
                 told = self._links.streams(addresses)
+            except Untrusted:
+                raise
             except ConnectionLost as error:
                 log.warning("a node does not answer", extra={"node": node, "error": str(error)})
                 self._silent.append(node)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from moorline.wire.frame_fields import Numbers
+from moorline.core.parts import Numbers
 from moorline.wire.packed_rows import PackedRows
 from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
 
@@ -49,18 +49,22 @@ def packed_chunks(rows: TopicRows, shards: int, bytes_max: int) -> Iterator[tupl
     """Chunks of about that many bytes, and how many rows each has; the rows keep their order in a shard."""
     names = pa.array([name.encode() for name in rows.names], pa.binary())
     frames = _frames(rows, names.take(pa.array(rows.topics)))
-    routes = (_routes(rows) % np.uint64(shards)).astype(np.int64)
+    # Numbers of two bytes are sorted without comparing them.
+    routes = (_routes(rows) % np.uint64(shards)).astype(np.uint16)
     lengths = lengths_of(frames)
     name_lengths = lengths_of(names)[rows.topics]
     for first, end in cuts(lengths + name_lengths + _ROW_NUMBERS_BYTES, bytes_max):
         some = routes[first:end]
         order = np.argsort(some, kind="stable")
-        used, topics = np.unique(rows.topics[first:end], return_inverse=True)
+        topics = rows.topics[first:end]
+        used = np.flatnonzero(np.bincount(topics, minlength=len(rows.names)))
+        places = np.empty(len(rows.names), np.int64)
+        places[used] = np.arange(len(used))
         chunk = PackedRows(
             shards,
             np.cumsum(np.bincount(some, minlength=shards)),
             lengths[first:end][order],
-            topics[order],
+            places[topics[order]],
             [rows.names[place] for place in used.tolist()],
             _octets(frames.slice(first, end - first).take(pa.array(order))),
         )

@@ -1,14 +1,9 @@
 """Room: spark. Finding the frames of a range of messages in a segment, block by block, checked.
 
 Where a stream is sealed its dense index says where each frame begins. Where it is not, the sparse index
-does for every 128th, and the others are found for all lanes between two entries at once:
-
-    lane 0   frame 0    frame 1    …  frame 127
-    lane 1   frame 128  frame 129  …  frame 255        each step: place += 8 + length at place
-
-No index is relied upon: the frames of a block must follow each other without a gap, carry the offsets that
-they should, and have the right checks. A block that does not is read again frame by frame, past damage,
-from the last place that was good.
+does for every 128th, and the others are found in lanes (journal.stretches). No index is relied upon: a
+block that is not as it should be is read again frame by frame, past damage, from the last place that was
+good.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +11,14 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from moorline.core.parts import PADDING_BYTES, Numbers, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
-from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES
-from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES, STREAM_INDEX_EVERY
-from moorline.spark.frames import PADDING_BYTES, Block, Frames, checks_of
-from moorline.wire.frame_fields import Numbers, words_at
-from moorline.wire.segment import FRAME, HEAD
+from moorline.journal.segment_index import DENSE_BYTES
+from moorline.journal.stretches import Span, Stretch, find_frames, sparse_stretches
+from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
+from moorline.spark.frames import Block, Frames
+from moorline.wire.segment import HEAD
 
 
 class SegmentFile(Protocol):
@@ -58,19 +54,6 @@ class Lost(NamedTuple):
     first: int
     upto: int
     position: int
-
-
-class Stretch(NamedTuple):
-    """Messages `first` to before `upto` are between two places of the file; `starts` are those known."""
-
-    first: int
-    upto: int
-    position: int
-    stop: int
-    starts: Numbers
-    """Places of frames from `position` on: of every one, or of every lane."""
-    counts: Numbers | None
-    """How many frames each lane has; None if the places are those of every frame."""
 
 
 Run = tuple[Block, int, int]
@@ -113,52 +96,15 @@ def _ahead(
 
 def _found(stretch: Stretch, data: bytearray, seed: int, *, verify: bool) -> Block | None:
     """The frames of a stretch; None if something is not as it should be."""
-    size = stretch.stop - stretch.position
-    if len(data) < size + PADDING_BYTES or size < FRAME.size:
+    found = find_frames(stretch, data, seed, verify=verify)
+    if found is None or len(data) < stretch.stop - stretch.position + PADDING_BYTES:
         return None
-    places = stretch.starts - stretch.position
-    if stretch.counts is not None:
-        places = _lanes(data, size, places, stretch.counts)
-    count = stretch.upto - stretch.first
-    if len(places) != count or not count or places.min() < 0 or places.max() > size - FRAME.size:
-        return None
-    numbers = words_at(data, "<i8")
-    # The length and the check stand side by side.
-    heads = numbers[places]
-    lengths = heads & 0xFFFF_FFFF
-    ends = places + HEAD.size + lengths
-    offsets = numbers[places + HEAD.size]
-    expected = np.arange(stretch.first, stretch.upto)
-    if (
-        not np.array_equal(ends[:-1], places[1:])
-        or ends[-1] > size
-        or not np.array_equal(offsets, expected)
-    ):
-        return None
-    block = Block(data, places, lengths, expected)
-    if verify and not np.array_equal(checks_of(block, seed), heads >> 32 & 0xFFFF_FFFF):
-        return None
+    block = Block(data, *found, np.arange(stretch.first, stretch.upto))
     return block if verify or Frames(block).are_sound() else None
 
 
 def _end_of(block: Block) -> int:
     return int(block.places[-1] + HEAD.size + block.lengths[-1])
-
-
-def _lanes(data: bytearray, size: int, starts: Numbers, counts: Numbers) -> Numbers:
-    """The places of all frames of all lanes, step by step for all lanes at once."""
-    quads = words_at(data, "<u4")
-    steps = int(counts.max())
-    grid = np.empty((len(starts), steps), np.int64)
-    last = size - FRAME.size
-    places = np.clip(starts.astype(np.int64), 0, last)
-    for step in range(steps):
-        grid[:, step] = places
-        places += quads[places]
-        places += HEAD.size
-        # A lane that is at its end, or that damage led astray, stays inside; its frames do not count.
-        np.minimum(places, last, out=places)
-    return grid[np.arange(steps) < counts[:, None]]
 
 
 # --- by the indexes -------------------------------------------------------------------------------
@@ -170,7 +116,8 @@ def _stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
         yield stretch
         done = stretch.upto
     if done < upto:
-        yield from _sparse_stretches(file, done, upto)
+        span = Span(file.head.first, file.end, file.size_bytes)
+        yield from sparse_stretches(file.index(), span, done, upto, SPARK_BLOCK_BYTES)
 
 
 def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
@@ -200,42 +147,6 @@ def _cut(first: int, places: Numbers) -> Iterator[Stretch]:
         stop = min(max(stop, at + 1), count)
         begin, end = int(places[at]), int(places[stop])
         yield Stretch(first + at, first + stop, begin, end, places[at:stop], None)
-        at = stop
-
-
-def _sparse_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
-    data, base = file.index(), file.head.first
-    table = np.frombuffer(data, "<i8", len(data) // ENTRY_BYTES * 3).reshape(-1, 3)
-    table = table[(table[:, 1] < file.end) & (table[:, 1] >= base)]
-    places = np.concatenate([[SEGMENT_HEAD.size], table[:, 0]])
-    offsets = np.concatenate([[base], table[:, 1]])
-    if len(table) and table[0, 1] == base:
-        places, offsets = places[1:], offsets[1:]
-    if (np.diff(places) <= 0).any() or (np.diff(offsets) <= 0).any():
-        return
-    # Behind the last lane stands the end.
-    places = np.append(places, file.size_bytes)
-    offsets = np.append(offsets, file.end)
-    counts = np.diff(offsets)
-    at = max(int(np.searchsorted(offsets, first, "right")) - 1, 0)
-    last = min(int(np.searchsorted(offsets, upto, "left")), len(counts))
-    while at < last:
-        if counts[at] > STREAM_INDEX_EVERY:
-            # An index that is behind its segment: whoever reads frame by frame needs none.
-            return
-        stop = int(np.searchsorted(places, places[at] + SPARK_BLOCK_BYTES, "right")) - 1
-        stop = min(max(stop, at + 1), last)
-        stop = (
-            at + 1 + int(np.argmax(np.append(counts[at + 1 : stop], 1 << 62) > STREAM_INDEX_EVERY))
-        )
-        yield Stretch(
-            int(offsets[at]),
-            int(offsets[stop]),
-            int(places[at]),
-            int(places[stop]),
-            places[at:stop],
-            counts[at:stop],
-        )
         at = stop
 
 
@@ -272,6 +183,6 @@ def _block_of(piece: Piece, first: int, upto: int) -> Block:
     skip, keep = max(first - piece.first, 0), min(upto, piece.upto) - piece.first
     data = bytearray(piece.data)
     data += bytes(PADDING_BYTES)
-    places = np.array(piece.positions[skip:keep], np.int64)
+    places = piece.positions[skip:keep]
     lengths = words_at(data, "<u4")[places].astype(np.int64)
     return Block(data, places, lengths, np.arange(piece.first + skip, piece.first + keep))

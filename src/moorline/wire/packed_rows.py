@@ -18,15 +18,17 @@ fills in the zeros of all of them at once, and appends them as they are. Little-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from moorline.core.parts import Numbers, Parts, words_at
 from moorline.errors import Malformed
 from moorline.limits import PACKED_SHARDS_MAX
-from moorline.wire.frame_fields import OFFSET_AT, TIME_AT, Numbers, Sizes, words_at
+from moorline.wire.frame_fields import OFFSET_AT, TIME_AT, Sizes
 from moorline.wire.segment import (
     FRAME,
     HEAD,
@@ -77,11 +79,8 @@ class PackedRows:
         positions = self.positions()
         sizes = Sizes.of(self.frames, positions)
         keyed = np.flatnonzero(sizes.flags & KEYED)
-        starts = (positions + FRAME.size + sizes.topics)[keyed]
-        stops = starts + sizes.keys[keyed]
-        view = memoryview(self.frames)
-        keys = map(view.__getitem__, map(slice, starts.tolist(), stops.tolist()))
-        found[keyed] = np.fromiter(map(_hash, keys), np.uint64, len(keyed))
+        starts = positions + FRAME.size + sizes.topics
+        found[keyed] = Parts(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
         return found
 
     def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
@@ -126,11 +125,7 @@ class PackedRows:
             raise Malformed("every topic is named once, and has a row")
         if not np.array_equal(np.array([len(name) for name in names])[self.topics], lengths):
             raise Malformed("a row has another topic than it says")
-        # The bytes of all topics, one behind the other, as they stand and as they should.
-        places = np.repeat(positions + FRAME.size - np.cumsum(lengths) + lengths, lengths)
-        places += np.arange(len(places))
-        found = np.frombuffer(self.frames, np.uint8)[places]
-        if found.tobytes() != b"".join(map(names.__getitem__, self.topics.tolist())):
+        if not Parts(self.frames, positions + FRAME.size, lengths).are(names, self.topics):
             raise Malformed("a row has another topic than it says")
 
     def _check_headers(self, positions: Numbers, sizes: Sizes) -> None:
@@ -195,27 +190,30 @@ def packed(records: Iterable[Record], shards: int) -> PackedRows:
     return unsorted.sorted_by(shards)[0]
 
 
-def filled(
-    rows: PackedRows,
-    first: int,
-    stop: int,
-    *,
-    offset: int,
-    time_us: int,
-    producer: int,
-    sequences: Numbers,
-) -> bytearray:
-    """Frames `first` to before `stop`, with all but their checks, which need a segment's seed."""
-    positions = rows.positions()
-    begin = int(positions[first])
-    end = int(positions[stop - 1] + rows.lengths[stop - 1])
-    frames = bytearray(rows.frames[begin:end])
-    places = positions[first:stop] - begin
+class Stamps(NamedTuple):
+    """What only the node can say of each row."""
+
+    offsets: Numbers
+    times_us: Numbers
+    producer: int
+    sequences: Numbers
+
+
+class Filled(NamedTuple):
+    """The frames of a chunk with all but their checks, which need a segment's seed."""
+
+    frames: bytearray
+    flags: Numbers
+
+
+def filled(rows: PackedRows, stamps: Stamps) -> Filled:
+    frames = bytearray(rows.frames)
+    places = rows.positions()
     sizes = Sizes.of(frames, places)
     numbers = words_at(frames, "<u8")
-    numbers[places + OFFSET_AT] = np.arange(offset, offset + stop - first)
-    numbers[places + TIME_AT] = time_us
+    numbers[places + OFFSET_AT] = stamps.offsets
+    numbers[places + TIME_AT] = stamps.times_us
     behind = places + FRAME.size + sizes.topics + sizes.keys + sizes.headers
-    numbers[behind] = producer
-    numbers[behind + 8] = sequences
-    return frames
+    numbers[behind] = stamps.producer
+    numbers[behind + 8] = stamps.sequences
+    return Filled(frames, sizes.flags)

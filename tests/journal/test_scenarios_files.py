@@ -1,0 +1,201 @@
+"""Scenarios of a queue's files in its normal life, J05 to J13: which there are, and what is in them."""
+
+from pathlib import Path
+
+import pytest
+from tests.journal.queue_life import FILE_MESSAGES, QueueLife
+
+from moorline.core.queue_journal import parse_line
+from moorline.ids import id_of
+from moorline.journal import checkpoint
+from moorline.journal.disk import FileDisk
+from moorline.journal.files import StoreOptions
+from moorline.journal.folder import path_of
+from moorline.journal.index import Index
+from moorline.testing import MemoryDisk
+
+
+def test_j05_rotation(life: QueueLife) -> None:
+    """J05: five rounds of write and ack with 4 messages a file: one file is left."""
+    queue = life.create()
+    life.send(queue, b"0")
+    life.checkpoint()
+    (oldest,) = life.message_files(queue)
+    files_seen = {oldest}
+    for n in range(1, 11):
+        life.send(queue, b"%d" % n)
+        life.checkpoint()
+        assert life.acknowledge_head(queue).body == b"%d" % (n - 1)
+        life.checkpoint()
+        files_seen.update(life.message_files(queue))
+    assert len(files_seen) >= 3, "it rotated"
+    assert len(life.message_files(queue)) == 1
+    assert oldest not in life.names(queue)
+    assert life.bodies(queue) == [b"10"]
+
+
+def test_j06_never_a_third_message_file(life: QueueLife) -> None:
+    """J06: however much is written while the read file is unread."""
+    life.options = StoreOptions(queue_messages_max=100, file_messages_max=FILE_MESSAGES)
+    life.restart()
+    queue = life.create()
+    for n in range(30):
+        life.send(queue, b"%d" % n)
+        life.checkpoint()
+        assert len(life.message_files(queue)) == (1 if n < FILE_MESSAGES else 2)
+    life.restart()
+    assert [life.acknowledge_head(queue).body for _ in range(30)] == [b"%d" % n for n in range(30)]
+    life.checkpoint()
+    assert life.message_files(queue) == []
+
+
+def test_j07_nothing_on_disk_before_the_first_write(life: QueueLife) -> None:
+    """J07: create and read leave no folder; nor does a message that came and went in the log."""
+    queue = life.create()
+    assert life.head(queue) is None
+    life.checkpoint()
+    life.restart()
+    assert life.head(queue) is None
+    assert life.store.expire(life.queue(queue), life.clock.wall_ms()) == 0
+    life.send(queue, b"briefly")
+    life.acknowledge_head(queue)
+    life.checkpoint()
+    assert not life.disk.exists("messages")
+    life.send(queue, b"for longer")
+    assert not life.disk.exists("messages"), "the log has it; a checkpoint makes the folder"
+    life.checkpoint()
+    assert life.disk.is_folder(life.folder(queue))
+
+
+def test_j08_an_empty_queue_cleans_up(life: QueueLife) -> None:
+    """J08: no message files, one state backup."""
+    queue = life.create()
+    life.send(queue, b"1")
+    life.checkpoint()
+    life.acknowledge_head(queue)
+    life.checkpoint()
+    (backup,) = life.names(queue)
+    assert backup == f"queue.{life.clock.wall_ms():014}.log"
+    last = parse_line(life.lines(queue, backup)[-1])
+    assert last is not None
+    assert last.size == 0
+
+
+def emptied_but_not_removed(disk: MemoryDisk) -> tuple[QueueLife, bytes]:
+    """Killed when the empty state was on disk, and its files were not removed yet."""
+    life = QueueLife(disk)
+    queue = life.create()
+    life.send(queue, b"read")
+    life.checkpoint()
+    life.acknowledge_head(queue)
+    sync_all = next(iter(checkpoint.steps(life.store, life.clock.wall_ms, lambda: 0)))
+    assert sync_all is not None
+    sync_all()
+    life.restart("all")
+    assert "queue.log" in life.names(queue)
+    assert len(life.message_files(queue)) == 1
+    life.clock.advance(5)
+    return life, queue
+
+
+def test_j08_an_empty_queue_that_is_opened_again_cleans_up() -> None:
+    """J08: what a crash kept from being removed goes when the queue is used again."""
+    life, queue = emptied_but_not_removed(MemoryDisk())
+    assert life.head(queue) is None
+    life.checkpoint()
+    assert life.message_files(queue) == []
+    assert "queue.log" not in life.names(queue)
+    assert len(life.backups(queue)) >= 1
+
+
+def test_j08_a_queue_that_is_cleaned_and_used_at_once_keeps_its_new_state() -> None:
+    """J08: the clean-up of the old files must not take the state of the new ones."""
+    life, queue = emptied_but_not_removed(MemoryDisk())
+    life.send(queue, b"new")
+    life.checkpoint()
+    assert "queue.log" in life.names(queue)
+    # Without an index that state is all there is.
+    life.disk.remove("index")
+    life.restart()
+    assert life.bodies(queue) == [b"new"]
+
+
+def test_j09_a_queue_known_to_be_empty_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """J09: its folder is there, with a backup in it, and nobody looks into it."""
+    life = QueueLife()
+    queue = life.create()
+    life.send(queue, b"1")
+    life.checkpoint()
+    life.acknowledge_head(queue)
+    life.checkpoint()
+    life.restart()
+
+    def refuse(path: str, *, create: bool = False) -> None:
+        raise AssertionError(f"{path} was opened, create={create}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(life.disk, "list_folder", refuse)
+        patch.setattr(life.disk, "open", refuse)
+        assert life.head(queue) is None
+        assert not life.store.acknowledge(life.queue(queue), 1)
+        assert life.store.expire(life.queue(queue), life.clock.wall_ms()) == 0
+    assert life.disk.open_handles == 1, "the log alone"
+
+
+def test_j10_two_writes_and_two_acks_append_four_state_lines(life: QueueLife) -> None:
+    """J10: one line for each, no more; the last one empties the queue and is in its backup."""
+    queue = life.create()
+    for n, body in enumerate((b"1", b"2"), start=1):
+        life.send(queue, body)
+        life.checkpoint()
+        assert len(life.lines(queue)) == n
+    life.acknowledge_head(queue)
+    life.checkpoint()
+    assert len(life.lines(queue)) == 3
+    life.acknowledge_head(queue)
+    life.checkpoint()
+    (backup,) = life.backups(queue)
+    states = [parse_line(line) for line in life.lines(queue, backup)]
+    assert [state.size for state in states if state] == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("levels", [0, 1, 4, 8])
+def test_j13_the_path_of_an_id(levels: int, tmp_path: Path) -> None:
+    """J13: a 32-character id becomes 2/2/2/2/24; the number of levels is a setting."""
+    queue_id = id_of("abcdefghijklmnopqrstuvwxyz012345")
+    expected = {
+        0: "messages/abcdefghijklmnopqrstuvwxyz012345",
+        1: "messages/ab/cdefghijklmnopqrstuvwxyz012345",
+        4: "messages/ab/cd/ef/gh/ijklmnopqrstuvwxyz012345",
+        8: "messages/ab/cd/ef/gh/ij/kl/mn/op/qrstuvwxyz012345",
+    }
+    assert path_of(queue_id, levels) == expected[levels]
+    life = QueueLife(FileDisk(tmp_path), StoreOptions(levels=levels))
+    queue = life.create()
+    life.send(queue, b"found again")
+    life.checkpoint()
+    assert (tmp_path / path_of(queue, levels) / "queue.log").is_file()
+    life.restart()
+    assert life.bodies(queue) == [b"found again"]
+
+
+def test_a_store_starts_from_its_index_and_its_log_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invariant 7: no folder is looked into at the start, however many there are."""
+    life = QueueLife()
+    queues = [life.create() for _ in range(5)]
+    for queue in queues:
+        life.send(queue, b"x")
+    life.checkpoint()
+    life.send(queues[0], b"y")
+    listed: list[str] = []
+    list_folder = life.disk.list_folder
+
+    def noted(path: str) -> list[str]:
+        listed.append(path)
+        return list_folder(path)
+
+    monkeypatch.setattr(life.disk, "list_folder", noted)
+    life.restart()
+    assert set(listed) == {"wal"}
+    assert (len(life.store), life.store.replayed) == (5, 1)
+    assert len(Index.load(life.disk, "index")) == 5
