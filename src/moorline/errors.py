@@ -16,6 +16,7 @@
     │   └── Refused            the other end said goodbye and why
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
     │   └── Unreachable        the link could not be opened at all
+    │       └── Untrusted      the certificate of the node cannot be verified
     ├── JournalDamaged         the disk's: files are not as they were written
     │   └── MessagesGone       retention or damage took messages that a query should read
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
@@ -126,6 +127,10 @@ class ConnectionLost(MoorlineError):
 
 class Unreachable(ConnectionLost):
     code = "UNREACHABLE"
+
+
+class Untrusted(Unreachable):
+    """The certificate of the node cannot be verified. To wait and try again changes nothing."""
 
 
 class JournalDamaged(MoorlineError):

@@ -15,6 +15,8 @@ class Door:
     """Passes bytes on to the node at `address`; without one, connections end at once."""
 
     def __init__(self, address: str) -> None:
+        self.accepted = 0
+        """Connections that came, whether or not they got through."""
         self._target: tuple[str, int] | None = None
         self.open(address)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -29,7 +31,7 @@ class Door:
         return f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def open(self, address: str) -> None:
-        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        host, _, port = address.partition("://")[2].rpartition(":")
         self._target = host, int(port)
 
     def shut(self) -> None:
@@ -44,6 +46,7 @@ class Door:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.accepted += 1
                 target = self._target
                 try:
                     if target is None:

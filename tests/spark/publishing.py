@@ -29,13 +29,24 @@ def message(number: int) -> Message:
     return Message(topic, key, value, headers)
 
 
+def ttl_s_of(number: int) -> int:
+    """Some for ever, and some for so long that it does not fit 31 bits."""
+    return 3_000_000_000 if number % 9 == 4 else 0
+
+
 async def publish(address: str, count: int = COUNT, first: int = 0) -> list[Message]:
     """In several calls, so that generations come to an end; returns when the first is sealed."""
     messages = [message(number) for number in range(first, first + count)]
     async with moorline.connect(address) as moor:
         for start in range(0, count, BATCH):
             records = [
-                moorline.record(one.topic, one.value, key=one.key, headers=one.headers or None)
+                moorline.record(
+                    one.topic,
+                    one.value,
+                    key=one.key,
+                    headers=one.headers or None,
+                    ttl_s=ttl_s_of(number_of(one)),
+                )
                 for one in messages[start : start + BATCH]
             ]
             producer = "tests" if start % (2 * BATCH) else ""

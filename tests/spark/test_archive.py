@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
@@ -17,7 +18,7 @@ from tests.spark.archives import (
     table_of,
     told_by,
 )
-from tests.spark.publishing import COUNT, message, publish
+from tests.spark.publishing import COUNT, message, publish, ttl_s_of
 
 from moorline.core.stream import Stream
 from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
@@ -116,6 +117,13 @@ def test_another_format_and_what_is_refused(
     plain = tmp_path / "parquet"
     archive_of(spark, filled, plain, topics="orders/eu/#")
     expected = rows_in(spark, plain)
+    for row in archived(spark, str(plain)).collect():
+        assert row.ttl_s == ttl_s_of(int(bytes(row.value).split(b":")[0]))
+    # In the files as ever since: 32 bits, which the table reads without their sign.
+    kept = [table_of(plain, file).column("ttl_s") for file in Archive(str(plain)).live()]
+    assert {column.type for column in kept} == {pa.int32()}
+    found = {value for column in kept for value in column.to_pylist()}
+    assert found == {0, 3_000_000_000 - (1 << 32)}
     for kind in ("orc", "json"):
         where = tmp_path / kind
         done = archive_of(

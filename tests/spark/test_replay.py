@@ -19,7 +19,7 @@ from tests.spark.archives import (
     source_of,
     table_of,
 )
-from tests.spark.publishing import COUNT, Message, message, number_of
+from tests.spark.publishing import COUNT, Message, message, number_of, ttl_s_of
 
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import REPLAY_STEP_S
@@ -77,6 +77,9 @@ def test_all_messages_come_back_once_and_in_order(
     assert by_key(found) == by_key(expected)
     stripped = [one._replace(topic=one.topic.removeprefix("again/")) for one in found]
     assert sorted(stripped, key=number_of) == expected
+    read = spark.read.format("moorline").options(address=filled.address, topics="again/#")
+    for row in read.option("includeSystem", "true").load().collect():
+        assert row.ttl_s == ttl_s_of(int(bytes(row.value).split(b":")[0]))
 
 
 def test_a_filter_a_time_and_a_rate(spark: SparkSession, filled: NodeProcess, where: Path) -> None:

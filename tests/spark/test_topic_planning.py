@@ -24,8 +24,10 @@ from moorline.errors import ConfigError, Malformed, MessagesGone, NotFound
 from moorline.journal import seal
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.limits import SPARK_PARTITIONS_MAX
 from moorline.spark import topic_reader
 from moorline.spark.options import topic_options
+from moorline.spark.source import MoorlineSource
 from moorline.spark.topic_reader import TopicBatchReader, TopicStreamReader
 from moorline.wire.segment import encode_headers
 
@@ -331,6 +333,22 @@ def test_partitions_are_as_many_and_as_small_as_asked(filled: Path) -> None:
     sizes = [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
     assert max(sizes) <= 50
     assert sum(sizes) == COUNT + 1
+
+
+@pytest.mark.parametrize("kind", ["topics", "queues", "associations", "group"])
+def test_more_tasks_than_anybody_means_are_refused_by_name(kind: str) -> None:
+    what = {kind: {"topics": "#", "group": "$shared/billing/#"}.get(kind, "*")}
+
+    def made(partitions: int) -> object:
+        source = MoorlineSource({**what, "minPartitions": str(partitions)})
+        columns = StructType()
+        return source.streamReader(columns) if kind == "group" else source.reader(columns)
+
+    made(SPARK_PARTITIONS_MAX)
+    for number in (SPARK_PARTITIONS_MAX + 1, 10**30):
+        text = f"minPartitions: '{number}': accepted: a whole number from 1 to 65536"
+        with pytest.raises(ConfigError, match=text):
+            made(number)
 
 
 def test_what_is_not_asked_for_is_not_decoded(folder: Path) -> None:

@@ -13,7 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.process.nodes import NodeProcess, eventually
-from tests.spark.publishing import COUNT, Message, copy_streams, message, publish, read
+from tests.spark.publishing import (
+    COUNT,
+    Message,
+    copy_streams,
+    message,
+    publish,
+    read,
+    ttl_s_of,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -88,6 +96,7 @@ def test_a_folder_gives_the_same_while_its_node_runs(
     assert len(produced) == COUNT // 2
     assert all(row.sequence == int(bytes(row.value).split(b":")[0]) for row in produced)
     assert {row.flags & 4 for row in produced} == {4}
+    assert all(row.ttl_s == ttl_s_of(int(bytes(row.value).split(b":")[0])) for row in rows)
 
 
 def test_a_copy_needs_no_server(
@@ -191,7 +200,7 @@ def test_a_narrow_schema_reads_just_that(
         ({"startingOffsets": '{"node-1/0": -3}'}, "-1 is latest, -2 is earliest"),
         ({"startingOffsets": "latest"}, "leaves nothing to read"),
         ({"endingOffsets": "earliest"}, "leaves nothing to read"),
-        ({"minPartitions": "0"}, "accepted: a whole number above 0"),
+        ({"minPartitions": "0"}, "minPartitions: '0': accepted: a whole number from 1 to 65536"),
         ({"failOnDataLoss": "maybe"}, "accepted: true or false"),
         ({"startingTimestamp": "yesterday"}, "accepted: milliseconds since 1970"),
         ({"maxTriggerDelay": "soon"}, "accepted: 90s"),

@@ -13,10 +13,10 @@ from moorline.client.topic import start_text
 from moorline.errors import ConfigError, NotFound
 from moorline.limits import DELIVERIES_MAX, GROUPS_PER_PAGE_MAX, MEMBER_LENGTH_MAX
 from moorline.net.caller import Caller
+from moorline.net.pages import described_group
 from moorline.wire.group import (
     CreateGroup,
     DeleteGroup,
-    DescribeGroup,
     GroupCreated,
     GroupDescribed,
     GroupFacts,
@@ -54,8 +54,8 @@ class Group:
         return made.created
 
     async def info(self) -> GroupDescribed:
-        """Its members, and its place and lag in every stream."""
-        return await self._caller.call(lambda call: DescribeGroup(call, self.name), GroupDescribed)
+        """Its members, and its place and lag in every stream; page by page, so not all of one moment."""
+        return await described_group(self._caller, self.name)
 
     async def seek(self, start: str | int | datetime) -> None:
         """Moves it, running or not; its members begin anew from there."""

@@ -119,7 +119,8 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             ge=1,
             le=1_024,
             description="Shards that this node writes to at once. Change it while nobody publishes: a "
-            "publish that is tried again behind the change may be stored twice.",
+            "publish that is tried again behind the change may be stored twice. A write of Spark that "
+            "was cut short is finished with the number before; then the next start takes the new one.",
         ),
     ] = 8
     message_bytes_max: Annotated[

@@ -4,13 +4,18 @@ A command goes to the node that leads the group, whichever node it was given to.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import msgspec
 
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.leader import End, Kick, Seek
-from moorline.core.progress import Progress
+from moorline.core.leader import End, Kick, Leader, Seek
+from moorline.core.line import Lag
+from moorline.core.progress import Place, Progress
+from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import (
     BadTopic,
@@ -24,6 +29,7 @@ from moorline.groups.founding import found, places_at
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.start import start_of
+from moorline.limits import GROUP_PAGE_BYTES_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
@@ -45,6 +51,11 @@ from moorline.wire.message import Answer
 from moorline.wire.queue import Done
 
 log = logging.getLogger("moorline.groups")
+
+Key = TypeVar("Key", str, Shard)
+Row = TypeVar("Row")
+
+_encoder = msgspec.msgpack.Encoder()
 
 
 class GroupBroker:
@@ -93,54 +104,42 @@ class GroupBroker:
         if held is not None and held[0] != self._leaders.cluster.node:
             try:
                 answer = await self._ask(
-                    held[0], lambda number: DescribeGroup(number, call.group), GroupDescribed
+                    held[0],
+                    lambda number: msgspec.structs.replace(call, call=number),
+                    GroupDescribed,
                 )
             except ConnectionLost as error:
                 log.info("a Leader cannot be asked", extra={"node": held[0], "error": str(error)})
             else:
-                return GroupDescribed(call.call, answer.group, answer.members, answer.places)
+                return msgspec.structs.replace(answer, call=call.call)  # type: ignore[no-any-return]
         return await self._from_catalog(call, row)
 
     def _described(self, call: DescribeGroup, row: GroupRow, leading: Leading) -> Answer:
         leading.see(self._leaders.cluster.lines())
         leader, now_ms = leading.leader, monotonic_ms()
-        members = [
+        members = (
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
-            for view in leader.borrowers.values()
-        ]
-        places = []
-        for lag in leader.lags():
-            line = leader.lines[lag.shard]
-            delivered = max((lease.delivered for lease in line.leases.values()), default=0)
-            low = line.progress.low
-            pending = sum(upto - first for first, upto in line.progress.open_ranges(low, delivered))
-            places.append(
-                PlaceFacts(
-                    *lag.shard,
-                    lag.offset,
-                    lag.end,
-                    lag.lag,
-                    lag.borrower,
-                    lag.status,
-                    pending,
-                    len(line.progress.failures),
-                )
-            )
-        facts = _facts(row, leader=leader.node, epoch=leader.epoch)
-        return GroupDescribed(call.call, facts, members, places)
+            for _, view in _behind(call.member_after, leader.borrowers.items())
+        )
+        lags = ((lag.shard, lag) for lag in leader.lags())
+        places = (_place_of(leader, lag) for _, lag in _behind(call.after, lags))
+        return _answer(call, _facts(row, leader.node, leader.epoch), members, places)
 
     async def _from_catalog(self, call: DescribeGroup, row: GroupRow) -> Answer:
         """Nobody who can be asked leads it: its places as they are stored."""
-        places = []
+        stored = await self._leaders.places.load(row.reader)
         lines = self._leaders.cluster.lines()
-        for shard, place in await self._leaders.places.load(row.reader):
+
+        def place_of(shard: Shard, place: Place) -> PlaceFacts:
             progress = Progress(place)
             extents = lines.get(shard, ())
             end = extents[-1].end if extents else progress.low
             lag = max(0, end - progress.low - progress.done_above())
             failing = len(progress.failures)
-            places.append(PlaceFacts(*shard, progress.low, end, lag, "", "free", 0, failing))
-        return GroupDescribed(call.call, _facts(row), [], places)
+            return PlaceFacts(*shard, progress.low, end, lag, "", "free", 0, failing)
+
+        places = (place_of(*one) for one in _behind(call.after, stored))
+        return _answer(call, _facts(row), (), places)
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -235,6 +234,45 @@ def _name(text: str) -> SharedName:
             f"{text!r} names no group: write $shared/GROUP/FILTER or $queue/GROUP/FILTER"
         )
     return name
+
+
+def _place_of(leader: Leader, lag: Lag) -> PlaceFacts:
+    line = leader.lines[lag.shard]
+    delivered = max((lease.delivered for lease in line.leases.values()), default=0)
+    low = line.progress.low
+    pending = sum(upto - first for first, upto in line.progress.open_ranges(low, delivered))
+    failing = len(line.progress.failures)
+    return PlaceFacts(
+        *lag.shard, lag.offset, lag.end, lag.lag, lag.borrower, lag.status, pending, failing
+    )
+
+
+def _behind(after: Any, rows: Iterable[tuple[Key, Row]]) -> list[tuple[Key, Row]]:
+    """Rows behind the last one of the page before, by their keys."""
+    return sorted((row for row in rows if row[0] > after), key=itemgetter(0))
+
+
+def _answer(
+    call: DescribeGroup,
+    facts: GroupFacts,
+    members: Iterable[MemberFacts],
+    places: Iterable[PlaceFacts],
+) -> GroupDescribed:
+    some, more_members = _cut(members, call.count)
+    others, more_places = _cut(places, call.count)
+    return GroupDescribed(call.call, facts, some, others, more_members or more_places)
+
+
+def _cut(rows: Iterable[Row], count: int) -> tuple[list[Row], bool]:
+    """As many as a page takes, and whether there are more; without a count all of them."""
+    page: list[Row] = []
+    size = 0
+    for row in rows:
+        if count and (len(page) == count or size > GROUP_PAGE_BYTES_MAX):
+            return page, True
+        page.append(row)
+        size += len(_encoder.encode(row))
+    return page, False
 
 
 def _facts(row: GroupRow, leader: str | None = None, epoch: int | None = None) -> GroupFacts:

@@ -22,7 +22,7 @@ from moorline.groups.holding import check_hold, take
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
 from moorline.groups.topics import Link, TopicBroker, newest_retained
-from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_MAX
+from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session, each
 from moorline.net.turns import Turns
@@ -146,8 +146,8 @@ class SessionBroker:
 
     async def _subscribe(self, session: Session, call: SubscribeTopic) -> Answer:
         own, start = self._of(session), start_of(call.start)
-        if len(own.subscriptions) >= SUBSCRIPTIONS_MAX and own.find(call.filter) is None:
-            raise BadTopic(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
+        if own.find(call.filter) is None:
+            _check_room(own, call.filter)
         group = shared_name(call.filter)
         check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
         if group is None:
@@ -302,6 +302,18 @@ class SessionBroker:
             if own.row is not None and (own.row.name, own.row.epoch) in lost:
                 log.info("a session was taken over", extra={"member": own.name})
                 own.take_over()
+
+
+def _check_room(own: TopicSession, filter_text: str) -> None:
+    """One more subscription: all of them must fit the answer to whoever opens the session again."""
+    if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
+        raise BadTopic(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
+    filters = [filter_text, *(one.filter for one in own.subscriptions.values())]
+    if sum(len(one.encode()) for one in filters) > SUBSCRIPTIONS_BYTES_MAX:
+        raise BadTopic(
+            f"the filters of a session have at most {SUBSCRIPTIONS_BYTES_MAX} bytes together: unsubscribe "
+            "from some, or use wildcards or another session"
+        )
 
 
 def _check_open(own: TopicSession) -> None:

@@ -14,9 +14,10 @@ producer is (query, partition) and the sequence is the batch and the row, so tha
 producers as partitions, and not one for every batch. Queues have no deduplication: there the note is a
 message in a queue of the node's own, and is sent in the same turn as the rows it speaks of. Both are in one
 batch of the write-ahead log, which is whole or not there. (A note that waits longer than `queues.ttl_s` is
-gone: a node that was down for so long in the middle of a commit sends its rows to queues again. And a node
-that starts with another number of shards in the middle of a commit does not look for what it published
-behind the last note: at most STAGED_NOTE_BYTES come twice, and none is lost.)
+gone: a node that was down for so long in the middle of a commit sends its rows to queues again.)
+
+Deduplication holds in a shard. So a node that is started with another number of shards while a commit to
+topics is decided and not completed keeps the number that it had, for that run (`node.topics`).
 """
 
 import asyncio

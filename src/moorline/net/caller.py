@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
 from moorline.core.link import ConnectingLink
-from moorline.errors import CallFailed, ConnectionLost, Malformed, Refused, Unreachable
+from moorline.errors import CallFailed, ConnectionLost, Malformed, Refused, Unreachable, Untrusted
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
-from moorline.net.tls import client_context
+from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.protocol import client_decoder
@@ -170,13 +170,11 @@ async def open_caller(
             await caller.established
     except TimeoutError as error:
         raise Unreachable(f"{address}: no answer within {timeout_ms} ms") from error
+    except ssl.SSLCertVerificationError as error:
+        raise Untrusted(f"{address}: TLS failed: {why_untrusted(error, ca)}") from error
     except ssl.SSLError as error:
-        hint = (
-            "is its CA named by --ca (or ca=)?"
-            if "VERIFY" in str(error)
-            else "is it a tls:// port?"
-        )
-        raise Unreachable(f"{address}: TLS failed: {error.reason or error}: {hint}") from error
+        why = error.reason or error
+        raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise Unreachable(f"{address}: {why}: is the node running?") from error

@@ -70,6 +70,25 @@ def identity_of(ssl_object: Any) -> Identity:
     return Identity(subject.get("commonName", fingerprint.hex()[:16]), fingerprint)
 
 
+_NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_IP = 9, 10, 62, 64
+"""Codes of OpenSSL's verification (X509_V_ERR_…), which Python has no names for."""
+
+
+def why_untrusted(error: ssl.SSLCertVerificationError, ca: Path | None) -> str:
+    """What is wrong with the certificate of a node, and what to do."""
+    if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
+        remedy = "renew it on the node, or set the clock of this machine"
+    elif error.verify_code in (_OTHER_NAME, _OTHER_IP):
+        remedy = (
+            "name the node in the address as its certificate does, or give the node a certificate for this "
+            "address"
+        )
+    else:
+        remedy = f"is {ca} the CA that signed it?" if ca else "name its CA with --ca (or ca=)"
+    what = error.verify_message.rstrip(".")
+    return f"the certificate of the node cannot be verified ({what}): {remedy}"
+
+
 # --- files, and what is wrong with them -----------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.sessions import Sessions
@@ -21,14 +23,17 @@ from moorline.groups.staging import Staging, open_staging
 from moorline.groups.stream_files import StreamFiles
 from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
-from moorline.journal.disk import FileDisk
+from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import watch_disk_forever
+from moorline.journal.staging import queries_under_way
+from moorline.journal.stream_layout import read_layout
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
 from moorline.node.folder import opening
+from moorline.wire.staging import TOPICS
 
 log = logging.getLogger("moorline.node")
 
@@ -100,18 +105,20 @@ async def open_topics(
     config: Config, data: Path, catalog: Catalog, is_trusted: Callable[[Session], bool]
 ) -> AsyncIterator[Topics]:
     """The topics of a data folder; the cluster is joined by `Topics.cluster.keep_forever`."""
+    disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
+    shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
-    disk = FileDisk(data / FOLDER)
-    store = StreamStore(disk, config.node, options(config.streams), wall_us, syncs=syncs)
+    chosen = msgspec.structs.replace(options(config.streams), shards=shards)
+    store = StreamStore(disk, config.node, chosen, wall_us, syncs=syncs)
     with opening(data / FOLDER):
         await asyncio.to_thread(store.open)
-    if store.shards_before not in (0, config.streams.shards):
+    if store.shards_before not in (0, shards):
         log.warning(
             "the number of shards has changed: a publish from before that is tried again now may be stored "
             "twice, or passed over",
-            extra={"before": store.shards_before, "now": config.streams.shards},
+            extra={"before": store.shards_before, "now": shards},
         )
-    await _go_on_behind_readers(store, config, Groups(catalog))
+    await _go_on_behind_readers(store, config.node, Groups(catalog))
     topics = Topics(config, catalog, store, is_trusted)
     tasks = [
         asyncio.create_task(topics.streams.keep_up_forever()),
@@ -120,7 +127,6 @@ async def open_topics(
         asyncio.create_task(topics.keep_sessions_forever()),
     ]
     try:
-        staged = FileDisk(data / STAGING_FOLDER)
         async with contextlib.AsyncExitStack() as stack:
             with opening(data / STAGING_FOLDER):
                 topics.staging = await stack.enter_async_context(
@@ -135,10 +141,33 @@ async def open_topics(
         syncs.shutdown()
 
 
-async def _go_on_behind_readers(store: StreamStore, config: Config, groups: Groups) -> None:
+def _shards_of_this_run(data: Path, streams: Disk, staged: Disk, wanted: int) -> int:
+    """The number that is set; but the one of the last run, while rows of a staged commit are half published.
+
+    What is published of them is remembered shard by shard: in other shards they would be stored a second
+    time. The layout has the number under which they were published, because it is written before a start
+    publishes anything, and with another number only where no such commit is left.
+    """
+    with opening(data / FOLDER):
+        before = read_layout(streams)
+    if before in (0, wanted):
+        return wanted
+    with opening(data / STAGING_FOLDER):
+        queries = queries_under_way(staged, TOPICS)
+    if not queries:
+        return wanted
+    log.warning(
+        "streams.shards takes effect at the next start, not now: a write of Spark was cut short in the "
+        "middle of its commit, and is published to its end with the number of shards that it began with",
+        extra={"set": wanted, "now": before, "writes": len(queries), "query": queries[0]},
+    )
+    return before
+
+
+async def _go_on_behind_readers(store: StreamStore, node: str, groups: Groups) -> None:
     """Readers may be beyond the end of a shard whose last messages a power cut or a restored copy took."""
-    for shard, floor in (await groups.floors(config.node)).items():
-        if shard < config.streams.shards and store.end(shard) < floor:
+    for shard, floor in (await groups.floors(node)).items():
+        if shard < store.shards and store.end(shard) < floor:
             log.error(
                 "a shard has lost its last messages: it goes on behind what its readers had",
                 extra={"shard": shard, "end": store.end(shard), "readers_at": floor},

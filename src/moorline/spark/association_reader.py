@@ -30,7 +30,7 @@ from moorline.errors import ConfigError, Malformed
 from moorline.ids import ID_BYTES, text_of
 from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_TASK
 from moorline.spark.node_link import Links
-from moorline.spark.options import number_of, reach_of
+from moorline.spark.options import partitions_of, reach_of
 from moorline.spark.reaching import reaching
 from moorline.wire.operator import (
     ListServiceQueues,
@@ -87,7 +87,7 @@ class AssociationReader(DataSourceReader):
             check_address(self._catalog)
         self._reach = reach_of(options)
         self._wanted = [part.strip() for part in lowered["associations"].split(",")]
-        self._min_partitions = number_of(options, "minPartitions")
+        self._min_partitions = partitions_of(options)
         self._schema = schema
 
     # --- planning ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from functools import partial
 
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Extent, Shard, Stream
-from moorline.errors import CallFailed, ConnectionLost, SubscriptionEnded
+from moorline.errors import CallFailed, ConnectionLost, SubscriptionEnded, Untrusted
 from moorline.limits import (
     SPARK_COMPLETE_KEPT_MS,
     SPARK_FIRST_MOMENT_MS_MAX,
@@ -23,10 +23,10 @@ from moorline.limits import (
     SPARK_LINK_TRIES,
 )
 from moorline.net.caller import Caller
+from moorline.net.pages import described_group
 from moorline.spark.node_link import Links
 from moorline.spark.options import Offsets, Reach
 from moorline.spark.places import Missing
-from moorline.wire.group import DescribeGroup, GroupDescribed
 from moorline.wire.holding import MessagesTaken, TakeMessages
 from moorline.wire.message import Failed, Message
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
@@ -128,6 +128,8 @@ class GroupMember(Links):
                 return self._caller
             try:
                 return await self._subscribe()
+            except Untrusted:
+                raise
             except ConnectionLost:
                 tries += 1
                 if tries >= SPARK_LINK_TRIES:
@@ -285,8 +287,8 @@ class GroupMember(Links):
     async def _is_settled(self, goal: Offsets) -> bool:
         caller = await self._join()
         # A stream is granted when its member has said so, and ours says it behind the push of its feed: so
-        # with this answer we know of all that are ours.
-        told = await caller.call(lambda call: DescribeGroup(call, self._group), GroupDescribed)
+        # with the first answer we know of all that were ours by then.
+        told = await described_group(caller, self._group)
         ours = {str(one.stream.line) for one in self._held.values()}
         waits_for_first = not ours and _now_ms() - self._joined_ms < SPARK_FIRST_STREAM_MS_MAX
         places = {str(Shard(one.node, one.shard)): one for one in told.places}

@@ -13,6 +13,7 @@ import msgspec
 
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
+from moorline.limits import SPARK_PARTITIONS_MAX
 
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, as far as Spark's own times go."""
@@ -144,7 +145,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         max_offsets=number_of(given, "maxOffsetsPerTrigger"),
         min_offsets=number_of(given, "minOffsetsPerTrigger"),
         max_delay_ms=_parsed(given, "maxTriggerDelay", _duration_ms, 900_000, "90s, 15m, 2h"),
-        min_partitions=number_of(given, "minPartitions"),
+        min_partitions=partitions_of(given),
         max_records=number_of(given, "maxRecordsPerPartition"),
         fail_on_loss=switch_of(given, "failOnDataLoss", default=True),
         # Who starts a stream may be there before the first publisher; a batch has nothing to wait for.
@@ -156,6 +157,12 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
 def number_of(options: Mapping[str, str], name: str) -> int:
     """A number above 0; 0 where the option is not given."""
     return _parsed(options, name, _positive, 0, "a whole number above 0")
+
+
+def partitions_of(options: Mapping[str, str]) -> int:
+    """How many tasks there are to be at least; 0 where the option is not given."""
+    accepted = f"a whole number from 1 to {SPARK_PARTITIONS_MAX}"
+    return _parsed(options, "minPartitions", _partitions, 0, accepted)
 
 
 def switch_of(options: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -188,6 +195,13 @@ def _parsed(
 def _positive(text: str) -> int:
     number = int(text)
     if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def _partitions(text: str) -> int:
+    number = _positive(text)
+    if number > SPARK_PARTITIONS_MAX:
         raise ValueError(text)
     return number
 

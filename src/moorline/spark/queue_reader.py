@@ -24,7 +24,7 @@ from moorline.journal.offline import viewed, waiting
 from moorline.journal.store import Store
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
 from moorline.spark.node_link import Links
-from moorline.spark.options import number_of, path_of, reach_of
+from moorline.spark.options import partitions_of, path_of, reach_of
 from moorline.spark.reaching import reaching
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.queue import ListQueues, QueuesListed
@@ -63,7 +63,7 @@ class QueueReader(DataSourceReader):
             raise ConfigError("path and address: give one, the folder or the node")
         self._reach = reach_of(options)
         self._named = _named(lowered["queues"])
-        self._parts = number_of(options, "minPartitions") or PARTITIONS
+        self._parts = partitions_of(options) or PARTITIONS
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -41,7 +41,7 @@ TOPIC_COLUMNS = {
 HEADER_COLUMNS = {"headers": "array<struct<key:string,value:binary>>"}
 GAP_COLUMNS = {"gap": "struct<first:bigint,upto:bigint,reason:string>"}
 SYSTEM_COLUMNS = {
-    "ttl_s": "int",
+    "ttl_s": "bigint",
     "flags": "int",
     "producer": "bigint",
     "sequence": "bigint",

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from moorline.core.stream import Extent
-from moorline.errors import ConnectionLost, MessagesGone, NotFound
+from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
@@ -221,6 +221,8 @@ class TopicReads:
     def _messages(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         try:
             yield from self.batches(partition)
+        except Untrusted as error:
+            raise Untrusted(f"{partition} cannot be read: {error}") from None
         except ConnectionLost as error:
             raise ConnectionLost(f"{partition} cannot be read, its node is away: {error}") from None
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorline.core.topic import check_topic
-from moorline.errors import BadTopic, ConfigError, ConnectionLost, MoorlineError
+from moorline.errors import BadTopic, ConfigError, ConnectionLost, MoorlineError, Untrusted
 from moorline.ids import id_of
 from moorline.limits import (
     SPARK_CHUNK_BYTES,
@@ -219,6 +219,8 @@ def commit(
                 lambda call: CommitStaged(call, query, batch, stages),
                 StagesCommitted,
             )
+        except Untrusted:
+            raise
         except ConnectionLost:
             if time.monotonic() > end:
                 raise

@@ -13,6 +13,7 @@ from moorline.core.stream import Extent
 from moorline.limits import (
     DELIVERIES_MAX,
     FILTER_LENGTH_MAX,
+    GROUP_ROWS_PER_PAGE_MAX,
     GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
     START_LENGTH_MAX,
@@ -71,16 +72,35 @@ class GroupsListed(Answer, frozen=True, gc=False, tag=122):
     groups: list[GroupFacts]
 
 
+GroupPlace = tuple[str, Annotated[int, Meta(ge=-1)]]
+"""(node, shard)."""
+NO_PLACE: GroupPlace = ("", -1)
+"""Before the first of all places."""
+
+
 class DescribeGroup(Call, frozen=True, gc=False, tag=123):
-    """Answered by the node that leads the group, or from the catalog where nobody does."""
+    """Answered by the node that leads the group, or from the catalog where nobody does.
+
+    A page of its places behind that one and of its members behind that Borrower, with `count` of each at
+    most, or all of both, if they fit an answer.
+    """
 
     group: Filter
+    after: GroupPlace = NO_PLACE
+    member_after: Annotated[str, Meta(max_length=MEMBER_LENGTH_MAX)] = ""
+    count: Annotated[int, Meta(ge=0, le=GROUP_ROWS_PER_PAGE_MAX)] = 0
 
 
 class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
+    """Members are in the order of their Borrowers, places in that of nodes and shards.
+
+    With `is_more` there are others behind the last ones.
+    """
+
     group: GroupFacts
     members: list[MemberFacts]
     places: list[PlaceFacts]
+    is_more: bool = False
 
 
 class CreateGroup(Call, frozen=True, gc=False, tag=125):

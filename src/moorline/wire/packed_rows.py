@@ -72,22 +72,20 @@ class PackedRows:
         head = _HEAD.pack(self.count, self.shards, len(names), 0)
         return b"".join((head, *numbers, names, self.frames))
 
-    def routes(self) -> npt.NDArray[np.uint64]:
-        """What decides the shard of each row: the hash of its key, or of its topic if it has none."""
+    def _shards(self, positions: Numbers, sizes: Sizes, shards: int) -> npt.NDArray[np.uint32]:
+        """The shard of each row: by the hash of its key, or of its topic if it has none."""
         by_name = np.array([_hash(name.encode()) for name in self.names], np.uint64)
         found = by_name[self.topics]
-        positions = self.positions()
-        sizes = Sizes.of(self.frames, positions)
         keyed = np.flatnonzero(sizes.flags & KEYED)
         starts = positions + FRAME.size + sizes.topics
         found[keyed] = Parts(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
-        return found
+        return (found % np.uint64(shards)).astype(np.uint32)
 
     def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
         """The same rows for another number of shards, and the place that each of them had."""
-        routes = (self.routes() % np.uint64(shards)).astype(np.int64)
-        order = np.argsort(routes, kind="stable")
         starts = self.positions()
+        routes = self._shards(starts, Sizes.of(self.frames, starts), shards)
+        order = np.argsort(routes, kind="stable")
         view = memoryview(self.frames)
         slices = map(slice, starts[order].tolist(), (starts + self.lengths)[order].tolist())
         frames = b"".join(map(view.__getitem__, slices))
@@ -115,7 +113,7 @@ class PackedRows:
         self._check_topics(positions, sizes.topics)
         self._check_headers(positions, sizes)
         shards = np.repeat(np.arange(self.shards), np.diff(self.ends, prepend=0))
-        if not np.array_equal((self.routes() % np.uint64(self.shards)).astype(np.int64), shards):
+        if not np.array_equal(self._shards(positions, sizes, self.shards), shards):
             raise Malformed("a row stands among those of another shard")
         return sizes
 

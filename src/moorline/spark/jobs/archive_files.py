@@ -59,6 +59,8 @@ MESSAGE_SCHEMA = (
     "raw_headers binary, producer long, sequence long, value binary"
 )
 STREAM_SCHEMA = "node string, shard int, generation int"
+TTL_OF_BITS = "cast(ttl_s as bigint) & 4294967295"
+"""Files have the 32 bits of a TTL in a column with a sign; as a table it is the number of seconds."""
 
 TEXT_FORMATS = ("json", "xml")
 TEXT_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -366,13 +368,17 @@ def archived(spark: "SparkSession", where: str) -> "DataFrame":
 
 
 def frame_of(spark: "SparkSession", archive: Archive, files: Iterable[ArchivedFile]) -> "DataFrame":
+    from pyspark.sql import functions
+
     paths = [archive.uri(file.path) for file in files]
     schema = f"{MESSAGE_SCHEMA}, batch string, {STREAM_SCHEMA}"
-    if not paths:
-        return spark.createDataFrame([], schema)
-    kind = archive.holdings().format
-    reader = spark.read.format(kind).schema(schema).options(**text_options(kind))
-    return reader.option("basePath", archive.of_spark).load(paths)
+    if paths:
+        kind = archive.holdings().format
+        reader = spark.read.format(kind).schema(schema).options(**text_options(kind))
+        found = reader.option("basePath", archive.of_spark).load(paths)
+    else:
+        found = spark.createDataFrame([], schema)
+    return found.withColumns({"ttl_s": functions.expr(TTL_OF_BITS)})
 
 
 def text_options(kind: str) -> dict[str, str]:

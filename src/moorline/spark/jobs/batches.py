@@ -193,7 +193,8 @@ def _written_by_spark(
     folder = target.uri(f"{BATCH_FOLDER}{name}")
     options = text_options(kind)
     (
-        frame.selectExpr(*COLUMNS, *STREAM_COLUMNS)
+        frame.withColumn("ttl_s", functions.expr(TTL_BITS))
+        .selectExpr(*COLUMNS, *STREAM_COLUMNS)
         .write.format(kind)
         .options(**options)
         .mode("overwrite")
@@ -220,6 +221,9 @@ def _written_by_spark(
         found.append(ArchivedFile(path, row["count"], 0, *stream, row.first, row.last))
     return found
 
+
+TTL_BITS = "cast(if(ttl_s > 2147483647, ttl_s - 4294967296, ttl_s) as int)"
+"""The 32 bits of a TTL, in a column with a sign, as in all files of archives."""
 
 STREAM_COLUMNS = (
     "substring_index(stream, '/', 1) as node",

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from moorline.core.stream import Stream
-from moorline.errors import CallFailed, ConnectionLost
+from moorline.errors import CallFailed, ConnectionLost, Untrusted
 from moorline.journal.generation import SEAL
 from moorline.journal.seal import read_summary
 from moorline.journal.shard import folder_of, path_of
@@ -21,7 +21,7 @@ from moorline.spark import runs
 from moorline.spark.folder_link import STREAMS, FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.jobs.archive_files import SealedStream
-from moorline.spark.jobs.parquet import SCHEMA
+from moorline.spark.jobs.parquet import SCHEMA_AS_READ, as_archived
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import reach_of
 from moorline.spark.read_only_disk import ReadOnlyDisk
@@ -62,6 +62,8 @@ def ask(source: dict[str, str]) -> Told:
                 continue
             try:
                 described = links.streams(tuple(known))
+            except Untrusted:
+                raise
             except (ConnectionLost, CallFailed):
                 silent.append(node)
                 continue
@@ -112,7 +114,7 @@ def node_rows(
 ) -> Iterator[pa.RecordBatch | Lost]:
     """In a worker: messages `first` to before `upto` with all columns of an archive; those of the filters."""
     streams = opened_streams(source)
-    made = Batches(SCHEMA, filters)
+    made = Batches(SCHEMA_AS_READ, filters)
     try:
         segment = streams.segment(stream, tuple(addresses))
         if segment is None:
@@ -126,7 +128,7 @@ def node_rows(
                     continue
                 batch = made.batch(block, str(stream))
                 if batch is not None:
-                    yield batch
+                    yield as_archived(batch)
         finally:
             segment.close()
     finally:

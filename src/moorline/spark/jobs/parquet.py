@@ -37,6 +37,18 @@ SCHEMA = pa.schema(
 )
 assert tuple(SCHEMA.names) == COLUMNS
 
+_TTL_AT = SCHEMA.names.index("ttl_s")
+SCHEMA_AS_READ = SCHEMA.set(_TTL_AT, pa.field("ttl_s", pa.int64()))
+"""As the data source makes it."""
+
+
+def as_archived(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Files have the 32 bits of a TTL as they are in a frame, in a column with a sign: it was always so,
+    and the files of one archive have one schema."""
+    bits = batch.column(_TTL_AT).cast(pa.int32(), safe=False)
+    columns = [*batch.columns[:_TTL_AT], bits, *batch.columns[_TTL_AT + 1 :]]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
 
 class PartWriter:
     """Takes batches, writes files under names that nobody else draws; `files` are there at the end."""
