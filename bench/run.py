@@ -15,21 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/performance.md"
-NOT_BENCHMARKS = {
-    "__init__",
-    "node",
-    "peers",
-    "queue_client",
-    "report",
-    "run",
-    "topic_client",
-    "topic_member",
-    "topic_peers",
-}
-
-
-def names() -> list[str]:
-    return sorted(p.stem for p in (ROOT / "bench").glob("*.py") if p.stem not in NOT_BENCHMARKS)
+BENCHMARKS = ("wire", "queues", "drift", "topics", "pipeline")
+"""`bench/NAME.py` each; the other files are what they share."""
 
 
 def run(name: str, *, quick: bool) -> list[dict[str, object]]:
@@ -81,13 +68,13 @@ def _number(value: object) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(names())}; default: all"
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="each within 50 s; rewrites nothing")
     options = parser.parse_args()
-    for name in options.names or names():
-        if name not in names():
-            raise SystemExit(f"bench: there is no {name}: one of {', '.join(names())}")
+    for name in options.names or BENCHMARKS:
+        if name not in BENCHMARKS:
+            raise SystemExit(f"bench: there is no {name}: one of {', '.join(BENCHMARKS)}")
         rows = run(name, quick=options.quick)
         if not options.quick:
             rewrite(name, rows)

@@ -237,6 +237,9 @@ STREAM_READ_BYTES_MAX = 512 * KIB
 STREAM_WALK_BYTES = 4 * MIB
 """Frames that a walk through a whole segment reads at once: tens of thousands are checked together."""
 
+STREAM_STRETCH_BYTES_MAX = 16 * MIB
+"""Frames between two entries of the index that are read at once; larger ones are few, and walked."""
+
 STREAM_SEEK_BYTES = 32 * KIB
 """Frames that are read to find a time: those between two entries of the sparse index, and some more."""
 

@@ -29,9 +29,10 @@ FRAMES = [
 WHOLE = b"".join(FRAMES)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several stretches, and all ways through the hashes."""
+@pytest.fixture(autouse=True, params=[1 << 30, 4_500])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several stretches, all ways through the hashes, and lanes that are too large to be read at once."""
+    monkeypatch.setattr(stretches, "STREAM_STRETCH_BYTES_MAX", request.param)
     monkeypatch.setattr(stretches, "STREAM_WALK_BYTES", 20_000)
     monkeypatch.setattr(parts_module, "ONE_BY_ONE_MAX", 200)
 
@@ -76,6 +77,7 @@ def test_a_segment_that_is_whole_is_found_in_stretches(monkeypatch: pytest.Monke
         raise AssertionError("nothing is left to be walked")
 
     monkeypatch.setattr("moorline.journal.segment.read_frames", refuse)
+    monkeypatch.setattr(stretches, "STREAM_STRETCH_BYTES_MAX", 1 << 30)
     contents, holes = walked(WHOLE, ENTRIES)
     assert contents == {FIRST + number: frame[HEAD.size :] for number, frame in enumerate(FRAMES)}
     assert not holes

@@ -274,7 +274,10 @@ class Generation:
         return self.end
 
     def _loaded_index(self) -> SparseIndex | None:
-        data = read_all(self._disk, self.path + INDEX)
+        try:
+            data = read_all(self._disk, self.path + INDEX)
+        except OSError:
+            return None  # it can be made anew, and there are other ways to the frames
         return SparseIndex.loaded(data, self.first, self.end, self.size_bytes)
 
 

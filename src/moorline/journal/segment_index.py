@@ -65,7 +65,9 @@ class SparseIndex:
         return Place(self.offsets[number], self.positions[number], self.is_sure)
 
     def entries(self) -> bytes:
-        table = np.array([self.positions, self.offsets, self.times_us], np.uint64).T
+        count = len(self.offsets)
+        columns = [self.positions[:count], self.offsets[:count], self.times_us[:count]]
+        table = np.array(columns, np.uint64).T
         return np.ascontiguousarray(table).tobytes()
 
     @staticmethod

@@ -18,7 +18,7 @@ import numpy as np
 from moorline.core.parts import Buffer, Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, walk
-from moorline.limits import STREAM_INDEX_EVERY, STREAM_WALK_BYTES
+from moorline.limits import STREAM_INDEX_EVERY, STREAM_STRETCH_BYTES_MAX, STREAM_WALK_BYTES
 from moorline.wire.segment import CHECK_MASK, FRAME, HEAD
 
 ENTRY_NUMBERS = 3
@@ -64,12 +64,12 @@ def sparse_stretches(
     offsets = np.concatenate([[segment.first], table[:, 1]])
     if len(table) and table[0, 1] == segment.first:
         places, offsets = places[1:], offsets[1:]
-    if (np.diff(places) <= 0).any() or (np.diff(offsets) <= 0).any():
-        return
     # Behind the last lane stands the end.
     places = np.append(places, segment.size_bytes)
     offsets = np.append(offsets, segment.end)
     counts = np.diff(offsets)
+    if (np.diff(places) <= 0).any() or (counts <= 0).any():
+        return
     at = max(int(np.searchsorted(offsets, first, "right")) - 1, 0)
     last = min(int(np.searchsorted(offsets, upto, "left")), len(counts))
     while at < last:
@@ -143,11 +143,25 @@ def walk_by_index(
     """What `walk` finds in the whole segment, many frames at once; from the first doubt on, one by one."""
     at, position = segment.first, SEGMENT_HEAD.size
     for stretch in sparse_stretches(entries, segment, at, segment.end, STREAM_WALK_BYTES):
-        size = stretch.stop - stretch.position
-        data = file.read_at(stretch.position, size)
-        found = find_frames(stretch, data, seed)
-        if found is None or int(found.places[-1] + found.lengths[-1]) + HEAD.size != size:
-            break
-        yield Piece(at, position, data, found.places)
-        at, position = stretch.upto, stretch.stop
+        for found in _all_at_once(file, stretch, seed) or walk(
+            file, position, stretch.stop, at, seed
+        ):
+            if isinstance(found, Hole):
+                # It may go on behind the stretch.
+                yield from walk(file, position, segment.size_bytes, at, seed)
+                return
+            yield found
+            at, position = found.upto, found.position + len(found.data)
     yield from walk(file, position, segment.size_bytes, at, seed)
+
+
+def _all_at_once(file: DiskFile, stretch: Stretch, seed: int) -> list[Piece]:
+    """The stretch as one piece; nothing if it is not as it should be, or its frames are large."""
+    size = stretch.stop - stretch.position
+    if size > STREAM_STRETCH_BYTES_MAX:
+        return []
+    data = file.read_at(stretch.position, size)
+    found = find_frames(stretch, data, seed)
+    if found is None or int(found.places[-1] + found.lengths[-1]) + HEAD.size != size:
+        return []
+    return [Piece(stretch.first, stretch.position, data, found.places)]
