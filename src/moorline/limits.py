@@ -237,6 +237,12 @@ STREAM_READ_BYTES_MAX = 512 * KIB
 STREAM_WALK_BYTES = 4 * MIB
 """Frames that a walk through a whole segment reads at once: tens of thousands are checked together."""
 
+STREAM_SHARDS_MAX = 1_024
+"""Shards of a node: each has files that are open, and a part in every commit that touches it."""
+
+STREAM_SEARCH_BYTES = 256 * KIB
+"""Bytes that are searched at once for the next whole frame behind damage: each takes 30 bytes of memory."""
+
 STREAM_STRETCH_BYTES_MAX = 16 * MIB
 """Frames between two entries of the index that are read at once; larger ones are few, and walked."""
 
@@ -331,6 +337,9 @@ STREAM_SYNCS_MAX = 8
 STREAM_SMALL_BYTES_MAX = 64 * KIB
 """A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
 that a switch to a thread takes."""
+
+PARTS_ONE_BY_ONE_MAX = 1_000
+"""Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
 STREAM_FRAMED_ONE_BY_ONE_MAX = 16
 """Messages of a batch below which numpy costs more than it saves."""

@@ -132,6 +132,12 @@ async def test_x4_a_leader_killed_before_it_first_committed(nodes: Nodes) -> Non
         await later.has(sent)
         await all_done(nodes["b"], GROUP)
     assert set(later.bodies()) == set(sent)
+    # What is done never comes again, whoever leads.
+    more, fresh = numbered("more", 8), Got()
+    async with members(join(nodes["b"], GROUP, fresh, "fresh")):
+        await publish(nodes["b"], "orders/eu", more)
+        await fresh.has(more)
+    assert set(fresh.bodies()) == set(more)
     await doomed.leave()
 
 

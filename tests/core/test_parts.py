@@ -1,6 +1,5 @@
 """Parts of a buffer, many at once: the same as one by one, wherever they lie and however short they are."""
 
-from collections import Counter
 from functools import reduce
 from operator import xor
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from moorline.core import parts as parts_module
 from moorline.core.parts import PADDING_BYTES, Parts
+from moorline.limits import PARTS_ONE_BY_ONE_MAX
 
 CUTS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=30)
 
@@ -20,7 +20,7 @@ CUTS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=30)
 @pytest.fixture(params=["one by one", "all at once"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 10**9 if request.param == "one by one" else 0
-    monkeypatch.setattr(parts_module, "ONE_BY_ONE_MAX", most)
+    monkeypatch.setattr(parts_module, "PARTS_ONE_BY_ONE_MAX", most)
 
 
 def parts_of(data: bytes, cuts: list[tuple[int, int]]) -> tuple[Parts, list[bytes]]:
@@ -43,7 +43,9 @@ def test_parts_are_hashed_and_counted_as_one_by_one(
     parts, expected = parts_of(data, cuts)
     assert parts.hashes(seed).tolist() == [xxhash.xxh3_64_intdigest(one, seed) for one in expected]
     assert parts.xor() == reduce(xor, map(xxhash.xxh3_128_intdigest, expected), 0)
-    assert parts.counts() == Counter(expected)
+    values, places = parts.distinct()
+    assert values == list(dict.fromkeys(expected))
+    assert [values[place] for place in places] == expected
 
 
 @pytest.mark.usefixtures("way")
@@ -58,17 +60,21 @@ def test_a_part_that_is_another_one_is_noticed(
     assert parts.are(values, places)
     if expected:
         at = wrong % len(expected)
-        other = bytes([*values[places[at]], 0])
-        values.append(other)
-        places[at] = len(values) - 1
-        assert not parts.are(values, places)
+        was = expected[at]
+        others = [was + b"\0", was[:-1] if was else b"x"]
+        others += [
+            was[:place] + bytes([was[place] ^ 1]) + was[place + 1 :] for place in range(len(was))
+        ]
+        for other in others:
+            places[at] = len(values)
+            assert not parts.are([*values, other], places)
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_will_do(kind: type) -> None:
     parts = Parts(kind(b"aabbbb"), np.array([0, 2, 5]), np.array([2, 3, 1]))
-    assert parts.counts() == {b"aa": 1, b"bbb": 1, b"b": 1}
+    assert parts.distinct()[0] == [b"aa", b"bbb", b"b"]
 
 
 def test_many_long_parts_and_short_ones_stand_in_one_column() -> None:
@@ -76,7 +82,7 @@ def test_many_long_parts_and_short_ones_stand_in_one_column() -> None:
     starts = np.arange(0, len(data) - 64, 5)
     lengths = starts % 40
     parts = Parts(data, starts, lengths)
-    assert len(starts) > parts_module.ONE_BY_ONE_MAX
+    assert len(starts) > PARTS_ONE_BY_ONE_MAX
     expected = [data[one : one + one % 40] for one in starts.tolist()]
     assert [one.as_py() for one in parts.views()] == expected
     assert parts.hashes(7).tolist() == [xxhash.xxh3_64_intdigest(one, 7) for one in expected]

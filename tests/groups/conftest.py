@@ -28,6 +28,12 @@ def name() -> str:
 
 
 @pytest.fixture
+def query() -> str:
+    """A query of Spark's that nobody else is."""
+    return f"query-{next(NUMBERS)}"
+
+
+@pytest.fixture
 async def connect(node: NodeProcess) -> AsyncIterator[Connect]:
     """Opens connections to the node, and closes them at the end."""
     opened: list[Moor] = []

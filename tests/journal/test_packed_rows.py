@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 import xxhash
 
 from moorline.core.block import Block
@@ -13,6 +14,12 @@ from moorline.wire.topic import Record
 
 PRODUCER = 7
 RECORDS = [Record("t", b"%d" % number, b"key %d" % number) for number in range(200)]
+
+
+@pytest.fixture(autouse=True, params=["one by one", "all at once"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 10**9 if request.param == "one by one" else 0
+    monkeypatch.setattr("moorline.core.parts.PARTS_ONE_BY_ONE_MAX", most)
 
 
 def opened(disk: MemoryDisk, shards: int) -> StreamStore:

@@ -50,3 +50,11 @@ def test_power_cuts_without_a_sync_take_from_the_end_only() -> None:
         simulation.run(STEPS)
         crashes += simulation.crashes
     assert crashes > 0
+
+
+@pytest.mark.parametrize("seed", range(3_000_000, 3_000_010))
+def test_crashes_while_all_frames_are_checked_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorline.core.parts.PARTS_ONE_BY_ONE_MAX", 0)
+    StreamSimulation(seed).run(STEPS)

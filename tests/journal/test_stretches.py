@@ -34,7 +34,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Several stretches, all ways through the hashes, and lanes that are too large to be read at once."""
     monkeypatch.setattr(stretches, "STREAM_STRETCH_BYTES_MAX", request.param)
     monkeypatch.setattr(stretches, "STREAM_WALK_BYTES", 20_000)
-    monkeypatch.setattr(parts_module, "ONE_BY_ONE_MAX", 200)
+    monkeypatch.setattr(parts_module, "PARTS_ONE_BY_ONE_MAX", 200)
 
 
 def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[Hole]]:

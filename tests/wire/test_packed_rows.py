@@ -20,6 +20,12 @@ RECORDS = [
 ]
 
 
+@pytest.fixture(autouse=True, params=["one by one", "all at once"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 10**9 if request.param == "one by one" else 0
+    monkeypatch.setattr("moorline.core.parts.PARTS_ONE_BY_ONE_MAX", most)
+
+
 def shown(stored: Stored) -> Record:
     headers = decode_headers(stored.headers) or None
     flags = stored.flags & ~(KEYED | PRODUCER)

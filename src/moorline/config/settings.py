@@ -117,10 +117,10 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(
             ge=1,
-            le=1_024,
+            le=limits.STREAM_SHARDS_MAX,
             description="Shards that this node writes to at once. Change it while nobody publishes: a "
             "publish that is tried again behind the change may be stored twice. A write of Spark that "
-            "was cut short is finished with the number before; then the next start takes the new one.",
+            "was cut short is finished with the number before; the first start behind its end takes this.",
         ),
     ] = 8
     message_bytes_max: Annotated[

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.uint32]
+FramePlaces = npt.NDArray[np.uint32]
 
 
 class Block(NamedTuple):
@@ -18,6 +18,6 @@ class Block(NamedTuple):
     first: int
     upto: int
     data: bytes
-    positions: Numbers
+    positions: FramePlaces
     names: list[str]
-    topics: Numbers
+    topics: npt.NDArray[np.uint32]

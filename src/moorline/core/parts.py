@@ -8,7 +8,6 @@ other threads up meanwhile. Few parts are done one by one. Both libraries are im
 because they are large.
 """
 
-from collections import Counter
 from functools import reduce
 from itertools import repeat
 from operator import xor
@@ -18,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from moorline.limits import PARTS_ONE_BY_ONE_MAX
+
 if TYPE_CHECKING:
     import polars
     import pyarrow
 
 Numbers = npt.NDArray[np.int64]
 Buffer = bytes | bytearray | memoryview
-
-ONE_BY_ONE_MAX = 1_000
-"""Below this many parts the detour costs more than it saves."""
 
 PADDING_BYTES = 16
 """Bytes behind the last part: the words that a short one is taken from may begin at its last byte."""
@@ -50,6 +48,14 @@ def words_at(data: Buffer, kind: str) -> npt.NDArray[Any]:
     return np.ndarray((count,), kind, data, 0, (1,))
 
 
+def prepare() -> None:
+    """Imports what many parts need. It takes a while: in a thread, before an event loop comes to need it."""
+    import polars_hash
+    import pyarrow  # noqa: F401
+
+    assert polars_hash
+
+
 class Parts(NamedTuple):
     """Where each part begins in the buffer, and its bytes."""
 
@@ -59,7 +65,7 @@ class Parts(NamedTuple):
 
     def hashes(self, seed: int = 0) -> npt.NDArray[np.uint64]:
         """XXH3-64 of each."""
-        if len(self.starts) <= ONE_BY_ONE_MAX:
+        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
             scalar = map(xxhash.xxh3_64_intdigest, self._one_by_one(), repeat(seed))
             return np.fromiter(scalar, np.uint64, len(self.starts))
         import polars_hash
@@ -70,7 +76,7 @@ class Parts(NamedTuple):
 
     def xor(self) -> int:
         """XXH3-128 of all of them, one over the other: what a digest is made of."""
-        if len(self.starts) <= ONE_BY_ONE_MAX:
+        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
             return reduce(xor, map(xxhash.xxh3_128_intdigest, self._one_by_one()), 0)
         import polars_hash
 
@@ -78,15 +84,21 @@ class Parts(NamedTuple):
         total: int = found.item()
         return total
 
-    def counts(self) -> dict[bytes, int]:
-        """How often each comes."""
-        if len(self.starts) <= ONE_BY_ONE_MAX:
-            return dict(Counter(map(bytes, self._one_by_one())))
-        return dict(self._column().to_series().value_counts(sort=True).iter_rows())
+    def distinct(self) -> tuple[list[bytes], npt.NDArray[np.uint32]]:
+        """Those that there are, the first one first; and which of them each is."""
+        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
+            known: dict[bytes, int] = {}
+            number = known.setdefault
+            places = [number(bytes(part), len(known)) for part in self._one_by_one()]
+            return list(known), np.array(places, np.uint32)
+        import pyarrow
+
+        encoded = self._padded().views().cast(pyarrow.binary()).dictionary_encode()
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.uint32)
 
     def are(self, values: list[bytes], places: Numbers) -> bool:
         """Whether every part is the value at its place."""
-        if len(self.starts) <= ONE_BY_ONE_MAX:
+        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
             expected = map(values.__getitem__, places.tolist())
             return all(map(bytes.__eq__, map(bytes, self._one_by_one()), expected))
         import polars

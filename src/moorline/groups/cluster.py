@@ -12,11 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from moorline.catalog import Catalog
 from moorline.config.addresses import Address, listen_address
 from moorline.config.settings import Config
 from moorline.core.block import Block
 from moorline.core.group_message import BorrowerMessage, LeaderMessage
+from moorline.core.parts import Numbers
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import ConnectionLost, MoorlineError
 from moorline.groups.streams import LocalStreams
@@ -335,10 +338,10 @@ async def all_streams(caller: Caller) -> list[Extent]:
         after = (page[-1].stream.shard, page[-1].stream.generation)
 
 
-def _starts(frames: bytes) -> list[int]:
+def _starts(frames: bytes) -> Numbers:
     """Where each of the frames begins."""
     starts, place, end = [], 0, len(frames)
     while place < end:
         starts.append(place)
         place += HEAD.size + HEAD.unpack_from(frames, place)[0]
-    return starts
+    return np.array(starts, np.int64)

@@ -271,7 +271,8 @@ def _cut(rows: Iterable[Row], count: int) -> tuple[list[Row], bool]:
         if count and (len(page) == count or size > GROUP_PAGE_BYTES_MAX):
             return page, True
         page.append(row)
-        size += len(_encoder.encode(row))
+        if count:
+            size += len(_encoder.encode(row))
     return page, False
 
 

@@ -28,6 +28,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from moorline.core.parts import prepare
 from moorline.core.queue import NODES_OWN, Queue
 from moorline.errors import Malformed, MoorlineError, NodeDiskFull, StartError, Unsupported
 from moorline.groups.staged_queues import (
@@ -174,6 +175,7 @@ class StagedCommits:
 
     async def _publish(self, query: str) -> int:
         """How many rows were stored now."""
+        await self.in_thread(prepare)
         decided, start = self._store.pending[query]
         stored = since_bytes = since_stages = 0
         for place in range(start.stage, len(decided.stages)):

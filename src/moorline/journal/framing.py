@@ -13,7 +13,7 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.block import Block
-from moorline.core.parts import Numbers, Parts, words_at
+from moorline.core.parts import Buffer, Numbers, Parts, words_at
 from moorline.limits import STREAM_FRAMED_ONE_BY_ONE_MAX
 from moorline.wire.segment import CHECK_MASK, FRAME, HEAD
 
@@ -25,7 +25,7 @@ _NO_HEAD = bytes(HEAD.size)
 class Framed(NamedTuple):
     """Frames, the bytes of each, and their topics as places among the names."""
 
-    data: bytes | bytearray | memoryview
+    data: Buffer
     lengths: Numbers
     names: Sequence[str]
     topics: npt.NDArray[np.integer]
@@ -55,21 +55,25 @@ class Run(NamedTuple):
     names: list[str]
     topics: Numbers
 
-    def framed(self, seed: int) -> Framed:  # noqa: ARG002 - the checks of all runs are made at once
+    def framed(self) -> Framed:
+        """Without checks: those of all runs are made at once."""
         has_checks = np.zeros(len(self.lengths), np.bool_)
         return Framed(self.frames, self.lengths, self.names, self.topics, has_checks)
 
 
 def block_of(first: int, pieces: Sequence[Contents | Run], seed: int) -> Block:
     """All of them, one behind the other: the messages from `first` on."""
-    framed = [piece.framed(seed) for piece in pieces]
+    framed = [
+        piece.framed(seed) if isinstance(piece, Contents) else piece.framed() for piece in pieces
+    ]
     joined = framed[0] if len(framed) == 1 else _joined(framed)
     lengths = joined.lengths
     positions = np.cumsum(lengths) - lengths
-    data = bytes(joined.data)
-    if not joined.has_checks.all():
+    if joined.has_checks.all():
+        data = bytes(joined.data)
+    else:
         lacking = ~joined.has_checks
-        data = _with_checks(data, positions[lacking], lengths[lacking], seed)
+        data = _with_checks(joined.data, positions[lacking], lengths[lacking], seed)
     return Block(
         first,
         first + len(lengths),
@@ -95,7 +99,7 @@ def _joined(framed: Sequence[Framed]) -> Framed:
     )
 
 
-def _with_checks(data: bytes, places: Numbers, lengths: Numbers, seed: int) -> bytes:
+def _with_checks(data: Buffer, places: Numbers, lengths: Numbers, seed: int) -> bytes:
     """The same frames; those that begin at these places get their checks."""
     checks = Parts(data, places + HEAD.size, lengths - HEAD.size).hashes(seed)
     frames = bytearray(data)

@@ -187,4 +187,4 @@ def _frame_at(data: bytes, position: int, seed: int) -> bytes | None:
         return None
     length, _, offset, *_ = FRAME.unpack_from(data, position)
     frame = data[position : position + HEAD.size + length]
-    return frame if whole_frames(frame, offset, seed)[0] else None
+    return frame if len(whole_frames(frame, offset, seed)[0]) else None

@@ -19,13 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
-from moorline.core import block as blocks
-from moorline.core.block import Block
+from moorline.core.block import Block, FramePlaces
 from moorline.core.parts import Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
-from moorline.limits import STREAM_WALK_BYTES, TOPIC_BYTES_MAX
+from moorline.limits import STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 from moorline.wire.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -39,12 +37,12 @@ from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER
 SEGMENT_HEAD = struct.Struct("<8sIIQQQ24x")
 MAGIC = b"MOORSEG1"
 
-_BEGINNING = struct.Struct("<IIQ")
+_LENGTH = struct.Struct("<I")
 _FLAGS_ALL = 15
-_check = xxhash.xxh3_64_intdigest
 
 
-Positions = Numbers | blocks.Numbers
+Positions = Numbers | FramePlaces
+"""Where frames begin, as they are found or as a block has them."""
 
 
 class SegmentHead(NamedTuple):
@@ -79,9 +77,9 @@ class Piece(NamedTuple):
 
     def topic_counts(self) -> list[tuple[str, int]]:
         """How many frames each topic has."""
-        lengths = field(self.data, self.positions, TOPIC_AT, "<u2")
-        counts = Parts(self.data, self.positions + FRAME.size, lengths).counts()
-        return [(name.decode(), count) for name, count in counts.items()]
+        names, topics = _topics(self.data, self.positions).distinct()
+        counts = np.bincount(topics, minlength=len(names)).tolist()
+        return list(zip([name.decode() for name in names], counts, strict=True))
 
 
 class Hole(NamedTuple):
@@ -102,26 +100,40 @@ def read_head(file: DiskFile) -> SegmentHead | None:
     return SegmentHead(*SEGMENT_HEAD.unpack(data)[1:])
 
 
-def whole_frames(data: bytes, first: int, seed: int) -> tuple[list[int], int]:
+def whole_frames(data: bytes, first: int, seed: int) -> tuple[Numbers, int]:
     """Where the frames from message `first` on begin, as many as are whole; and where they end."""
+    positions, end = _chain(data)
+    if not len(positions):
+        return positions, 0
+    numbers = words_at(data, "<i8")
+    # The length and the check stand side by side.
+    heads = numbers[positions]
+    contents = Parts(data, positions + HEAD.size, heads & CHECK_MASK)
+    checks = contents.hashes(seed).astype(np.uint32)
+    bad = np.flatnonzero(
+        (numbers[positions + HEAD.size] != np.arange(first, first + len(positions)))
+        | (checks != heads >> 32 & CHECK_MASK)
+    )
+    if len(bad):
+        end = int(positions[bad[0]])
+        positions = positions[: bad[0]]
+    return positions, end
+
+
+def _chain(data: bytes) -> tuple[Numbers, int]:
+    """Where frames would begin, if each is as long as it says; and where the last of them ends."""
     positions: list[int] = []
-    found, check, unpack = positions.append, _check, _BEGINNING.unpack_from
+    found, length_at = positions.append, _LENGTH.unpack_from
     start, size = 0, len(data)
     last = size - FRAME.size
     while start <= last:
-        length, expected, offset = unpack(data, start)
-        end = start + 8 + length
-        if (
-            end > size
-            or offset != first
-            or length < CONTENT.size
-            or check(data[start + 8 : end], seed) & CHECK_MASK != expected
-        ):
+        (length,) = length_at(data, start)
+        end = start + HEAD.size + length
+        if end > size or length < CONTENT.size:
             break
         found(start)
         start = end
-        first += 1
-    return positions, start
+    return np.array(positions, np.int64), start
 
 
 def read_frames(
@@ -130,14 +142,14 @@ def read_frames(
     """The whole frames from there on, within `bytes_max` or else one; none if the first is bad."""
     data = file.read_at(position, min(bytes_max, limit - position))
     positions, end = whole_frames(data, first, seed)
-    if not positions and limit - position >= FRAME.size:
+    if not len(positions) and limit - position >= FRAME.size:
         # Larger than what may be read at once, or bad: its length tells.
         length = HEAD.unpack(file.read_at(position, HEAD.size))[0] + HEAD.size
         if len(data) < length <= limit - position:
             data = file.read_at(position, length)
             positions, end = whole_frames(data, first, seed)
     whole = data if end == len(data) else data[:end]
-    return Piece(first, position, whole, np.array(positions, np.int64))
+    return Piece(first, position, whole, positions)
 
 
 def walk(
@@ -167,15 +179,15 @@ def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int)
     """
     start = position + 1
     while start <= limit - FRAME.size:
-        data = file.read_at(start, min(STREAM_WALK_BYTES + FRAME.size - 1, limit - start))
+        data = file.read_at(start, min(STREAM_SEARCH_BYTES + FRAME.size - 1, limit - start))
         for place in _candidates(data, limit - start):
             frame_at = start + place
             length = HEAD.unpack_from(data, place)[0]
             frame = file.read_at(frame_at, HEAD.size + length)
             offset = FRAME.unpack_from(frame)[2]
-            if offset >= first and whole_frames(frame, offset, seed)[0]:
+            if offset >= first and len(whole_frames(frame, offset, seed)[0]):
                 return Hole(first, offset, frame_at)
-        start += STREAM_WALK_BYTES
+        start += STREAM_SEARCH_BYTES
     return Hole(first, -1, position)
 
 
@@ -210,19 +222,21 @@ def _candidates(data: bytes, room: int) -> list[int]:
 # --- what frames say --------------------------------------------------------------------------------
 
 
-def block_of(first: int, data: bytes, positions: list[int] | Numbers) -> Block:
+def block_of(first: int, data: bytes, positions: Numbers) -> Block:
     """A block of whole frames; `data` holds these and nothing else."""
-    numbers = np.asarray(positions, np.uint32)
-    starts = numbers.astype(np.int64) + FRAME.size
-    ends = starts + field(data, numbers, TOPIC_AT, "<u2")
-    known: dict[bytes, int] = {}
-    number = known.setdefault
-    topics = [
-        number(data[start:end], len(known))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
-    names = [name.decode() for name in known]
-    return Block(first, first + len(positions), data, numbers, names, np.array(topics, np.uint32))
+    names, topics = _topics(data, positions).distinct()
+    return Block(
+        first,
+        first + len(positions),
+        data,
+        positions.astype(np.uint32),
+        [name.decode() for name in names],
+        topics,
+    )
+
+
+def _topics(data: bytes, positions: Numbers) -> Parts:
+    return Parts(data, positions + FRAME.size, field(data, positions, TOPIC_AT, "<u2"))
 
 
 def part_of(block: Block, offset: int, bytes_max: int) -> Block:

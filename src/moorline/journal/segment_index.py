@@ -17,7 +17,10 @@ from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, times_of
 from moorline.limits import STREAM_INDEX_EVERY
 
-ENTRY_BYTES = 24
+ENTRY_NUMBERS = 3
+"""An entry of the sparse index is a position, an offset and a time."""
+
+ENTRY_BYTES = 8 * ENTRY_NUMBERS
 DENSE_BYTES = 8
 
 Words = npt.NDArray[np.uint64]
@@ -73,7 +76,8 @@ class SparseIndex:
     @staticmethod
     def loaded(data: bytes, first: int, upto: int, limit: int) -> "SparseIndex | None":
         """The entries of messages `first` to before `upto`, if they can be those: else None."""
-        table = np.frombuffer(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES], "<u8").reshape(-1, 3)
+        count = len(data) // ENTRY_BYTES * ENTRY_NUMBERS
+        table = np.frombuffer(data, "<u8", count).reshape(-1, ENTRY_NUMBERS)
         table = table[: int(np.searchsorted(table[:, 1], upto))] if upto else table[:0]
         expected = np.arange(first + -first % STREAM_INDEX_EVERY, upto, STREAM_INDEX_EVERY)
         positions = table[:, 0].astype(np.int64)
@@ -94,7 +98,7 @@ class SparseIndex:
 def entries_of(first: int, position: int, data: bytes, positions: Numbers) -> Words:
     """The sparse entries of frames that begin with message `first` at `position` of the segment."""
     chosen = positions[-first % STREAM_INDEX_EVERY :: STREAM_INDEX_EVERY]
-    entries = np.empty((len(chosen), 3), "<u8")
+    entries = np.empty((len(chosen), ENTRY_NUMBERS), "<u8")
     if len(chosen):
         start = first + -first % STREAM_INDEX_EVERY
         entries[:, 0] = chosen + position

@@ -3,6 +3,7 @@
 from moorline.errors import StartError
 from moorline.journal.disk import Disk
 from moorline.journal.segment_index import read_all
+from moorline.limits import STREAM_SHARDS_MAX
 
 PATH = "layout"
 VERSION = 1
@@ -19,7 +20,8 @@ def read_layout(disk: Disk) -> int:
             "give this one another data folder"
         )
     shards = fields.get("shards", "")
-    return int(shards) if shards.isdecimal() else 0
+    found = int(shards) if shards.isdecimal() else 0
+    return found if found <= STREAM_SHARDS_MAX else 0
 
 
 def write_layout(disk: Disk, node: str, shards: int) -> None:

@@ -223,8 +223,8 @@ class StreamStore(StreamView):
         """
         order = np.arange(rows.count)
         if rows.shards != len(self._in_use):
-            # The node was started anew with another number of shards. What it stored of them before is
-            # elsewhere: under the same name a shard would take a row for one that it has.
+            # Packed for another number of shards. Nothing of them is stored yet, unless the layout was lost:
+            # then a shard would, under the same name, take a row for one that it has.
             rows, order = rows.sorted_by(len(self._in_use))
             producer = moved_producer(producer, len(self._in_use))
         numbered = NumberedRows(rows, order, producer, sequence)

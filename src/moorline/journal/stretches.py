@@ -18,11 +18,9 @@ import numpy as np
 from moorline.core.parts import Buffer, Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, walk
+from moorline.journal.segment_index import ENTRY_BYTES, ENTRY_NUMBERS
 from moorline.limits import STREAM_INDEX_EVERY, STREAM_STRETCH_BYTES_MAX, STREAM_WALK_BYTES
-from moorline.wire.segment import CHECK_MASK, FRAME, HEAD
-
-ENTRY_NUMBERS = 3
-"""An entry of the sparse index is a position, an offset and a time."""
+from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD
 
 
 class Stretch(NamedTuple):
@@ -57,9 +55,11 @@ def sparse_stretches(
     entries: bytes, segment: Span, first: int, upto: int, bytes_max: int
 ) -> Iterator[Stretch]:
     """Messages `first` to before `upto`, in stretches of about that size, as far as the entries reach."""
-    count = len(entries) // (8 * ENTRY_NUMBERS) * ENTRY_NUMBERS
+    count = len(entries) // ENTRY_BYTES * ENTRY_NUMBERS
     table = np.frombuffer(entries, "<i8", count).reshape(-1, ENTRY_NUMBERS)
-    table = table[(table[:, 1] < segment.end) & (table[:, 1] >= segment.first)]
+    is_inside = (table[:, 1] >= segment.first) & (table[:, 1] < segment.end)
+    is_inside &= (table[:, 0] >= SEGMENT_HEAD.size) & (table[:, 0] < segment.size_bytes)
+    table = table[is_inside]
     places = np.concatenate([[SEGMENT_HEAD.size], table[:, 0]])
     offsets = np.concatenate([[segment.first], table[:, 1]])
     if len(table) and table[0, 1] == segment.first:
@@ -78,6 +78,7 @@ def sparse_stretches(
             return
         stop = int(np.searchsorted(places, places[at] + bytes_max, "right")) - 1
         stop = min(max(stop, at + 1), last)
+        # A lane that is too long ends the stretch before it; the number behind the last stands for one.
         stop = (
             at + 1 + int(np.argmax(np.append(counts[at + 1 : stop], 1 << 62) > STREAM_INDEX_EVERY))
         )
@@ -111,6 +112,7 @@ def find_frames(stretch: Stretch, data: Buffer, seed: int, *, verify: bool = Tru
     if (
         not np.array_equal(ends[:-1], places[1:])
         or ends[-1] > size
+        or int(lengths.min()) < CONTENT.size
         or not np.array_equal(numbers[places + HEAD.size], np.arange(stretch.first, stretch.upto))
     ):
         return None

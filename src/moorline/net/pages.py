@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from moorline.errors import Malformed
 from moorline.limits import GROUP_ROWS_PER_PAGE_MAX
 from moorline.net.caller import Caller
 from moorline.wire.group import NO_PLACE, DescribeGroup, GroupDescribed, MemberFacts, PlaceFacts
@@ -22,5 +23,7 @@ async def described_group(
         told = await caller.call(asked, GroupDescribed)
         members += told.members
         places += told.places
+        if told.is_more and not (told.members or told.places):
+            raise Malformed("a page without rows says that there are more of them")
         if not told.is_more:
             return GroupDescribed(told.call, told.group, members, places)

@@ -150,15 +150,22 @@ def _shards_of_this_run(data: Path, streams: Disk, staged: Disk, wanted: int) ->
     """
     with opening(data / FOLDER):
         before = read_layout(streams)
-    if before in (0, wanted):
+    if before == wanted:
         return wanted
     with opening(data / STAGING_FOLDER):
         queries = queries_under_way(staged, TOPICS)
     if not queries:
         return wanted
+    if not before:
+        log.warning(
+            "nobody can tell how many shards there were: the file streams/layout is gone or damaged. Rows of "
+            "a write of Spark that was cut short in the middle of its commit may be published twice",
+            extra={"set": wanted, "writes": len(queries), "query": queries[0]},
+        )
+        return wanted
     log.warning(
-        "streams.shards takes effect at the next start, not now: a write of Spark was cut short in the "
-        "middle of its commit, and is published to its end with the number of shards that it began with",
+        "streams.shards takes effect at the first start behind the end of a commit, not now: a write of "
+        "Spark was cut short, and is published to its end with the number of shards that it began with",
         extra={"set": wanted, "now": before, "writes": len(queries), "query": queries[0]},
     )
     return before

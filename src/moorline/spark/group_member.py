@@ -288,8 +288,10 @@ class GroupMember(Links):
         caller = await self._join()
         # A stream is granted when its member has said so, and ours says it behind the push of its feed: so
         # with the first answer we know of all that were ours by then.
+        before = {str(one.stream.line) for one in self._held.values()}
         told = await described_group(caller, self._group)
-        ours = {str(one.stream.line) for one in self._held.values()}
+        # What was given up while the pages came is in a page as ours: it is nobody else's yet.
+        ours = before | {str(one.stream.line) for one in self._held.values()}
         waits_for_first = not ours and _now_ms() - self._joined_ms < SPARK_FIRST_STREAM_MS_MAX
         places = {str(Shard(one.node, one.shard)): one for one in told.places}
         for line, end in goal.items():

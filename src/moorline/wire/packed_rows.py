@@ -72,14 +72,17 @@ class PackedRows:
         head = _HEAD.pack(self.count, self.shards, len(names), 0)
         return b"".join((head, *numbers, names, self.frames))
 
-    def _shards(self, positions: Numbers, sizes: Sizes, shards: int) -> npt.NDArray[np.uint32]:
-        """The shard of each row: by the hash of its key, or of its topic if it has none."""
+    def _shards(self, positions: Numbers, sizes: Sizes, shards: int) -> npt.NDArray[np.uint16]:
+        """The shard of each row: by the hash of its key, or of its topic if it has none.
+
+        Numbers of two bytes, which are sorted without comparing them.
+        """
         by_name = np.array([_hash(name.encode()) for name in self.names], np.uint64)
         found = by_name[self.topics]
         keyed = np.flatnonzero(sizes.flags & KEYED)
         starts = positions + FRAME.size + sizes.topics
         found[keyed] = Parts(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
-        return (found % np.uint64(shards)).astype(np.uint32)
+        return (found % np.uint64(shards)).astype(np.uint16)
 
     def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
         """The same rows for another number of shards, and the place that each of them had."""

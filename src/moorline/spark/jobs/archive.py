@@ -7,6 +7,7 @@ new query goes on where the archive ends.
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorline.core.topic import check_filter
-from moorline.errors import CallFailed, ConfigError, ConnectionLost, DriftFound, MessagesGone
+from moorline.errors import (
+    CallFailed,
+    ConfigError,
+    ConnectionLost,
+    DriftFound,
+    MessagesGone,
+    Untrusted,
+)
 from moorline.limits import ARCHIVE_BATCH_MESSAGES, ARCHIVE_UPKEEP_MS
 from moorline.spark.jobs.archive_files import (
     MESSAGE_SCHEMA,
@@ -36,6 +44,8 @@ from moorline.spark.topic_reader import REMEDY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("moorline.spark")
 
 TOPICS = "#,$dead/#"
 """Everything: dead letters are not in `#`, and a stream with them is proven only if they are there."""
@@ -195,9 +205,16 @@ class _Upkeep:
         """In a run that does not end. A node that is away is asked again the next time."""
         if self._options.trigger and _now_ms() >= self._due_ms:
             self._due_ms = _now_ms() + ARCHIVE_UPKEEP_MS
-            with contextlib.suppress(ConnectionLost, CallFailed):
-                self._target.note_seals(self._sealed())
+            self._note_seals()
             self.compact(nobody)
+
+    def _note_seals(self) -> None:
+        try:
+            self._target.note_seals(self._sealed())
+        except Untrusted:
+            raise
+        except (ConnectionLost, CallFailed) as error:
+            log.info("the seals of streams are asked for the next time: %s", error)
 
     def count(self) -> None:
         for entry in self._target.entries():

@@ -31,6 +31,7 @@ from moorline.errors import ConfigError, DriftFound
 from moorline.limits import ARCHIVE_ORPHAN_S
 from moorline.spark.jobs.archive_place import OWN, Place
 from moorline.spark.jobs.manifest import idle_entries, live_files
+from moorline.spark.jobs.ttl_bits import SQL_TO_SECONDS
 from moorline.wire.topic import StreamFacts
 
 if TYPE_CHECKING:
@@ -59,9 +60,6 @@ MESSAGE_SCHEMA = (
     "raw_headers binary, producer long, sequence long, value binary"
 )
 STREAM_SCHEMA = "node string, shard int, generation int"
-TTL_OF_BITS = "cast(ttl_s as bigint) & 4294967295"
-"""Files have the 32 bits of a TTL in a column with a sign; as a table it is the number of seconds."""
-
 TEXT_FORMATS = ("json", "xml")
 TEXT_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 """Formats that write times as text would leave out the microseconds."""
@@ -378,7 +376,7 @@ def frame_of(spark: "SparkSession", archive: Archive, files: Iterable[ArchivedFi
         found = reader.option("basePath", archive.of_spark).load(paths)
     else:
         found = spark.createDataFrame([], schema)
-    return found.withColumns({"ttl_s": functions.expr(TTL_OF_BITS)})
+    return found.withColumns({"ttl_s": functions.expr(SQL_TO_SECONDS)})
 
 
 def text_options(kind: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from moorline.spark.jobs.archive_files import (
     text_options,
 )
 from moorline.spark.jobs.archive_place import Place
+from moorline.spark.jobs.ttl_bits import SQL_TO_BITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +194,7 @@ def _written_by_spark(
     folder = target.uri(f"{BATCH_FOLDER}{name}")
     options = text_options(kind)
     (
-        frame.withColumn("ttl_s", functions.expr(TTL_BITS))
+        frame.withColumn("ttl_s", functions.expr(SQL_TO_BITS))
         .selectExpr(*COLUMNS, *STREAM_COLUMNS)
         .write.format(kind)
         .options(**options)
@@ -221,9 +222,6 @@ def _written_by_spark(
         found.append(ArchivedFile(path, row["count"], 0, *stream, row.first, row.last))
     return found
 
-
-TTL_BITS = "cast(if(ttl_s > 2147483647, ttl_s - 4294967296, ttl_s) as int)"
-"""The 32 bits of a TTL, in a column with a sign, as in all files of archives."""
 
 STREAM_COLUMNS = (
     "substring_index(stream, '/', 1) as node",

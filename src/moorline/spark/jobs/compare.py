@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import VERIFY_RANGES_MAX
 from moorline.spark.jobs.archive_files import Archive, ArchivedFile, folder_of
 from moorline.spark.jobs.digests import (
     BucketDigests,
-    Numbers,
     Rows,
     StreamDigests,
     batches_of,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moorline.core.digest import Digest
+from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS
 from moorline.spark.id_sets import Words, hashed
@@ -28,8 +29,6 @@ BUCKETS = 256
 
 OUTSIDE = BUCKETS
 """The bucket of offsets that are not in the stream at all."""
-
-Numbers = npt.NDArray[np.int64]
 
 _FIXED = np.dtype(CONTENT_FIELDS)
 _PRODUCER = np.dtype([("producer", "<u8"), ("sequence", "<u8")])

@@ -20,6 +20,7 @@ from moorline.limits import (
 )
 from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile, statistics
 from moorline.spark.jobs.digests import problem_of
+from moorline.spark.jobs.ttl_bits import to_bits
 
 SCHEMA = pa.schema(
     [
@@ -43,9 +44,8 @@ SCHEMA_AS_READ = SCHEMA.set(_TTL_AT, pa.field("ttl_s", pa.int64()))
 
 
 def as_archived(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Files have the 32 bits of a TTL as they are in a frame, in a column with a sign: it was always so,
-    and the files of one archive have one schema."""
-    bits = batch.column(_TTL_AT).cast(pa.int32(), safe=False)
+    """What the source made, as the files of an archive have it."""
+    bits = to_bits(batch.column(_TTL_AT))
     columns = [*batch.columns[:_TTL_AT], bits, *batch.columns[_TTL_AT + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 

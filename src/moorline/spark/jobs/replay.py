@@ -32,6 +32,7 @@ from moorline.spark.jobs.failures import explained
 from moorline.spark.jobs.manifest import by_stream
 from moorline.spark.jobs.parquet import rows_between
 from moorline.spark.jobs.replay_plan import Piece, Plan, Step
+from moorline.spark.jobs.ttl_bits import to_seconds
 from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.options import reach_of
 from moorline.spark.rows import Columns
@@ -343,13 +344,12 @@ def messages_of(table: pa.Table, wanted: ReplayItem) -> pa.Table:
         [{"key": name, "value": value} for name, value in decode_headers(one)]
         for one in encoded.dictionary.to_pylist()
     ]
-    seconds = table.column("ttl_s").to_numpy().astype(np.uint32).astype(np.int64)
     return pa.table(
         {
             "topic": topics,
             "key": table.column("key"),
             "value": table.column("value"),
             "headers": pa.array(decoded, HEADERS_TYPE).take(encoded.indices),
-            "ttl_s": pa.array(seconds),
+            "ttl_s": to_seconds(table.column("ttl_s")),
         }
     )
