@@ -240,6 +240,9 @@ STREAM_WALK_BYTES = 4 * MIB
 STREAM_SHARDS_MAX = 1_024
 """Shards of a node: each has files that are open, and a part in every commit that touches it."""
 
+STREAM_DENSE_READ = 4_096
+"""Frames that one read finds by the dense index: those of 512 KiB, if they have 100 bytes and some."""
+
 STREAM_SEARCH_BYTES = 256 * KIB
 """Bytes that are searched at once for the next whole frame behind damage: each takes 30 bytes of memory."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from moorline.core.block import Block
+from moorline.core.parts import Numbers
 from moorline.core.stream import Gap
 from moorline.journal.disk import Disk, DiskFile, parent
 from moorline.journal.seal import Summary
@@ -27,11 +28,11 @@ from moorline.journal.segment_index import (
     IndexBuild,
     Place,
     SparseIndex,
-    dense_place,
+    dense_places,
     read_all,
 )
-from moorline.journal.stretches import Span, walk_by_index
-from moorline.limits import STREAM_PLACES_MAX, STREAM_SEEK_BYTES
+from moorline.journal.stretches import Span, cut, piece_of, walk_by_index
+from moorline.limits import STREAM_DENSE_READ, STREAM_PLACES_MAX, STREAM_SEEK_BYTES
 
 RETENTION = "RETENTION"
 DAMAGE = "DAMAGE"
@@ -169,6 +170,9 @@ class Generation:
             if hole.first <= offset < hole.upto:
                 return Gap(offset, hole.upto, DAMAGE)
         (end, limit), seed = self._reach, self.head.seed
+        sealed = self._sealed_piece(file, offset, bytes_max) if self.summary is not None else None
+        if sealed is not None:
+            return _block_from(sealed, offset)
         at, position, is_sure = self._place_of(file, offset)
         while True:
             piece = read_frames(file, position, limit, at, seed, bytes_max)
@@ -187,6 +191,23 @@ class Generation:
                     return Gap(offset, hole.upto, DAMAGE)
                 at, position = hole.upto, hole.position
 
+    def _sealed_piece(self, file: DiskFile, offset: int, bytes_max: int) -> Piece | None:
+        """What follows, by the dense index; None if the index is not right."""
+        places = self._dense(offset, STREAM_DENSE_READ + 1)
+        if len(places) == self.end - offset:
+            places = np.append(places, self.size_bytes)
+        is_sound = (
+            len(places) > 1 and SEGMENT_HEAD.size <= places[0] < places[-1] <= self.size_bytes
+        )
+        if not is_sound or (np.diff(places) <= 0).any():
+            return None
+        return piece_of(file, next(cut(offset, places, bytes_max)), self.head.seed)
+
+    def _dense(self, offset: int, wanted: int) -> Numbers:
+        """Where that message and the next ones begin, as the dense index says."""
+        number, count = offset - self.first, self.end - self.first
+        return dense_places(self._disk, self.path + DENSE, number, wanted, count)
+
     def _place_of(self, file: DiskFile, offset: int) -> Place:
         """The nearest known place that is not behind that message."""
         known = self._places.get(offset)
@@ -194,9 +215,8 @@ class Generation:
             return Place(offset, known, True)
         index = self.index
         if index is None:
-            number, count = offset - self.first, self.end - self.first
-            position = dense_place(self._disk, self.path + DENSE, number, count, self.size_bytes)
-            if position is not None:
+            (position,) = self._dense(offset, 1).tolist() or (0,)
+            if SEGMENT_HEAD.size <= position < self.size_bytes:
                 return Place(offset, position, False)
             index = self._build_index(file)
         best = Place(self.first, SEGMENT_HEAD.size, True)

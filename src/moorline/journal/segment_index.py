@@ -130,20 +130,20 @@ class IndexBuild:
         return b"".join(part.tobytes() for part in self._parts)
 
 
-def dense_place(disk: Disk, path: str, number: int, count: int, limit: int) -> int | None:
-    """Where frame `number` of `count` begins, below `limit`; None if the index does not say."""
+def dense_places(disk: Disk, path: str, number: int, wanted: int, count: int) -> Numbers:
+    """Where frame `number` of `count` begins, and the next ones, as many as are wanted and there are; nothing
+    if the index does not say."""
     try:
         file = disk.open(path, create=False)
     except OSError:
-        return None  # it can be made anew, and there are other ways to the frame
+        return np.array([], np.int64)  # it can be made anew, and there are other ways to the frame
     try:
         if file.size() != count * DENSE_BYTES:
-            return None
-        data = file.read_at(number * DENSE_BYTES, DENSE_BYTES)
+            return np.array([], np.int64)
+        data = file.read_at(number * DENSE_BYTES, min(wanted, count - number) * DENSE_BYTES)
     finally:
         file.close()
-    position = int.from_bytes(data, "little")
-    return position if SEGMENT_HEAD.size <= position < limit else None
+    return np.frombuffer(data, "<i8", len(data) // DENSE_BYTES)
 
 
 def read_all(disk: Disk, path: str) -> bytes:

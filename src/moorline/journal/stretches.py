@@ -93,6 +93,17 @@ def sparse_stretches(
         at = stop
 
 
+def cut(first: int, places: Numbers, bytes_max: int) -> Iterator[Stretch]:
+    """Stretches of about that size, where every place is known; the last one is the end of the last frame."""
+    at, count = 0, len(places) - 1
+    while at < count:
+        stop = int(np.searchsorted(places, places[at] + bytes_max, "right")) - 1
+        stop = min(max(stop, at + 1), count)
+        begin, end = int(places[at]), int(places[stop])
+        yield Stretch(first + at, first + stop, begin, end, places[at:stop], None)
+        at = stop
+
+
 def find_frames(stretch: Stretch, data: Buffer, seed: int, *, verify: bool = True) -> Found | None:
     """The frames of a stretch in its bytes; None if something is not as it should be."""
     size = stretch.stop - stretch.position
@@ -145,9 +156,8 @@ def walk_by_index(
     """What `walk` finds in the whole segment, many frames at once; from the first doubt on, one by one."""
     at, position = segment.first, SEGMENT_HEAD.size
     for stretch in sparse_stretches(entries, segment, at, segment.end, STREAM_WALK_BYTES):
-        for found in _all_at_once(file, stretch, seed) or walk(
-            file, position, stretch.stop, at, seed
-        ):
+        whole = piece_of(file, stretch, seed)
+        for found in [whole] if whole else walk(file, position, stretch.stop, at, seed):
             if isinstance(found, Hole):
                 # It may go on behind the stretch.
                 yield from walk(file, position, segment.size_bytes, at, seed)
@@ -157,13 +167,13 @@ def walk_by_index(
     yield from walk(file, position, segment.size_bytes, at, seed)
 
 
-def _all_at_once(file: DiskFile, stretch: Stretch, seed: int) -> list[Piece]:
-    """The stretch as one piece; nothing if it is not as it should be, or its frames are large."""
+def piece_of(file: DiskFile, stretch: Stretch, seed: int) -> Piece | None:
+    """The stretch as one piece; None if it is not as it should be, or its frames are large."""
     size = stretch.stop - stretch.position
     if size > STREAM_STRETCH_BYTES_MAX:
-        return []
+        return None
     data = file.read_at(stretch.position, size)
     found = find_frames(stretch, data, seed)
     if found is None or int(found.places[-1] + found.lengths[-1]) + HEAD.size != size:
-        return []
-    return [Piece(stretch.first, stretch.position, data, found.places)]
+        return None
+    return Piece(stretch.first, stretch.position, data, found.places)

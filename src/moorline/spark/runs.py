@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
-from moorline.core.parts import PADDING_BYTES, Numbers, words_at
+from moorline.core.parts import PADDING_BYTES, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
 from moorline.journal.segment_index import DENSE_BYTES
-from moorline.journal.stretches import Span, Stretch, find_frames, sparse_stretches
+from moorline.journal.stretches import Span, Stretch, cut, find_frames, sparse_stretches
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
 from moorline.spark.frames import Block, Frames
 from moorline.wire.segment import HEAD
@@ -136,18 +136,7 @@ def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stret
             # Something of it cannot be read: frame by frame it is.
             yield Stretch(start, stop, SEGMENT_HEAD.size, SEGMENT_HEAD.size, places[:0], None)
             continue
-        yield from _cut(start, places)
-
-
-def _cut(first: int, places: Numbers) -> Iterator[Stretch]:
-    """Pieces of about a block; the last place is the end of the last frame."""
-    at, count = 0, len(places) - 1
-    while at < count:
-        stop = int(np.searchsorted(places, places[at] + SPARK_BLOCK_BYTES, "right")) - 1
-        stop = min(max(stop, at + 1), count)
-        begin, end = int(places[at]), int(places[stop])
-        yield Stretch(first + at, first + stop, begin, end, places[at:stop], None)
-        at = stop
+        yield from cut(start, places, SPARK_BLOCK_BYTES)
 
 
 # --- frame by frame -------------------------------------------------------------------------------
