@@ -244,7 +244,7 @@ STREAM_DENSE_READ = 4_096
 """Frames that one read finds by the dense index: those of 512 KiB, if they have 100 bytes and some."""
 
 STREAM_SEARCH_BYTES = 256 * KIB
-"""Bytes that are searched at once for the next whole frame behind damage: each takes 30 bytes of memory."""
+"""Bytes that are searched at once for the next whole frame behind damage; it is often near."""
 
 STREAM_STRETCH_BYTES_MAX = 16 * MIB
 """Frames between two entries of the index that are read at once; larger ones are few, and walked."""

@@ -94,7 +94,8 @@ def test_a_running_node_keeps_tools_out(
 ) -> None:
     with held(data):
         assert run(["journal", *command, f"--data={data}"]) == 4
-    assert "another node" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(f"moor: a node (process {os.getpid()}) runs on {data}: stop it")
     assert not Path("x.jsonl").exists()
 
 

@@ -64,6 +64,7 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
     (tmp_path / "flows.py").write_text("x = 1\n")
     (tmp_path / "copy.py").write_text(COPY)
     Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
+    file, is_file = str(tmp_path / "copy.py"), "copy.py is a file: an archive is a folder"
     nobody = "postgresql://me:secret@127.0.0.1:1/db"
     for code, words, arguments in (
         (10, "is the node running?", ("archive", str(tmp_path / "a"), address)),
@@ -77,6 +78,9 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
             ("archive", new, "--every", "soon"),
         ),
         (3, "--every '5'", ("run", str(tmp_path / "copy.py"), "--every", "5")),
+        (3, is_file, ("replay", file, address)),
+        (3, is_file, ("replay", f"{file}/below", address)),
+        (2, "and tcp://127.0.0.1:1 is not TLS", ("verify", new, address, "--ca", file)),
         (3, "there is no archive at", ("replay", str(tmp_path / "a"), address)),
         (3, "has no flows", ("run", str(tmp_path / "flows.py"), address)),
         (3, "which catalog?", ("audit",)),
@@ -130,3 +134,23 @@ def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -
         assert (done.returncode, done.stderr) == (0, "")
         facts = json.loads(done.stdout)
         assert (facts["is_equal"], facts["fetched"], facts["removed"]) == (True, 1, 0)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_file_is_no_archive_and_filters_that_match_nothing_are_told(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    topics, empty = "missing/#,no", str(tmp_path / "empty")
+    with NodeProcess(tmp_path / "data", "--roles=broker") as node:
+        address = f"--address={node.address}"
+        for job in ("archive", "verify"):
+            done = run_moor("pipeline", job, str(tmp_path / "notes.txt"), address)
+            assert done.returncode == 3
+            assert done.stderr.endswith("/notes.txt is a file: an archive is a folder\n")
+        done = run_moor("pipeline", "archive", empty, "--topics", topics, address, timeout_s=280)
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"moor: no stored message matches {topics}: moor topic list shows the topics\n",
+    )
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"

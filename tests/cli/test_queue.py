@@ -144,7 +144,8 @@ def test_off_block_and_delete(moor: Moor, queue: str) -> None:
     moor.lines("unblock", queue)
     assert moor.texts(queue) == ["before"]
     moor.lines("delete", queue)
-    assert "no queue of that id" in moor.error(12, "info", queue)
+    told = moor.error(12, "info", queue)
+    assert told == "moor: there is no queue of that id: moor queue list shows those there are"
     assert "no queue of that id" in moor.error(12, "send", queue, "x")
 
 

@@ -41,7 +41,7 @@ def test_d16_verify_says_more_fewer_or_other(
     assert verdicts == ["equal", "equal", verdict]
     assert (facts["missing"], facts["extra"]) == (node_loses, client_loses)
     assert f"lacks {node_loses} queues and has {client_loses} too many" in moor.err
-    assert "`moor service repair`" in moor.err
+    assert "decide first which of the two is right: `moor service repair`" in moor.err
     assert client.list.read_bytes() == before
 
 

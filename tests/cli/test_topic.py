@@ -57,6 +57,25 @@ def test_a_message_is_stored_and_seen(moor: Moor) -> None:
     assert f"node-1/{stored['shard']}/1" == facts["stream"]
 
 
+def test_files_of_tls_are_refused_where_there_is_none(moor: Moor) -> None:
+    told = moor.error(2, "publish", "sure/eu", "ahoy", "--key", "42")
+    address = moor.node.address
+    assert f"--key is the private key of a TLS certificate, and {address} is not TLS" in told
+    assert "; the key of a message is --message-key" in told
+    told = moor.error(2, "list", "--key", "42")
+    assert f"and {address} is not TLS: give --address tls://HOST:PORT" in told
+    assert "--message-key" not in told
+    for flag in ("--ca", "--certificate"):
+        assert f"{flag} is " in moor.error(2, "publish", "sure/eu", "ahoy", flag, "x.pem")
+    assert moor.lines("list", "sure/#") == ["messages  topic"], "nothing was published"
+
+
+def test_the_example_of_publish_gives_messages_a_key(moor: Moor) -> None:
+    assert "--lines --message-key 42" in " ".join(
+        "\n".join(moor.lines("publish", "--help")).split()
+    )
+
+
 def test_publish_takes_files_stdin_and_lines(moor: Moor, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"from a file")
     moor.lines("publish", "sources", "--file", str(tmp_path / "body"))

@@ -84,15 +84,26 @@ def test_text_is_parsed_by_type(text: str) -> None:
 def test_an_unknown_key_is_refused_with_a_suggestion(folder: Path) -> None:
     (folder / "moorline.toml").write_text('lisen = ["x"]\n')
     (line,) = refused()
-    assert line.startswith("lisen (from file moorline.toml) is not a setting, did you mean listen?")
-    assert "accepted: data, node, roles, listen" in line
+    assert line == (
+        "lisen (from file moorline.toml) is not a setting, did you mean listen? "
+        "Without it, moor config show lists all"
+    )
+
+
+def test_an_unknown_key_that_is_like_no_other_is_refused_with_all_there_are(folder: Path) -> None:
+    (folder / "moorline.toml").write_text("zzz = 1\n")
+    (line,) = refused()
+    assert line.startswith("zzz (from file moorline.toml) is not a setting; accepted: data, node,")
 
 
 def test_an_unknown_variable_is_refused_with_a_suggestion() -> None:
     (line,) = refused(environment={"MOOR_LOG_LEVLE": "info", "MOOR_DEBUG": "1"})
-    assert line.startswith(
-        "environment variable MOOR_LOG_LEVLE is unknown, did you mean MOOR_LOG_LEVEL?"
+    assert line == (
+        "environment variable MOOR_LOG_LEVLE is unknown, did you mean MOOR_LOG_LEVEL? "
+        "Without it, moor config show lists all"
     )
+    (line,) = refused(environment={"MOOR_ZZZZZZZZZZZZ": "1"})
+    assert "is unknown; accepted: MOOR_DATA, " in line
     assert "MOOR_CONFIG" in line
 
 
@@ -193,8 +204,8 @@ def test_mistakes_in_a_section_are_named_whole(folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         nested({"queues": "power"}, {"MOOR_QUEUES_SYNC": "never"})
     assert str(caught.value).split("\n") == [
-        "queues.snyc (from file moorline.toml) is not a setting, did you mean queues.sync?; "
-        "accepted: node, queues.sync, queues.quota_messages_max, queues.is_strict",
+        "queues.snyc (from file moorline.toml) is not a setting, did you mean queues.sync? "
+        "Without it, moor config show lists all",
         'queues = "power" (from flag): it is a section; set one of '
         "queues.sync, queues.quota_messages_max, queues.is_strict",
         "queues.is_strict = 1 (from file moorline.toml): accepted: true or false",

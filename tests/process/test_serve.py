@@ -190,8 +190,16 @@ def test_a_second_node_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         assert asyncio.run(echo(node.address)) == b"hello"
 
 
-@pytest.mark.parametrize("flag", ["--listen=tcp://127.0.0.1:{}", "--http=127.0.0.1:{}"])
-def test_a_taken_port_is_named(tmp_path: Path, flag: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "remedy"),
+    [
+        ("--listen=tcp://127.0.0.1:{}", "give --listen tcp://127.0.0.1:0 for"),
+        ("--http=127.0.0.1:{}", "give --http off, or --http 127.0.0.1:0 for"),
+    ],
+)
+def test_a_taken_port_is_named_and_the_flag_that_takes_another(
+    tmp_path: Path, flag: str, remedy: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -202,7 +210,8 @@ def test_a_taken_port_is_named(tmp_path: Path, flag: str) -> None:
             "serve", f"--data={tmp_path / 'data'}", *(f"{k}={v}" for k, v in flags.items())
         )
     assert shown.returncode == 5
-    assert str(port) in one_line(shown.stderr)
+    assert f"127.0.0.1:{port} is taken" in one_line(shown.stderr)
+    assert remedy in shown.stderr
     assert processes_in(tmp_path / "data") == []
 
 

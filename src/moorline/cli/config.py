@@ -34,7 +34,11 @@ def show(
     settings: Loaded[Config],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list of objects.")] = False,
 ) -> None:
-    """Print every setting, its value and where it came from. Passwords are masked."""
+    """Print every setting, its value and where it came from. Passwords are masked.
+
+    They are as a node started with the same flags, variables and file would have them.
+    A running one is not asked.
+    """
     rows = settings_of(settings)
     output.emit(
         as_json,

@@ -127,6 +127,8 @@ def archive(
         done = job.archive(spark, options, lambda: ask(source).seals, seen, stopping)
     facts = {**msgspec.structs.asdict(done), "lost_messages": done.lost_messages}
     output.emit(as_json, facts, lambda: tables.show_archived(done))
+    if not (continuously or done.messages or done.files or done.lost):
+        output.error(f"no stored message matches {topics}: moor topic list shows the topics")
     job.check(done)
 
 

@@ -15,7 +15,7 @@ from moorline.cli.bodies import text_of as body_text
 from moorline.cli.reach import Reach, with_node
 from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
-from moorline.errors import CallFailed, Malformed
+from moorline.errors import CallFailed, Malformed, NotFound
 from moorline.ids import id_of, text_of
 from moorline.limits import QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
 
@@ -257,7 +257,10 @@ def unblock(reach: Reach, queue: QueueName) -> None:
 def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
         async with reach.connect() as moor:
-            await work(moor)
+            try:
+                await work(moor)
+            except NotFound as error:
+                raise NotFound(f"{error}: moor queue list shows those there are") from error
 
     asyncio.run(connected())
 

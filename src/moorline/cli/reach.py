@@ -25,6 +25,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PANEL = "Reaching the node"
+PAPERS = {
+    "ca": "the CA of a TLS certificate",
+    "certificate": "our TLS certificate",
+    "key": "the private key of a TLS certificate",
+}
+"""Flags that only mean something with TLS, and what they name."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -52,6 +58,7 @@ def with_node(command: Callable[Concatenate[Reach, P], R]) -> Callable[..., R]:
             options.pop("certificate"),
             options.pop("key"),
         )
+        _check_papers(reach, of_messages="key_text" in options)
         return command(reach, *args, **options)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -70,6 +77,18 @@ def _noted(data: Path | None) -> str | None:
         return str(note["addresses"][0])
     except (OSError, msgspec.DecodeError, LookupError, TypeError):
         return None
+
+
+def _check_papers(reach: Reach, *, of_messages: bool) -> None:
+    """Refuses files of TLS where there is none: nobody would look at them, nor say so."""
+    if not reach.address.startswith("tcp://"):
+        return
+    for name, what in PAPERS.items():
+        if getattr(reach, name) is not None:
+            text = f"--{name} is {what}, and {reach.address} is not TLS"
+            if name == "key" and of_messages:
+                raise typer.BadParameter(f"{text}; the key of a message is --message-key")
+            raise typer.BadParameter(f"{text}: give --address tls://HOST:PORT, or leave it out")
 
 
 def _options() -> list[inspect.Parameter]:

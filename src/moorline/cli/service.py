@@ -188,9 +188,9 @@ def repair(
 ) -> None:
     """Make the node's associations equal to the client's own list.
 
-    An operator puts the kept digest right first; the file is read only. With the service's own --certificate
-    it is what the client does at its start: it takes the subscription over, and queues that the node
-    refuses leave the list.
+    An operator puts the kept digest right first; the file is read only.
+    With the service's own --certificate it is what the client does at its start: it takes the subscription
+    over, and queues that the node refuses leave the list.
     """
     from moorline.client.associations import Associations
     from moorline.client.operator import Reconciler, copied
@@ -384,7 +384,8 @@ def _advice(facts: dict[str, Any]) -> str:
     if "missing" in facts:
         texts.append(f"the node lacks {facts['missing']} queues and has {facts['extra']} too many")
     hints = {
-        "associations": "`moor service repair` makes the node's equal to the list",
+        "associations": "decide first which of the two is right: "
+        "`moor service repair` makes the node's equal to the list",
         "kept digest": "`moor service recompute` puts it right",
         "client's digest": "the client's file is damaged",
     }

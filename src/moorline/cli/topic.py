@@ -69,7 +69,8 @@ Sequence = Annotated[
 
 
 @app.command(
-    cls=TextCommand, epilog="Example: seq 100000 | moor topic publish orders/eu - --lines --key 42"
+    cls=TextCommand,
+    epilog="Example: seq 100000 | moor topic publish orders/eu - --lines --message-key 42",
 )
 @with_node
 def publish(

@@ -136,8 +136,7 @@ def _from_environment(
         else:
             accepted = [*names, *OTHER_VARIABLES]
             complaints.append(
-                f"environment variable {escaped(variable)} is unknown{_meant(variable, accepted)}; "
-                f"accepted: {', '.join(accepted)}"
+                f"environment variable {escaped(variable)} is unknown{_meant(variable, accepted)}"
             )
 
 
@@ -181,15 +180,16 @@ def _unknown(one: Given, keys: Mapping[str, Key]) -> str:
     inside = [name for name in keys if name.startswith(one.name + ".")]
     if inside:
         return f"{_place(one)}: it is a section; set one of {', '.join(inside)}"
-    return (
-        f"{escaped(one.name)} (from {one.source}) is not a setting{_meant(one.name, keys)}; "
-        f"accepted: {', '.join(keys)}"
-    )
+    return f"{escaped(one.name)} (from {one.source}) is not a setting{_meant(one.name, keys)}"
 
 
 def _meant(name: str, accepted: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(accepted), n=1)
-    return f", did you mean {close[0]}?" if close else ""
+    """A guess is enough to go on with; where there is none, all names are told."""
+    names = list(accepted)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f", did you mean {close[0]}? Without it, moor config show lists all"
+    return f"; accepted: {', '.join(names)}"
 
 
 def _place(one: Given) -> str:

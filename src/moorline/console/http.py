@@ -50,7 +50,7 @@ class HttpPort:
                 self._accept, address.host, address.port, limit=HTTP_REQUEST_BYTES_MAX
             )
         except OSError as error:
-            raise cannot_listen(str(address), error) from error
+            raise cannot_listen(address, error) from error
         host, port = self._server.sockets[0].getsockname()[:2]
         return Address("http", host, port)
 

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from moorline.catalog import Catalog
 from moorline.groups.streams import LocalStreams
+from moorline.ids import text_of
 from moorline.journal.disk import Disk
 from moorline.journal.generation import DENSE, INDEX, RETENTION, SEGMENT
 from moorline.journal.shard import folder_of, path_of
@@ -42,12 +43,10 @@ class StreamFiles:
 
     async def _describe(self, session: Session, call: DescribeCluster) -> Answer:  # noqa: ARG002
         alive = await self._catalog.live_nodes(NODE_GONE_MS)
-        nodes = [
-            (row.name, row.addresses, row.name in alive)
-            for row in await self._catalog.nodes()
-            if BROKER in row.roles
-        ]
-        return ClusterDescribed(call.call, self._streams.node, nodes)
+        rows = [row for row in await self._catalog.nodes() if BROKER in row.roles]
+        nodes = [(row.name, row.addresses, row.name in alive) for row in rows]
+        ids = {row.name: text_of(row.id) for row in rows}
+        return ClusterDescribed(call.call, self._streams.node, nodes, ids)
 
     async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002
         store = self._streams.store

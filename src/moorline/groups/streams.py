@@ -241,11 +241,12 @@ class LocalStreams:
                 continue  # the older one first
             try:
                 seal = await asyncio.to_thread(self.store.seal(shard, generation))
-            except OSError as error:
+            except Exception as error:
                 # One bad file must not keep the other shards from being sealed, and so from being dropped.
                 troubled.add(shard)
                 what = {"shard": shard, "generation": generation, "error": str(error)}
-                log.error("a generation cannot be sealed now", extra=what)
+                is_ours = not isinstance(error, OSError)
+                log.error("a generation cannot be sealed now", extra=what, exc_info=is_ours)
                 continue
             self.store.sealed(shard, generation, seal)
             log.info("sealed", extra={"shard": shard, "generation": generation})

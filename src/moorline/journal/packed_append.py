@@ -52,7 +52,7 @@ class NumberedRows(NamedTuple):
             if low == stop:
                 continue
             some, begin, end = slice(low, stop), int(edges[low]), int(edges[stop])
-            run = Run(view[begin:end], rows.lengths[some], rows.names, rows.topics[some])
+            run = Run(view[begin:end], rows.lengths[some], *self._named(some))
             shard.add_run(run, time_us)
             shard.fresh[self.producer] = int(self.order[stop - 1]) + self.sequence
             kept = np.flatnonzero(flags[some] & RETAIN) + low
@@ -61,6 +61,14 @@ class NumberedRows(NamedTuple):
             stored += stop - low
             size_bytes += end - begin
         return Appended(stored, size_bytes, retain)
+
+    def _named(self, some: slice) -> tuple[list[str], Numbers]:
+        """The topics of some rows and no others: with many topics and shards the others would be most."""
+        topics = self.rows.topics[some]
+        used = np.flatnonzero(np.bincount(topics, minlength=len(self.rows.names)))
+        places = np.empty(len(self.rows.names), np.int64)
+        places[used] = np.arange(len(used))
+        return [self.rows.names[place] for place in used.tolist()], places[topics]
 
     def _first_new(self, shards: Sequence[ShardLog], firsts: Numbers, skip: int) -> Numbers:
         """Of each shard the first row that is not passed over."""

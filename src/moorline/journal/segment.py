@@ -18,12 +18,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from moorline.core.block import Block, FramePlaces
 from moorline.core.parts import Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
-from moorline.limits import STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
+from moorline.limits import FRAME_BYTES_MAX, STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 from moorline.wire.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -32,12 +31,13 @@ from moorline.wire.frame_fields import (
     TOPIC_AT,
     Sizes,
 )
-from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER
+from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, check_of
 
 SEGMENT_HEAD = struct.Struct("<8sIIQQQ24x")
 MAGIC = b"MOORSEG1"
 
 _LENGTH = struct.Struct("<I")
+_BEGINNING = struct.Struct("<IIQ")
 _FLAGS_ALL = 15
 
 
@@ -144,7 +144,9 @@ def read_frames(
     positions, end = whole_frames(data, first, seed)
     if not len(positions) and limit - position >= FRAME.size:
         # Larger than what may be read at once, or bad: its length tells.
-        length = HEAD.unpack(file.read_at(position, HEAD.size))[0] + HEAD.size
+        head = file.read_at(position, HEAD.size)
+        # Whoever cut the file may have left nothing of it.
+        length = HEAD.unpack(head)[0] + HEAD.size if len(head) == HEAD.size else 0
         if len(data) < length <= limit - position:
             data = file.read_at(position, length)
             positions, end = whole_frames(data, first, seed)
@@ -180,40 +182,42 @@ def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int)
     start = position + 1
     while start <= limit - FRAME.size:
         data = file.read_at(start, min(STREAM_SEARCH_BYTES + FRAME.size - 1, limit - start))
-        for place in _candidates(data, limit - start):
-            frame_at = start + place
-            length = HEAD.unpack_from(data, place)[0]
-            frame = file.read_at(frame_at, HEAD.size + length)
-            offset = FRAME.unpack_from(frame)[2]
-            if offset >= first and len(whole_frames(frame, offset, seed)[0]):
-                return Hole(first, offset, frame_at)
+        for place in _candidates(data, limit - start, first):
+            length, check, offset = _BEGINNING.unpack_from(data, place)
+            end = place + HEAD.size + length
+            content = (
+                data[place + HEAD.size : end]
+                if end <= len(data)
+                else file.read_at(start + place + HEAD.size, length)
+            )
+            if len(content) == length and check_of(content, seed) == check:
+                return Hole(first, offset, start + place)
         start += STREAM_SEARCH_BYTES
     return Hole(first, -1, position)
 
 
-def _candidates(data: bytes, room: int) -> list[int]:
-    """Places where a frame could begin that fits into `room` bytes from the start of `data`."""
+def _candidates(data: bytes, room: int, first: int) -> list[int]:
+    """Places where a frame could begin that fits into `room` bytes, of message `first` or one behind it.
+
+    A publisher may write what looks like the beginning of a frame: the bounds keep the checks few and small.
+    """
     count = len(data) - FRAME.size + 1
     if count <= 0:
         return []
-    octets = np.frombuffer(data, np.uint8)
-
-    def number(at: int, width: int) -> npt.NDArray[np.int64]:
-        total = np.zeros(count, np.int64)
-        for octet in range(width):
-            total |= octets[at + octet : at + octet + count].astype(np.int64) << (8 * octet)
-        return total
-
-    flags = number(FLAGS_AT, 2)
-    places = np.flatnonzero(flags <= _FLAGS_ALL)
-    length = number(0, 4)[places]
-    topic = number(TOPIC_AT, 2)[places]
-    names = topic + number(KEY_AT, 2)[places] + number(HEADERS_AT, 2)[places]
+    twos = words_at(data, "<u2")
+    places = np.flatnonzero(twos[FLAGS_AT : FLAGS_AT + count] <= _FLAGS_ALL)
+    lengths = words_at(data, "<u4")[places].astype(np.int64)
+    offsets = words_at(data, "<u8")[places + HEAD.size]
+    topics, keys, headers = (
+        twos[places + at].astype(np.int64) for at in (TOPIC_AT, KEY_AT, HEADERS_AT)
+    )
     fits = (
-        (topic > 0)
-        & (topic <= TOPIC_BYTES_MAX)
-        & (length >= CONTENT.size + names)
-        & (length + HEAD.size + places <= room)
+        (topics > 0)
+        & (topics <= TOPIC_BYTES_MAX)
+        & (lengths >= CONTENT.size + topics + keys + headers)
+        & (lengths + HEAD.size <= np.minimum(room - places, FRAME_BYTES_MAX))
+        & (offsets >= first)
+        & (offsets - np.uint64(first) <= room // FRAME.size)
     )
     found: list[int] = places[fits].tolist()
     return found

@@ -87,7 +87,7 @@ class SparseIndex:
             or not np.array_equal(table[:, 1].astype(np.int64), expected)
             or np.any(np.diff(positions) <= 0)
             or np.any(np.diff(times) < 0)
-            or (len(table) and (positions[0] < SEGMENT_HEAD.size or positions[-1] >= limit))
+            or (len(table) and (positions.min() < SEGMENT_HEAD.size or positions.max() >= limit))
         ):
             return None
         index = SparseIndex(is_sure=False)

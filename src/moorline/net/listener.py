@@ -63,7 +63,7 @@ class Listeners:
                 ssl_handshake_timeout=self._admission.hello_timeout_ms / 1_000 if tls else None,
             )
         except OSError as error:
-            raise cannot_listen(str(address), error) from error
+            raise cannot_listen(address, error) from error
         self._servers.append(server)
         bound = [found.getsockname() for found in server.sockets]
         return [Address(address.scheme, name[0], name[1]) for name in bound]
@@ -113,11 +113,15 @@ class Listeners:
         return self._admission.anonymous == "everywhere"
 
 
-def cannot_listen(address: str, error: OSError) -> Exception:
+def cannot_listen(address: Address, error: OSError) -> Exception:
     """The error of ours for an address that the system refuses."""
     if error.errno == errno.EADDRINUSE:
+        free = str(Address(address.scheme, address.host, 0))
+        flag = f"--listen {free}"
+        if address.scheme == "http":
+            flag = f"--http off, or --http {free.removeprefix('http://')}"
         return AddressTaken(
-            f"{address} is taken by another program: stop it, or choose another port (0 = any free)"
+            f"{address} is taken by another program: stop it, or give {flag} for any free port"
         )
     if error.errno == errno.EACCES:
         return StartError(f"{address}: not permitted: choose a port above 1023")

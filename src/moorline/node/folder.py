@@ -91,7 +91,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     except BlockingIOError as error:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         raise FolderInUse(
-            f"another node (process {holder or 'unknown'}) runs on {folder}: "
+            f"a node (process {holder or 'unknown'}) runs on {folder}: "
             "stop it, or choose another --data"
         ) from error
 

@@ -29,6 +29,7 @@ log = logging.getLogger("moorline.spark")
 STREAMS = "streams"
 LAYOUT = "layout"
 NOTE = "node.json"
+NODE_ID = "node.id"
 
 
 class Buffer:
@@ -116,11 +117,19 @@ class FolderStreams:
         streams = root / STREAMS if (root / STREAMS).is_dir() else root
         if not (streams / LAYOUT).is_file():
             raise FolderUnusable(f"path: {root.absolute()} is no data folder: it has no streams")
+        self._root = root
         self._disk = ReadOnlyDisk(streams)
         self.node = node or _name_of(root, streams)
         self._buffer = Buffer()
         self._ends: dict[Stream, tuple[int, int, int]] = {}
         """Of streams that grow: the seed, and the message and place up to which frames were whole."""
+
+    def id(self) -> str:
+        """The id of the data folder that they are in; empty where only its streams were copied."""
+        for place in (self._root, self._root.parent):
+            with contextlib.suppress(OSError):
+                return (place / NODE_ID).read_text("ascii", errors="replace").strip()
+        return ""
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -91,6 +91,8 @@ def kind_of(options: Mapping[str, str]) -> str:
     for kind in ("group", "topics", "queues", "associations"):
         if kind in lowered:
             return kind
+    # A wrong letter in the very option that says what is read.
+    check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *KINDS})
     raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}")
 
 

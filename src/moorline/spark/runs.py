@@ -132,7 +132,8 @@ def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stret
         places = np.frombuffer(data, "<i8", count)
         if stop == file.end or count == stop - start:
             places = np.append(places[: stop - start], file.size_bytes)
-        if (np.diff(places) <= 0).any() or places[0] < SEGMENT_HEAD.size:
+        is_inside = SEGMENT_HEAD.size <= places.min() and places.max() <= file.size_bytes
+        if not is_inside or (np.diff(places) <= 0).any():
             # Something of it cannot be read: frame by frame it is.
             yield Stretch(start, stop, SEGMENT_HEAD.size, SEGMENT_HEAD.size, places[:0], None)
             continue

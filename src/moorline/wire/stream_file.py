@@ -6,7 +6,7 @@ itself: the node only reads and sends.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from moorline.limits import STREAM_READ_BYTES_MAX
 from moorline.wire.message import Answer, Call
@@ -21,10 +21,14 @@ class DescribeCluster(Call, frozen=True, gc=False, tag=141):
 
 
 class ClusterDescribed(Answer, frozen=True, gc=False, tag=142):
-    """(name, addresses, whether it gave a sign of life lately) of each node that ever registered."""
+    """(name, addresses, whether it gave a sign of life lately) of each node that ever registered.
+
+    `ids` are those of their data folders, by name: another folder is another node, whatever its name.
+    """
 
     node: str
     nodes: list[tuple[str, list[str], bool]]
+    ids: dict[str, str] = field(default_factory=dict)
 
 
 class ReadStreamFile(Call, frozen=True, gc=False, tag=143):

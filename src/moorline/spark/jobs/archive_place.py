@@ -5,6 +5,7 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,6 +35,8 @@ class Place:
         except Exception as error:
             raise ConfigError(f"{where!r} is no place for an archive: {error}") from error
         self.root = self.root.rstrip("/")
+        if isinstance(self.files, fs.LocalFileSystem):
+            _check_no_file(Path(self.root))
 
     @property
     def of_spark(self) -> str:
@@ -136,3 +139,10 @@ class Place:
         selector = fs.FileSelector(self.full(folder), allow_not_found=True)
         marks = ("_SUCCESS", "._SUCCESS.crc")
         return any(info.base_name not in marks for info in self.files.get_file_info(selector))
+
+
+def _check_no_file(folder: Path) -> None:
+    """Refuses a path on which a file stands; what is not there yet may be made."""
+    for one in (folder, *folder.parents):
+        if one.is_file():
+            raise ConfigError(f"{one} is a file: an archive is a folder")

@@ -29,11 +29,12 @@ from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The sealed streams, where each node is, and the nodes that did not answer."""
+    """The sealed streams, where each node is, the nodes that did not answer, and the ids of data folders."""
 
     seals: list[SealedStream]
     addresses: dict[str, list[str]]
     silent: list[str]
+    ids: dict[str, str] = {}
 
 
 class Lost(NamedTuple):
@@ -47,7 +48,7 @@ class Lost(NamedTuple):
 def ask(source: dict[str, str]) -> Told:
     """What all nodes have sealed up to now."""
     if source.get("path"):
-        return Told(_of_folder(source), {}, [])
+        return Told(_of_folder(source), {}, [], node_ids(source))
     reach = reach_of(source)
     links = Links(reach)
     try:
@@ -68,7 +69,20 @@ def ask(source: dict[str, str]) -> Told:
                 silent.append(node)
                 continue
             seals += [SealedStream.of(one) for one in described if one.digest]
-        return Told(seals, addresses, silent)
+        return Told(seals, addresses, silent, told.ids)
+    finally:
+        links.close()
+
+
+def node_ids(source: dict[str, str]) -> dict[str, str]:
+    """The id of each node's data folder, by the node's name, as far as they can be told."""
+    if source.get("path"):
+        streams = FolderStreams(source["path"], source.get("node", ""))
+        return {streams.node: streams.id()} if streams.id() else {}
+    reach = reach_of(source)
+    links = Links(reach)
+    try:
+        return links.call((reach.address,), DescribeCluster, ClusterDescribed).ids
     finally:
         links.close()
 

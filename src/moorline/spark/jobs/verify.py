@@ -27,6 +27,7 @@ from moorline.spark.jobs.archive_files import (
     LostRange,
     SealedStream,
 )
+from moorline.spark.jobs.archive_nodes import know_nodes
 from moorline.spark.jobs.compare import Ask, Compared, NodeBatch, compare_stream, digest_node
 from moorline.spark.jobs.digests import (
     BUCKETS,
@@ -75,6 +76,7 @@ def verify(
 ) -> Report:
     """Compares; with `repair` also puts right, and compares again. `nodes` is what they tell now."""
     archive, holdings = opened(options)
+    know_nodes(archive, nodes.ids)
     archive.note_seals(nodes.seals)
     checking = _Checking(spark, archive, holdings, options.source, nodes, seen)
     name = f"repaired-{uuid.uuid4().hex[:12]}"
