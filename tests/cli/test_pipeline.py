@@ -148,6 +148,7 @@ def test_a_file_is_no_archive_and_filters_that_match_nothing_are_told(tmp_path: 
             done = run_moor("pipeline", job, str(tmp_path / "notes.txt"), address)
             assert done.returncode == 3
             assert done.stderr.endswith("/notes.txt is a file: an archive is a folder\n")
+        assert run_moor("topic", "publish", "another", "ahoy", address).returncode == 0
         done = run_moor("pipeline", "archive", empty, "--topics", topics, address, timeout_s=280)
     assert (done.returncode, done.stderr) == (
         0,

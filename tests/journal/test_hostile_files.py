@@ -13,7 +13,7 @@ from moorline.journal.segment_index import SparseIndex
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import FRAME_BYTES_MAX, STREAM_INDEX_EVERY
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import FRAME, HEAD, Stored, frame_of
+from moorline.wire.segment import FRAME, HEAD, Stored, check_of, frame_of
 
 PER_GENERATION = 300
 SMALL = StreamOptions(shards=1, generation_bytes_max=1)
@@ -80,7 +80,7 @@ def test_a_body_full_of_heads_costs_few_checks(monkeypatch: pytest.MonkeyPatch) 
     damaged[HEAD.size + 20] ^= 1
     data = b"".join((*frames(0, 5), damaged, *frames(6, 3), bytes(2 * FRAME_BYTES_MAX)))
     checked: list[int] = []
-    check = segment.check_of
+    check = check_of
 
     def counted(content: bytes, seed: int) -> int:
         checked.append(len(content))

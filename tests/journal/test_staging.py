@@ -92,6 +92,21 @@ def test_commits_under_way_are_found_without_a_change_of_the_folder() -> None:
     assert queries_under_way(disk, TOPICS) == []
 
 
+def test_what_is_left_of_a_decided_stage_stays_and_other_garbage_goes() -> None:
+    disk = MemoryDisk()
+    store = opened(disk)
+    decided, other = staged(store)[0], staged(store, "other")[0]
+    store.decide("q", 0, TOPICS, [decided])
+    for name in (decided, other):
+        overwrite(disk, path_of(name), disk.files()[path_of(name)][:20])
+    disk.open(f"{STAGES}/not hex.stage", create=True).append(b"garbage")
+    store = opened(disk)
+    assert sorted(disk.list_folder(STAGES)) == [f"{decided.hex()}.stage"]
+    assert list(store.pending) == ["q"]
+    with pytest.raises(NotFound, match="no such stage"):
+        store.facts(decided)
+
+
 # --- stages ---------------------------------------------------------------------------------------
 
 

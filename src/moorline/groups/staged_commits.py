@@ -30,7 +30,15 @@ from typing import Any, TypeVar
 
 from moorline.core.parts import prepare
 from moorline.core.queue import NODES_OWN, Queue
-from moorline.errors import Malformed, MoorlineError, NodeDiskFull, StartError, Unsupported
+from moorline.errors import (
+    JournalDamaged,
+    Malformed,
+    MoorlineError,
+    NodeDiskFull,
+    NotFound,
+    StartError,
+    Unsupported,
+)
 from moorline.groups.staged_queues import (
     NodeQueues,
     check_queues,
@@ -155,8 +163,17 @@ class StagedCommits:
         return StagesCommitted(call.call, False, rows - lost, call.batch, refused)
 
     async def go_on(self, query: str) -> None:
+        """Behind a start."""
         async with self.turn_of(query):
-            await self._finish_pending(query)
+            try:
+                await self._finish_pending(query)
+            except (NotFound, JournalDamaged) as error:
+                decided, _ = self._store.pending[query]
+                log.error(
+                    "a staged commit that was cut short cannot be finished: put its stages back from a "
+                    "copy and start again, or write what is missing by another query",
+                    extra={"query": query, "batch": decided.batch, "error": str(error)},
+                )
 
     async def _finish_pending(self, query: str) -> None:
         pending = self._store.pending.get(query)

@@ -11,7 +11,7 @@ Everything here is synchronous; one thread calls it.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from moorline.errors import (
@@ -89,8 +89,11 @@ class StagingStore:
             self._disk.sync_folder("")
         self.read_decisions()
         self._compact()
+        decided = {
+            f"{stage.hex()}{SUFFIX}" for one, _ in self.pending.values() for stage in one.stages
+        }
         for name in self._disk.list_folder(STAGES):
-            self._find_stage(name)
+            self._find_stage(name, decided)
         self.expire()
 
     def read_decisions(self) -> None:
@@ -102,13 +105,14 @@ class StagingStore:
             self.discard(stage)
         self._log.close()
 
-    def _find_stage(self, name: str) -> None:
+    def _find_stage(self, name: str, decided: Container[str]) -> None:
         path = f"{STAGES}/{name}"
         stage = read_stage(self._disk, path) if name.endswith(SUFFIX) else None
-        if stage is None:
-            self._disk.remove(path)
-        else:
+        if stage is not None:
             self._stages[bytes.fromhex(name.removesuffix(SUFFIX))] = stage
+        elif name not in decided:
+            # One that is decided was closed, so somebody damaged it: what is left of it stays.
+            self._disk.remove(path)
 
     # --- stages -----------------------------------------------------------------------------------
 

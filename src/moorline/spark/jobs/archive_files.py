@@ -162,6 +162,8 @@ class SealedStream(msgspec.Struct, frozen=True):
 class Archive(Place):
     """A place with a manifest."""
 
+    kind = "an archive"
+
     # --- what it is -------------------------------------------------------------------------------
 
     @property

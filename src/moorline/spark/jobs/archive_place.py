@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ OWN = "_moorline"
 
 class Place:
     """By its path or URI. Names of files in it are relative, with slashes."""
+
+    kind: ClassVar[str] = "a checkpoint"
+    """What errors call it."""
 
     def __init__(self, where: str) -> None:
         from pyarrow import fs
@@ -36,7 +39,7 @@ class Place:
             raise ConfigError(f"{where!r} is no place for an archive: {error}") from error
         self.root = self.root.rstrip("/")
         if isinstance(self.files, fs.LocalFileSystem):
-            _check_no_file(Path(self.root))
+            _check_no_file(Path(self.root), self.kind)
 
     @property
     def of_spark(self) -> str:
@@ -141,8 +144,8 @@ class Place:
         return any(info.base_name not in marks for info in self.files.get_file_info(selector))
 
 
-def _check_no_file(folder: Path) -> None:
+def _check_no_file(folder: Path, kind: str) -> None:
     """Refuses a path on which a file stands; what is not there yet may be made."""
     for one in (folder, *folder.parents):
         if one.is_file():
-            raise ConfigError(f"{one} is a file: an archive is a folder")
+            raise ConfigError(f"{one} is a file: {kind} is a folder")
