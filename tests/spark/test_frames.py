@@ -1,5 +1,6 @@
 """Frames into columns, without Spark: every way to find them gives what the plain decoder gives."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,3 +202,23 @@ def test_a_changed_byte_costs_at_most_the_frames_it_is_in(
     # One frame is bad; at the end of a stream that grows it is a torn end, and not there at all.
     assert sorted(lost + got) == list(range(ended))
     assert len(lost) + COUNT - ended == 1
+
+
+@pytest.mark.parametrize("bit", [3, 20, 31, 45, 62, 63])
+@pytest.mark.parametrize("wrong", [0, 1, 99, 100, 101])
+def test_an_entry_of_the_dense_index_that_lies_changes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int, bit: int
+) -> None:
+    """Also one at the border of what is looked up at once, which says where the frame before it ends."""
+    monkeypatch.setattr(finding, "SPARK_SLICE_MESSAGES", 50)
+    copied = tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    for path in (copied / "streams" / "000").glob("*.dense"):
+        data = bytearray(path.read_bytes())
+        at = min(8 * wrong, len(data) - 8)
+        data[at + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+    offsets = pa.schema([SCHEMA.field("offset")])
+    for first, upto in ((0, COUNT), (40, 100), (1, 101)):
+        found = table(copied, first=first, upto=upto, schema=offsets)["offset"].to_pylist()
+        assert found == list(range(first, upto))
