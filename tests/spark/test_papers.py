@@ -4,7 +4,8 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
 import pytest
@@ -15,11 +16,16 @@ from tests.spark.proxy import Door
 
 from moorline.errors import Untrusted
 from moorline.spark.group_reader import stream_reader
-from moorline.spark.jobs.node_side import check_reached
+from moorline.spark.jobs import archive as archive_job
+from moorline.spark.jobs.archive import ArchiveOptions, _Upkeep, opened
+from moorline.spark.jobs.node_side import ask, check_reached
 from moorline.spark.options import reach_of, topic_options
 from moorline.spark.rows import Columns
 from moorline.spark.topic_reader import TopicBatchReader
 from moorline.spark.writer import Destination, Staged, commit, writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -133,3 +139,20 @@ def test_a_node_that_is_not_up_yet_is_waited_for(guarded: Guarded) -> None:
     finally:
         start.join()
     assert guarded.door.accepted > 1
+
+
+@pytest.mark.parametrize("guarded", ["expired"], indirect=True)
+def test_an_archive_that_goes_on_does_not_pass_it_over(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_job, "ARCHIVE_UPKEEP_MS", 0)
+    options = ArchiveOptions(
+        str(tmp_path / "archive"), guarded.options, trigger="1 second", compact=False
+    )
+    spark = cast("SparkSession", None)  # compaction would need one
+    upkeep = _Upkeep(spark, options, opened(options), lambda: ask(guarded.options).seals)
+    with pytest.raises(Untrusted, match="expired"):
+        upkeep.now_and_then()
+    # A node that is away is asked again the next time.
+    guarded.door.shut()
+    upkeep.now_and_then()
