@@ -8,7 +8,7 @@ import numpy as np
 from moorline.core.parts import Numbers
 from moorline.journal.framing import Run
 from moorline.journal.shard import ShardLog
-from moorline.wire.packed_rows import PackedRows, Stamps, filled
+from moorline.wire.packed_rows import PackedRows, Stamps, filled, names_used
 from moorline.wire.segment import HEAD, RETAIN
 
 
@@ -52,7 +52,9 @@ class NumberedRows(NamedTuple):
             if low == stop:
                 continue
             some, begin, end = slice(low, stop), int(edges[low]), int(edges[stop])
-            run = Run(view[begin:end], rows.lengths[some], *self._named(some))
+            # With many topics and shards the names of the other shards' rows would be most.
+            named = names_used(rows.names, rows.topics[some])
+            run = Run(view[begin:end], rows.lengths[some], *named)
             shard.add_run(run, time_us)
             shard.fresh[self.producer] = int(self.order[stop - 1]) + self.sequence
             kept = np.flatnonzero(flags[some] & RETAIN) + low
@@ -61,14 +63,6 @@ class NumberedRows(NamedTuple):
             stored += stop - low
             size_bytes += end - begin
         return Appended(stored, size_bytes, retain)
-
-    def _named(self, some: slice) -> tuple[list[str], Numbers]:
-        """The topics of some rows and no others: with many topics and shards the others would be most."""
-        topics = self.rows.topics[some]
-        used = np.flatnonzero(np.bincount(topics, minlength=len(self.rows.names)))
-        places = np.empty(len(self.rows.names), np.int64)
-        places[used] = np.arange(len(used))
-        return [self.rows.names[place] for place in used.tolist()], places[topics]
 
     def _first_new(self, shards: Sequence[ShardLog], firsts: Numbers, skip: int) -> Numbers:
         """Of each shard the first row that is not passed over."""

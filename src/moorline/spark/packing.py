@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from moorline.core.parts import Numbers
-from moorline.wire.packed_rows import PackedRows
+from moorline.wire.packed_rows import PackedRows, names_used
 from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
 
 CONTENT_FIELDS = [
@@ -56,16 +56,13 @@ def packed_chunks(rows: TopicRows, shards: int, bytes_max: int) -> Iterator[tupl
     for first, end in cuts(lengths + name_lengths + _ROW_NUMBERS_BYTES, bytes_max):
         some = routes[first:end]
         order = np.argsort(some, kind="stable")
-        topics = rows.topics[first:end]
-        used = np.flatnonzero(np.bincount(topics, minlength=len(rows.names)))
-        places = np.empty(len(rows.names), np.int64)
-        places[used] = np.arange(len(used))
+        used, topics = names_used(rows.names, rows.topics[first:end])
         chunk = PackedRows(
             shards,
             np.cumsum(np.bincount(some, minlength=shards)),
             lengths[first:end][order],
-            places[topics[order]],
-            [rows.names[place] for place in used.tolist()],
+            topics[order],
+            used,
             _octets(frames.slice(first, end - first).take(pa.array(order))),
         )
         yield chunk.encoded(), end - first

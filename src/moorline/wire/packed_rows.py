@@ -191,6 +191,14 @@ def packed(records: Iterable[Record], shards: int) -> PackedRows:
     return unsorted.sorted_by(shards)[0]
 
 
+def names_used(names: list[str], topics: Numbers) -> tuple[list[str], Numbers]:
+    """Of some rows: those names that they have, and which of these is each row's topic."""
+    used = np.flatnonzero(np.bincount(topics, minlength=len(names)))
+    places = np.empty(len(names), np.int64)
+    places[used] = np.arange(len(used))
+    return [names[place] for place in used.tolist()], places[topics]
+
+
 class Stamps(NamedTuple):
     """What only the node can say of each row."""
 
