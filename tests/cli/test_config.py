@@ -157,10 +157,14 @@ def test_a_reader_that_has_enough_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (main.EXIT_OUTPUT_CLOSED, b"")
 
 
-def test_output_that_cannot_be_written_is_an_error() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["config", "show"], ["--help"], ["queue", "--help"], ["--version"]]
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_an_error(arguments: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("wb") as full:
-        command = [*MOOR, "config", "show"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment())
+        given = environment() | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run([*MOOR, *arguments], stdout=full, stderr=subprocess.PIPE, env=given)
     assert done.returncode == 1
     assert done.stderr == b"moor: the output cannot be written: No space left on device\n"
 

@@ -60,7 +60,7 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
         for members in (0, 2):
             for member in (moor, other)[:members]:
                 await member.subscribe(str(name))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 while len((told := await moor.group(str(name)).info()).members) != members:
                     await asyncio.sleep(0.01)
             keys = [(one.node, one.shard) for one in told.places]
@@ -82,7 +82,7 @@ async def test_pages_of_any_size_are_the_whole_group(nodes: Nodes) -> None:
     ):
         for member in (moor, second, third):
             await member.subscribe(name)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while len((whole := await moor.group(name).info()).members) != 3:
                 await asyncio.sleep(0.01)
         for count in (1, 2, 3, 100):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,10 +19,13 @@ MOOR = [sys.executable, "-m", "moorline.cli.main"]
 class NodeProcess:
     """One `moor serve` on free ports in a folder of its own."""
 
-    def __init__(self, data: Path, *flags: str, wait: bool = True) -> None:
+    def __init__(
+        self, data: Path, *flags: str, wait: bool = True, before: Sequence[str] = ()
+    ) -> None:
         self.data = data
         self.process = subprocess.Popen(
             [
+                *before,
                 *MOOR,
                 "serve",
                 f"--data={data}",

@@ -290,6 +290,16 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     assert "choose another --data" in one_line(shown.stderr)
 
 
+def test_a_root_in_name_only_starts_its_postgres(tmp_path: Path) -> None:
+    """`unshare -r`: to itself the node is root, and there is no other account to run Postgres as."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-r", "true"], check=False).returncode:
+        pytest.skip("this machine gives no user namespaces")
+    with NodeProcess(tmp_path / "data", before=[unshare, "-r"]) as node:
+        assert node.stop() == 0
+    assert not processes_in(tmp_path)
+
+
 def test_logs_are_json_lines_when_asked(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", "--log-format=json") as node:
         assert node.stop() == 0

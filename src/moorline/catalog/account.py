@@ -2,7 +2,9 @@
 
 Postgres refuses to run as root. An ordinary user's node runs it as that user. A node that runs as
 root gives it the system account `moorline`, and where a folder on the way is closed to others (such
-as /root) one capability that lets it pass, so that no mode of any folder has to be changed.
+as /root) one capability that lets it pass, so that no mode of any folder has to be changed. In a user
+namespace of one account (`unshare -r`) a node is root in name only: there Postgres gets a namespace of its
+own, in which the same account has another name.
 """
 
 import asyncio
@@ -28,6 +30,9 @@ ORDINARY_USER = "or start the node as an ordinary user, or give it a Postgres wi
 DAC_OVERRIDE = 1
 DAC_READ_SEARCH = 2
 
+NOBODY = 65534
+"""What Postgres takes itself for where nobody but a root in name is; the number has a name everywhere."""
+
 
 class Account(msgspec.Struct, frozen=True):
     """Whom Postgres runs as when the node itself is root."""
@@ -38,7 +43,7 @@ class Account(msgspec.Struct, frozen=True):
 
 async def account_for(folder: Path) -> Account | None:
     """The account for the data folder; None says: as whoever we are."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or _is_root_in_name():
         return None
     # The owner of an existing folder is kept: a container built anew may give the name `moorline`
     # another number, and Postgres starts only for the owner of its folder.
@@ -58,8 +63,10 @@ def launch_prefix(
     """
     setpriv = shutil.which("setpriv")
     if account is None:
-        # Without setpriv a leftover Postgres is ended by the next start instead.
-        return [setpriv, "--pdeathsig", death_signal] if setpriv else []
+        renamed = _renamed() if _is_root_in_name() else []
+        # Without setpriv a leftover Postgres is ended by the next start instead. The signal is set last:
+        # the change of names would clear it.
+        return [*renamed, setpriv, "--pdeathsig", death_signal] if setpriv else renamed
     if setpriv is None:
         raise CatalogUnreachable(
             "Postgres cannot run as root and the program setpriv is missing: "
@@ -74,6 +81,24 @@ def launch_prefix(
         prefix += [f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"]
         prefix += ["--securebits=+no_setuid_fixup"]
     return prefix
+
+
+def _is_root_in_name() -> bool:
+    """Whether we are a root that has no other account to give to anybody."""
+    if os.geteuid() != 0:
+        return False
+    lines = Path("/proc/self/uid_map").read_text().splitlines()
+    return sum(int(line.split()[2]) for line in lines) == 1
+
+
+def _renamed() -> list[str]:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        raise CatalogUnreachable(
+            "Postgres cannot run as root, this namespace has no other account, and the program unshare "
+            f"is missing: install the package util-linux, {ORDINARY_USER}."
+        )
+    return [unshare, "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"]
 
 
 def _owner(folder: Path) -> Account | None:

@@ -26,6 +26,16 @@ EXIT_OUTPUT_CLOSED = 141
 
 
 class _Moor(TyperGroup):
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Typer prints its help itself, and so meets a stdout that is full or that nobody reads."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError:
+            output.write(
+                ""
+            )  # what stdout did not take is still to be written, and fails as ours does
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Typer ends silently on any broken pipe; only that of stdout is nobody's mistake."""
         try:
@@ -83,6 +93,8 @@ def run(arguments: Sequence[str]) -> int:
         lines = str(error).split("\n") if isinstance(error, ConfigError) else [str(error)]
         for text in lines:
             output.error(text or type(error).__name__)
+        if isinstance(error, output.OutputFailed):
+            output.close_stdout()
         return error.exit_code
     except Exception as error:
         what = f"internal error: {type(error).__name__}: {error}"

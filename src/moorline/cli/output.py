@@ -90,7 +90,7 @@ def error(text: str) -> None:
 
 
 def close_stdout() -> None:
-    """After OutputClosed: what Python flushes at its end must not find the closed pipe again."""
+    """What Python flushes at its end must not find the closed pipe, or the full disk, again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
