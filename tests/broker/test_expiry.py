@@ -1,6 +1,7 @@
 """Expiry as the node does it: at its start, on send, at intervals; never early, never out of order."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue import Queue
 from moorline.errors import QuotaExceeded
+from moorline.journal.wal import Batch
 from moorline.net.clock import wall_ms
 from moorline.node.queues import open_queues
 
@@ -189,5 +191,51 @@ async def test_what_expires_under_a_reader_makes_room_in_its_window(tmp_path: Pa
         assert await pass_over(node) == 1
         young = await take(messages)
         assert young.body == b"young"
-        assert await moor.ack_all([old]) != [None]
+        assert await moor.ack_all([old]) == [None]
+        assert old.is_gone
         assert await young.ack() == 0
+        assert not young.is_gone
+
+
+async def test_the_loop_of_a_reader_outlives_what_expires_under_it(tmp_path: Path) -> None:
+    """`async for message in queue: await message.ack()`: an ack of what has expired does not end it."""
+    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+        queue = await moor.create_queue()
+        await put(node, queue.id, b"old", age_s=TTL_S + 60)
+        await put(node, queue.id, b"young", age_s=0)
+        seen = []
+        async with asyncio.timeout(30):
+            async for message in queue:
+                if message.body == b"old":
+                    assert await pass_over(node) == 1
+                await message.ack()
+                seen.append((message.body, message.is_gone))
+                if message.body == b"young":
+                    break
+        assert seen == [(b"old", True), (b"young", False)]
+        assert bodies(node, queue.id) == []
+        assert node.broker.counts.acknowledged == 1
+
+
+async def test_an_ack_of_what_expired_is_answered_when_that_is_durable(tmp_path: Path) -> None:
+    """What removed it may be on its way to the disk: until then it could come again."""
+    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+        queue = await moor.create_queue()
+        await put(node, queue.id, b"old", age_s=TTL_S + 60)
+        await put(node, queue.id, b"older", age_s=TTL_S + 60)
+        first = await take(queue.read())
+        write, may_write = node.store.log.write, threading.Event()
+
+        def held_up(batch: Batch) -> None:
+            may_write.wait(30)
+            write(batch)
+
+        node.store.log.write = held_up  # type: ignore[method-assign]
+        assert await pass_over(node) == 2
+        acks = asyncio.gather(first.ack(), moor.ack_all([first]))
+        assert (await queue.info()).waiting == 0, "asked behind the acks, and answered before them"
+        assert not acks.done()
+        may_write.set()
+        async with asyncio.timeout(30):
+            await acks
+        assert first.is_gone

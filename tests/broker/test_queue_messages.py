@@ -76,12 +76,37 @@ async def test_a_wrong_ack_deletes_nothing_and_names_the_head(tmp_path: Path) ->
         with pytest.raises(NoMessage, match=f"{second} is not the head: the head is {head}"):
             await following.ack()
         assert (await queue.info()).waiting == 2
-        await first.ack()
-        with pytest.raises(NoMessage, match=f"the head is {second}"):
+        never = await moor.send(queue.id, b"3") + 1_000
+        first.id, head = never, first.id
+        with pytest.raises(NoMessage, match=f"{never} is not the head: the head is {head}"):
             await first.ack()
-        assert await following.ack() == 0
-        with pytest.raises(NoMessage, match="the queue is empty"):
-            await following.ack()
+        assert (await queue.info()).waiting == 3
+
+
+async def test_an_ack_of_what_is_gone_deletes_nothing_and_is_no_error(tmp_path: Path) -> None:
+    """It is done with, as its caller wished: by an earlier acknowledgement, or with its whole queue."""
+    async with harbour(tmp_path) as node, node.connect() as moor:
+        queue = await moor.create_queue()
+        for n in range(2):
+            await moor.send(queue.id, b"%d" % n)
+        messages = queue.read(window=2)
+        first, second = await take(messages), await take(messages)
+        assert await first.ack() == 1
+        assert not first.is_gone
+        assert await first.ack() == 1
+        assert first.is_gone
+        assert await second.ack() == 0
+        assert not second.is_gone
+        assert await second.ack() == 0, "also where the queue is empty now"
+        assert second.is_gone
+        assert node.broker.counts.acknowledged == 2
+        last = await moor.send(queue.id, b"goes with its queue")
+        deleted = await take(messages)
+        assert deleted.id == last
+        await queue.delete()
+        assert await deleted.ack() == 0
+        assert deleted.is_gone
+        assert await moor.ack_all([deleted, first]) == [None, None]
 
 
 async def test_acks_of_a_batch_are_answered_one_by_one(tmp_path: Path) -> None:
@@ -92,7 +117,8 @@ async def test_acks_of_a_batch_are_answered_one_by_one(tmp_path: Path) -> None:
         messages = queue.read(window=3)
         one, two, three = [await take(messages) for _ in range(3)]
         answers = await moor.ack_all([one, three, two, two, three])
-        assert [answer is None for answer in answers] == [True, False, True, False, True]
+        assert [answer is None for answer in answers] == [True, False, True, True, True]
+        assert [message.is_gone for message in (one, two, three)] == [False, True, False]
         assert (await queue.info()).waiting == 0
         assert node.broker.counts.acknowledged == 3
 
@@ -135,8 +161,8 @@ async def test_sizes_and_unknown_queues(tmp_path: Path) -> None:
         head = await queue.get()
         assert head is not None
         head.queue = nowhere.id
-        with pytest.raises(NotFound):
-            await head.ack()
+        assert await head.ack() == 0
+        assert head.is_gone, "a message was in its queue: one that is not there was deleted"
 
 
 # --- many at once ---------------------------------------------------------------------------------

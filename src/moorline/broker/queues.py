@@ -143,14 +143,14 @@ class QueueBroker:
 
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
         store, live = self.store, self.store.live
-        answers = store.batch.answers
-        refusals: list[Answer] = []
+        answers, acknowledged = store.batch.answers, 0
+        at_once: list[Answer] = []
         served: list[Queue] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
             refusal = self._refusal_of_reader(session, queue, call.call)
             if refusal:
-                refusals.append(refusal)
+                at_once.append(refusal)
                 continue
             assert queue is not None
             if store.acknowledge(queue, call.message):
@@ -158,12 +158,21 @@ class QueueBroker:
                 if queue.subscriber is not None:
                     self.subscriptions.acknowledged(queue, 1)
                     served.append(queue)
+                acknowledged += 1
+            elif store.is_gone(queue, call.message):
+                gone = Acknowledged(call.call, queue.size, is_gone=True)
+                # Whatever took the message may be on its way to the disk: it is gone when that is durable.
+                unsettled = store.last_batch
+                if unsettled is None:
+                    at_once.append(gone)
+                else:
+                    unsettled.answers.append((session, gone))
             else:
-                refusals.append(self._not_the_head(queue, call))
-        self.counts.acknowledged += len(calls) - len(refusals)
+                at_once.append(self._not_the_head(queue, call))
+        self.counts.acknowledged += acknowledged
         self.subscriptions.serve(served)
         self._changed(session)
-        return refusals
+        return at_once
 
     # --- subscriptions and single messages --------------------------------------------------------
 

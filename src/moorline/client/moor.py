@@ -43,7 +43,6 @@ from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
 from moorline.wire.node import Describe, Described, Echo, Echoed
 from moorline.wire.queue import (
-    Acknowledge,
     Get,
     Got,
     ListQueues,
@@ -141,12 +140,14 @@ class Moor:
         ]
 
     async def ack_all(self, messages: Sequence[Message]) -> list[CallFailed | None]:
-        """Many acknowledgements at once, in this order; for each None, or why it was refused."""
-        makes = [partial(_acknowledge, message.queue, message.id) for message in messages]
-        answers = await self._caller.call_all(makes)
+        """Many acknowledgements at once, in this order; for each None, or why it was refused.
+
+        One that is gone already is no refusal: its `is_gone` tells.
+        """
+        answers = await self._caller.call_all([message.acknowledge for message in messages])
         return [
-            CallFailed.of(answer.code, answer.text) if isinstance(answer, Failed) else None
-            for answer in answers
+            message.acknowledged(answer)[0]
+            for message, answer in zip(messages, answers, strict=True)
         ]
 
     async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
@@ -299,10 +300,6 @@ def _batches(records: Sequence[Record]) -> list[tuple[int, Sequence[Record]]]:
 
 def _get(queue: bytes, call: int) -> Get:
     return Get(call, queue)
-
-
-def _acknowledge(queue: bytes, message: int, call: int) -> Acknowledge:
-    return Acknowledge(call, queue, message)
 
 
 def _expected(answer: Answer, kind: type[Reply]) -> Reply:

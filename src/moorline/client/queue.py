@@ -11,9 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from moorline.errors import SubscriptionEnded
+from moorline.errors import CallFailed, Malformed, NotFound, SubscriptionEnded
 from moorline.ids import text_of
 from moorline.net.caller import Caller
+from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import (
     Acknowledge,
@@ -40,7 +41,7 @@ WINDOW = 16
 class Message:
     """One message of a queue. It stays the queue's head until it is acknowledged."""
 
-    __slots__ = ("_caller", "body", "id", "is_quota_marker", "queue", "time_ms")
+    __slots__ = ("_caller", "body", "id", "is_gone", "is_quota_marker", "queue", "time_ms")
 
     def __init__(self, caller: Caller, delivery: Delivery) -> None:
         self._caller = caller
@@ -50,13 +51,37 @@ class Message:
         self.is_quota_marker = delivery.is_quota_marker
         """Senders were refused here; they may go on when this is acknowledged too."""
         self.body = delivery.body
+        self.is_gone = False
+        """Whether it had left the queue before it was acknowledged: expired, acknowledged before, or
+        deleted with its queue. Known after `ack`."""
 
     async def ack(self) -> int:
-        """Done with: the node forgets it. Returns how many are left."""
-        answer = await self._caller.call(
-            lambda call: Acknowledge(call, self.queue, self.id), Acknowledged
-        )
-        return answer.waiting
+        """Done with: the node forgets it. Returns how many are left.
+
+        One that is gone already is done with too: `is_gone` tells, and nothing is raised.
+        """
+        (answer,) = await self._caller.call_all([self.acknowledge])
+        refusal, waiting = self.acknowledged(answer)
+        if refusal is not None:
+            raise refusal
+        return waiting
+
+    def acknowledge(self, call: int) -> Acknowledge:
+        """The ACK of this message, as a call of that number."""
+        return Acknowledge(call, self.queue, self.id)
+
+    def acknowledged(self, answer: Answer) -> tuple[CallFailed | None, int]:
+        """Takes the answer to an ACK: why it was refused, if it was, and how many are left."""
+        if isinstance(answer, Acknowledged):
+            self.is_gone = answer.is_gone
+            return None, answer.waiting
+        if not isinstance(answer, Failed):
+            raise Malformed(f"{type(answer).__name__} is no {Acknowledged.__name__}")
+        if answer.code == NotFound.code:
+            # The node gave it to us: the queue was there, and was deleted with all that was in it.
+            self.is_gone = True
+            return None, 0
+        return CallFailed.of(answer.code, answer.text), 0
 
     def __repr__(self) -> str:
         kind = "quota marker" if self.is_quota_marker else f"{len(self.body)} bytes"

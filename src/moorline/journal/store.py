@@ -187,6 +187,13 @@ class Store:
         self.dirty[queue.id] = queue
         return True
 
+    def is_gone(self, queue: Queue, message: int) -> bool:
+        """Whether a message that is not the head has left the queue: ids rise, the head's is lowest."""
+        head = self.head(queue)
+        if head is None:
+            return not queue.damaged and not queue.size and 0 < message < self.next_lsn
+        return 0 < message < head.lsn
+
     def expire(self, queue: Queue, before_ms: int) -> int:
         """Removes from the head what is older than that; returns how many."""
         expired = 0
@@ -239,6 +246,11 @@ class Store:
     def batch_of(self, lsn: int) -> Batch:
         """The batch that carries a change that is not committed yet."""
         return self.writing if self.writing is not None and lsn < self.batch.first else self.batch
+
+    @property
+    def last_batch(self) -> Batch | None:
+        """The batch of the newest change that is not committed; None if all are."""
+        return self.batch if self.batch.count else self.writing
 
     def write(self, batch: Batch) -> None:
         """Puts a batch on disk; may run in another thread."""

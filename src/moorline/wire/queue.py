@@ -56,9 +56,10 @@ class Acknowledge(Call, frozen=True, gc=False, tag=26):
 
 
 class Acknowledged(Answer, frozen=True, gc=False, tag=27):
-    """`waiting` messages are left."""
+    """`waiting` messages are left. `is_gone`: it had left the queue before, by expiry or an earlier ACK."""
 
     waiting: int
+    is_gone: bool = False
 
 
 class Get(Call, frozen=True, gc=False, tag=28):
