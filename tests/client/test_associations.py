@@ -99,7 +99,7 @@ def test_d03_after_every_change_and_failure_the_digest_is_that_of_the_list(path:
 def fails(change: Callable[[list[bytes]], int], queues: list[bytes], place: int) -> bool:
     """The change meets an id that SQLite cannot take, after some that it could."""
     broken = [*queues[:place], Unbindable(b"u" * 24), *queues[place:]]
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises(FolderUnusable, match=r"service\.sqlite .*: .*"):
         change(broken)
     return True
 
@@ -159,3 +159,30 @@ def test_a_file_that_cannot_be_the_list_is_refused_by_name(tmp_path: Path) -> No
     odd.write_bytes(b"this is no database, it only has its name" * 100)
     with pytest.raises(FolderUnusable, match="cannot be used as the list"):
         Associations(odd)
+
+
+def test_what_sqlite_says_is_said_in_our_words(path: Path, listed: Associations) -> None:
+    """Whatever is called on a list that is closed or in other hands, no error of SQLite's own comes out."""
+    listed.add(make(10))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin exclusive")
+    with pytest.raises(FolderUnusable, match="locked"):
+        listed.add(make(10, seed=2))
+    other.execute("rollback")
+    other.close()
+    check(listed, set(make(10)))
+    hashes = listed.id_set()
+    pages = iter(listed.queues_of(hashes, np.arange(3, dtype=np.uint64)))
+    listed.close()
+    calls: list[Callable[[], object]] = [
+        lambda: listed.add(make(1)),
+        lambda: listed.remove(make(1)),
+        lambda: make(1)[0] in listed,
+        lambda: next(pages),
+        listed.digest,
+        listed.id_set,
+        listed.recomputed,
+    ]
+    for call in calls:
+        with pytest.raises(FolderUnusable, match="closed"):
+            call()

@@ -4,8 +4,10 @@ Count and hash are changed in the same transaction as the list: after any crash 
 list. Membership decides before XOR does: adding twice changes nothing.
 """
 
+import contextlib
 import sqlite3
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,25 +33,31 @@ _BATCH = 10_000
 
 
 class Associations:
-    """The list. One process at a time; calls are short, bulk ones belong in a thread."""
+    """The list. One process at a time; calls are short, bulk ones belong in a thread (client.list_thread)."""
 
     def __init__(self, path: Path | str) -> None:
-        try:
+        self._path = path
+        # SQLite crashes if one thread closes what another reads: whoever comes second waits.
+        self._in_use = threading.Lock()
+        with self._named():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = full")
-            self._db.executescript(SCHEMA)
-        except sqlite3.Error as error:
-            raise FolderUnusable(
-                f"{path} cannot be used as the list of a service: {error}"
-            ) from error
+        try:
+            with self._using() as db:
+                db.execute("pragma journal_mode = wal")
+                db.execute("pragma synchronous = full")
+                db.executescript(SCHEMA)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        self._db.close()
+        with self._in_use:
+            self._db.close()
 
     def digest(self) -> Digest:
         """As it is kept, without reading the list."""
-        count, high, low = self._db.execute("select count, high, low from digest").fetchone()
+        with self._using() as db:
+            count, high, low = _kept(db)
         return Digest(count, _bytes(high) + _bytes(low))
 
     def recomputed(self) -> Digest:
@@ -67,8 +75,9 @@ class Associations:
         return self._change(queues, "delete from association where queue = ?", with_hashes=False)
 
     def __contains__(self, queue: bytes) -> bool:
-        found = self._db.execute("select 1 from association where queue = ?", (queue,))
-        return found.fetchone() is not None
+        with self._using() as db:
+            found = db.execute("select 1 from association where queue = ?", (queue,))
+            return found.fetchone() is not None
 
     def __len__(self) -> int:
         return self.digest().count
@@ -77,63 +86,106 @@ class Associations:
         """The hashes of all, for a reconciliation: 16 bytes a queue."""
         high: list[int] = []
         low: list[int] = []
-        cursor = self._db.execute("select high, low from association")
-        while rows := cursor.fetchmany(100_000):
-            high += [row[0] for row in rows]
-            low += [row[1] for row in rows]
+        with self._using() as db:
+            cursor = db.execute("select high, low from association")
+            while rows := cursor.fetchmany(100_000):
+                high += [row[0] for row in rows]
+                low += [row[1] for row in rows]
         return IdSet(_unsigned(high), _unsigned(low))
 
     def queues_of(self, hashes: IdSet, places: Words) -> Iterable[list[bytes]]:
-        """The ids behind places in a set that `id_set` made, some thousands at a time."""
+        """The ids behind places in a set that `id_set` made, some thousands at a time.
+
+        Nothing is held between two of them: whoever asks may stop, and the file may be closed.
+        """
         if len(places) == len(hashes):
-            cursor = self._db.execute("select queue from association")
-            while rows := cursor.fetchmany(_BATCH):
-                yield [row[0] for row in rows]
+            yield from self._all_queues()
             return
-        self._db.execute("create index if not exists by_high on association (high)")
+        with self._using() as db:
+            db.execute("create index if not exists by_high on association (high)")
         for start in range(0, len(places), _BATCH):
             chosen = places[start : start + _BATCH].astype(np.int64)
             highs = hashes.high[chosen].view(np.int64).tolist()
             lows = hashes.low[chosen].view(np.int64).tolist()
-            yield [
-                row[0]
-                for pair in zip(highs, lows, strict=True)
-                for row in self._db.execute(
-                    "select queue from association where high = ? and low = ?", pair
-                )
-            ]
+            select = "select queue from association where high = ? and low = ?"
+            with self._using() as db:
+                found = [
+                    row[0]
+                    for pair in zip(highs, lows, strict=True)
+                    for row in db.execute(select, pair)
+                ]
+            yield found
+
+    def _all_queues(self) -> Iterator[list[bytes]]:
+        select = "select queue from association where queue > ? order by queue limit ?"
+        found = [b""]
+        while True:
+            with self._using() as db:
+                found = [row[0] for row in db.execute(select, (found[-1], _BATCH))]
+            if not found:
+                return
+            yield found
 
     def _change(self, queues: Sequence[bytes], statement: str, *, with_hashes: bool) -> int:
         changed = 0
         for start in range(0, len(queues), _BATCH):
-            changed += self._change_batch(queues[start : start + _BATCH], statement, with_hashes)
+            some = queues[start : start + _BATCH]
+            with self._using() as db, _transaction(db):
+                changed += _change_batch(db, some, statement, with_hashes)
         return changed
 
-    def _change_batch(self, queues: Sequence[bytes], statement: str, with_hashes: bool) -> int:
-        hashes = hash_ids(queues).view(np.int64).tolist()
-        sign = 1 if with_hashes else -1
-        count = high = low = 0
-        self._db.execute("begin immediate")
-        try:
-            for queue, (one_high, one_low) in zip(queues, hashes, strict=True):
-                values = (queue, one_high, one_low) if with_hashes else (queue,)
-                if self._db.execute(statement, values).rowcount:
-                    count += sign
-                    high ^= one_high
-                    low ^= one_low
-            self._db.execute(
-                "update digest set count = count + ?, high = ?, low = ?",
-                self._mixed(count, high, low),
-            )
-            self._db.execute("commit")
-        except BaseException:
-            self._db.execute("rollback")
-            raise
-        return abs(count)
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """One at a time, and what SQLite says against it in words of ours."""
+        with self._in_use, self._named():
+            yield self._db
 
-    def _mixed(self, count: int, high: int, low: int) -> tuple[int, int, int]:
-        _, old_high, old_low = self._db.execute("select count, high, low from digest").fetchone()
-        return count, old_high ^ high, old_low ^ low
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise FolderUnusable(
+                f"{self._path} cannot be used as the list of a service: {error}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("begin immediate")
+    try:
+        yield
+        db.execute("commit")
+    except BaseException:
+        # A full disk has ended it already.
+        if db.in_transaction:
+            db.execute("rollback")
+        raise
+
+
+def _change_batch(
+    db: sqlite3.Connection, queues: Sequence[bytes], statement: str, with_hashes: bool
+) -> int:
+    hashes = hash_ids(queues).view(np.int64).tolist()
+    sign = 1 if with_hashes else -1
+    count = high = low = 0
+    for queue, (one_high, one_low) in zip(queues, hashes, strict=True):
+        values = (queue, one_high, one_low) if with_hashes else (queue,)
+        if db.execute(statement, values).rowcount:
+            count += sign
+            high ^= one_high
+            low ^= one_low
+    _, old_high, old_low = _kept(db)
+    db.execute(
+        "update digest set count = count + ?, high = ?, low = ?",
+        (count, old_high ^ high, old_low ^ low),
+    )
+    return abs(count)
+
+
+def _kept(db: sqlite3.Connection) -> tuple[int, int, int]:
+    count, high, low = db.execute("select count, high, low from digest").fetchone()
+    return count, high, low
 
 
 def _bytes(signed: int) -> bytes:

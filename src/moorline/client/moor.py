@@ -252,7 +252,10 @@ class Moor:
         from moorline.client.associations import Associations
         from moorline.client.service import Service
 
-        self._service = Service(self._caller, Associations(associations), window=window)
+        former, own = self._service, Associations(associations)
+        self._service = Service(self._caller, own, window=window)
+        if former is not None:
+            former.leave_to(self._service)
         return self._service
 
     def _pushed(self, messages: list[Pushed]) -> None:

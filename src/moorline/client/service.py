@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from moorline.client.associations import Associations
+from moorline.client.list_thread import ListThread
 from moorline.client.queue import Message
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
@@ -117,6 +118,7 @@ class Service:
         self.is_closed = False
         self._caller = caller
         self._associations = associations
+        self._list = ListThread(associations)
         self._window = window
         self._salt = Salt(bytes(16))
         self._deliveries: deque[Delivery] = deque()
@@ -134,14 +136,21 @@ class Service:
         try:
             await self.agree()
         except BaseException:
-            self.close()
+            await self._leave()
             raise
         return self
 
     def close(self) -> None:
-        """Closes our list. The node delivers until the connection ends; what is left comes again."""
-        self._associations.close()
+        """Closes our list, after what is under way. The node delivers until the connection ends.
+
+        What is left comes to the next service of this connection, or again to another connection.
+        """
         self.is_closed = True
+        self._list.close()
+
+    async def _leave(self) -> None:
+        self.close()
+        await self._list.closed()
 
     async def __aexit__(
         self,
@@ -149,27 +158,27 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        await self._leave()
 
     # --- what users do ----------------------------------------------------------------------------
 
     async def associate(self, queues: Sequence[bytes]) -> list[bytes]:
         """These queues are the service's from now on; returns those that the node refused.
 
-        They are in our list before the node is asked: if the reply is lost, or we are, the next
-        agreement repeats it.
+        They are in our list before the node is asked: if the reply is lost, or we are, or this is
+        cancelled, the next agreement repeats it.
         """
         async with self._agreement:
-            await asyncio.to_thread(self._associations.add, queues)
+            await self._list.run(self._associations.add, queues)
             refused = await self._associate(queues)
             if refused:
-                await asyncio.to_thread(self._associations.remove, refused)
+                await self._list.run(self._associations.remove, refused)
             return refused
 
     async def dissociate(self, queues: Sequence[bytes]) -> None:
         """These queues are the service's no longer."""
         async with self._agreement:
-            await asyncio.to_thread(self._associations.remove, queues)
+            await self._list.run(self._associations.remove, queues)
             hashes = await asyncio.to_thread(_highs, queues)
             await self._dissociate([Prefix(64, high) for high in hashes])
 
@@ -185,10 +194,12 @@ class Service:
 
     async def _agree(self) -> Report:
         self.report = Report()
+        # Of an agreement that was cancelled: the node may think otherwise by now.
+        self._refused = []
         opened = await self._call(OpenService, ServiceOpened)
         self._salt = Salt(opened.salt)
         self._theirs = Digest(opened.count, opened.hash)
-        own = await asyncio.to_thread(self._associations.id_set)
+        own = await self._list.run(self._associations.id_set)
         asker = Asker("service", own, self._salt)
         event: Event = Begin()
         while True:
@@ -205,8 +216,8 @@ class Service:
                 # Our own list becomes shorter: what the asker knows of it is old.
                 refused, self._refused = self._refused, []
                 self.report.lost += refused
-                await asyncio.to_thread(self._associations.remove, refused)
-                own = await asyncio.to_thread(self._associations.id_set)
+                await self._list.run(self._associations.remove, refused)
+                own = await self._list.run(self._associations.id_set)
                 asker, event = Asker("service", own, self._salt), Begin()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -240,6 +251,14 @@ class Service:
 
     def connection_lost(self) -> None:
         self._news.set()
+
+    def leave_to(self, following: "Service") -> None:
+        """What was delivered to us is the next service's of this connection: the node does not repeat it."""
+        if self._ended is None:
+            for delivery in self._deliveries:
+                following.hear(delivery)
+            if self.all_delivered.is_set():
+                following.all_delivered.set()
 
     # --- the reconciliation over the wire ---------------------------------------------------------
 
@@ -315,7 +334,7 @@ class Service:
             await self._dissociate(extra)
         if len(missing):
             pages = iter(self._associations.queues_of(own, missing))
-            while queues := await asyncio.to_thread(next, pages, None):
+            while queues := await self._list.run(next, pages, None):
                 self._refused += await self._associate(queues)
         return self._told
 
