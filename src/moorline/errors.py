@@ -30,6 +30,7 @@
     │   ├── BadTopic           a topic, filter or group's name that cannot be one
     │   ├── BadStart           a place to begin at that is none
     │   ├── SessionTaken       the session is another connection's
+    │   ├── LimitReached       a session or a node has as many of something as it may have
     │   ├── QuotaExceeded      the queue is full
     │   ├── NotAuthorized      this identity may not do that
     │   ├── NoMessage          the message acknowledged is not the head
@@ -151,7 +152,8 @@ class SubscriptionEnded(MoorlineError):
     """The node ended a subscription, and `reason` says why.
 
     Of a queue: TAKEN_OVER by another reader, DELETED, BLOCKED or DAMAGED. Of a topic: KICKED by an operator,
-    DELETED with its group, or TAKEN_OVER by another connection of the session.
+    DELETED with its group, TAKEN_OVER by another connection of the session, or FULL: the group has as many
+    members as it may have.
     """
 
     code = "SUBSCRIPTION_ENDED"
@@ -233,6 +235,12 @@ class SessionTaken(CallFailed):
     """Another connection has the session, or this one has another."""
 
     code = "SESSION_TAKEN"
+
+
+class LimitReached(CallFailed):
+    """There are as many subscriptions of a session, or stages of a node, as there may be."""
+
+    code = "LIMIT"
 
 
 class QuotaExceeded(CallFailed):

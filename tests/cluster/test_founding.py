@@ -1,12 +1,24 @@
 """How groups begin and how their places are stored: exactly, by several nodes at once, each for itself."""
 
 import asyncio
+import time
 
 import pytest
-from tests.cluster.running import Got, Member, Nodes, all_done, join, numbered, publish
+from tests.cluster.running import (
+    WITHIN_S,
+    Got,
+    Member,
+    Nodes,
+    all_done,
+    join,
+    numbered,
+    publish,
+)
 
+import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
+from moorline.client.moor import Moor
 from moorline.core.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode, SharedName
@@ -93,3 +105,28 @@ async def test_a_group_that_several_nodes_found_at_once_misses_nothing(
     for member, _ in came:
         await member.leave()
     got.is_exactly(sent)
+
+
+async def test_the_lag_of_a_group_that_nobody_leads_counts_shards_it_has_no_place_in(
+    nodes: Nodes,
+) -> None:
+    (first,) = await nodes.start("n1")
+    name = "$shared/late/orders/#"
+    async with moorline.connect(first.address) as moor:
+        await moor.group(name).create()
+    await publish(first, "orders", numbered("early", 30))
+    # Its shards are younger than the group, and nobody has ever led that.
+    (second,) = await nodes.start("n2")
+    await publish(second, "orders", numbered("late", 70))
+
+    async def lag(moor: Moor) -> int:
+        told = await moor.group(name).info()
+        assert told.group.leader == ""
+        return sum(place.lag for place in told.places)
+
+    for node in (first, second):
+        async with moorline.connect(node.address) as moor:
+            end = time.monotonic() + WITHIN_S
+            while (found := await lag(moor)) != 100:
+                assert time.monotonic() < end, f"{found} seem to wait"
+                await asyncio.sleep(0.02)

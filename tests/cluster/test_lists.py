@@ -10,7 +10,7 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.readers import Place
 from moorline.core.topic import Mode, SharedName
-from moorline.errors import BadTopic, CallFailed
+from moorline.errors import CallFailed, LimitReached
 from moorline.limits import (
     GROUP_NAME_BYTES_MAX,
     GROUPS_PER_PAGE_MAX,
@@ -102,7 +102,7 @@ async def test_a_session_with_all_that_it_may_have_is_opened_again(nodes: Nodes)
         assert await moor.session("wide") == []
         for one in filters[:room]:
             await moor.subscribe(one)
-        with pytest.raises(BadTopic, match="at most 786432 bytes together"):
+        with pytest.raises(LimitReached, match="at most 786432 bytes together"):
             await moor.subscribe(filters[room])
         await moor.subscribe(filters[0])
     async with moorline.connect(node.address) as moor:

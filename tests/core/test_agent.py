@@ -78,7 +78,7 @@ def test_i11_a_borrower_that_is_over_is_replaced_by_one_with_a_new_id() -> None:
 
 
 def test_x23_f4_a_member_that_was_kicked_or_whose_group_is_gone_does_not_come_back() -> None:
-    for reason in ("KICKED", "DELETED"):
+    for reason in ("KICKED", "DELETED", "FULL"):
         one = agent()
         one.subscribe(7, 16, 0)
         connect(one, "b1")

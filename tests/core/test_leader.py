@@ -138,6 +138,8 @@ def test_a_member_beyond_the_bound_is_not_taken_in() -> None:
     leading = Leading()
     leading.join(*(f"b{n}" for n in range(BORROWERS_MAX + 1)))
     assert len(leading.leader.borrowers) == BORROWERS_MAX
+    # It would wait for ever if nobody said so.
+    assert leading.take(Invalidate) == [Invalidate(f"b{BORROWERS_MAX}", EPOCH, "FULL")]
 
 
 def test_x18_two_hundred_members_join_and_leave() -> None:

@@ -1,5 +1,7 @@
 """The Leader of a `$queue` group: locks on messages, given back, run out, and shared out fairly."""
 
+from collections import Counter
+
 import pytest
 from tests.core.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
@@ -53,6 +55,38 @@ def check_books(leading: Leading) -> None:
 def test_f21_members_share_the_messages_of_a_stream() -> None:
     leading = queue("b1", "b2", end=8)
     assert granted(leading) == [("b1", (0, 4)), ("b2", (4, 8))]
+    check_books(leading)
+
+
+@pytest.mark.parametrize("windows", [(16, 16, 16), (1_024, 16, 2)])
+def test_f21_single_messages_go_round_whatever_the_windows(windows: tuple[int, ...]) -> None:
+    leading = Leading(QueueLeader)
+    for number, window in enumerate(windows):
+        leading.join(f"b{number}", window=window)
+    got: Counter[str] = Counter()
+    for end in range(1, 301):
+        leading.streams(1, end)
+        for grant in leading.confirm():
+            first, upto = ranges_of(grant)
+            got[grant.borrower] += upto - first
+            leading.report(grant.borrower, grant.lease, Place(0, ((first, upto),)), delivered=upto)
+            leading.finished(grant.borrower, grant.lease)
+        check_books(leading)
+    assert set(got.values()) == {100}
+
+
+def test_f21_a_member_that_is_slow_gets_less() -> None:
+    leading = queue("quick", "slow", end=0)
+    got: Counter[str] = Counter()
+    for end in range(1, 13):
+        leading.streams(1, end)
+        for grant in leading.confirm():
+            first, upto = ranges_of(grant)
+            got[grant.borrower] += upto - first
+            if grant.borrower == "quick":
+                place = Place(0, ((first, upto),))
+                leading.report("quick", grant.lease, place, delivered=upto)
+    assert got == {"quick": 11, "slow": 1}
     check_books(leading)
 
 

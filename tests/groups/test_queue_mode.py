@@ -35,6 +35,17 @@ async def test_f21_members_share_the_messages_of_one_topic(connect: Connect, nam
     assert all(reader.got for reader in readers)
 
 
+async def test_f21_single_messages_go_to_all_members_alike(connect: Connect, name: str) -> None:
+    group = f"$queue/{name}/{name}"
+    moor = await connect()
+    readers = [Reader(await (await connect()).subscribe(group)) for _ in range(3)]
+    await described(moor, group, lambda found: len(found.members) == 3)
+    for number, body in enumerate(numbered(60)):
+        await moor.publish(name, body)
+        await until(lambda done=number + 1: sum(len(one.got) for one in readers) == done)  # type: ignore[misc]
+    assert min(len(reader.got) for reader in readers) >= 15
+
+
 async def test_f21_at_most_a_window_is_in_flight(connect: Connect, name: str) -> None:
     group = f"$queue/{name}/{name}/#"
     moor = await connect()

@@ -5,7 +5,14 @@ import random
 import pytest
 import xxhash
 
-from moorline.errors import CallFailed, JournalDamaged, LogDamaged, Malformed, NotFound
+from moorline.errors import (
+    CallFailed,
+    JournalDamaged,
+    LimitReached,
+    LogDamaged,
+    Malformed,
+    NotFound,
+)
 from moorline.journal import staging
 from moorline.journal.staging import (
     COMMITS,
@@ -165,7 +172,7 @@ def test_too_many_stages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(MemoryDisk())
     staged(store)
     store.begin("q", 0, 1, attempt=0, target=0)
-    with pytest.raises(CallFailed, match="2 stages"):
+    with pytest.raises(LimitReached, match="2 stages"):
         store.begin("q", 0, 2, attempt=0, target=0)
 
 

@@ -34,8 +34,8 @@ from moorline.core.effects import (
 )
 from moorline.core.group_message import BorrowerMessage, FromLeader
 
-FINAL_REASONS = frozenset({"KICKED", "DELETED"})
-"""Reasons of an invalidation after which a Borrower is not made anew: somebody wanted that."""
+FINAL_REASONS = frozenset({"KICKED", "DELETED", "FULL"})
+"""Reasons of an invalidation after which a Borrower is not made anew: it would end as this one."""
 
 
 class ToLeader(Effect, frozen=True):

@@ -193,7 +193,8 @@ class Leader(Machine[LeaderState]):
         view = self.borrowers.get(wanted.borrower)
         if view is None:
             if len(self.borrowers) >= BORROWERS_MAX:
-                return []
+                # Said, and not passed over: it would wait for messages that never come.
+                return [self._invalidation(wanted.borrower, "FULL")]
             view = self.borrowers[wanted.borrower] = BorrowerView(wanted, now_ms)
             self._idle_since_ms = None
             effects = self._replan_soon()

@@ -37,7 +37,8 @@ class QueueLeader(Leader):
         # messages came back.
         self._waiting: dict[Shard, None] = {}
         self._refilled: dict[Shard, None] = {}
-        # Members that can take something. Under load it is those that have just finished something.
+        # Members that can take something, the one that has waited longest for something first. Under load
+        # it is those that have just finished something.
         self._roomy: dict[str, None] = {}
 
     def _pool(self, shard: Shard) -> Pool:
@@ -76,7 +77,7 @@ class QueueLeader(Leader):
         for first, upto, refused_by in pool.pieces():
             while first < upto:
                 refuser = refused_by if len(self.borrowers) > 1 else ""
-                view = rooms.most(refuser)
+                view = rooms.next(refuser)
                 if view is None:
                     break
                 stop = min(upto, first + view.window - view.locked)
@@ -87,7 +88,7 @@ class QueueLeader(Leader):
         return effects
 
     def _hand_slice(self, pool: Pool, share: int, rooms: "_Rooms", now_ms: int) -> Effect | None:
-        found, view = pool.fresh(), rooms.most()
+        found, view = pool.fresh(), rooms.next()
         if view is None:
             return None
         granted = None
@@ -109,6 +110,9 @@ class QueueLeader(Leader):
     def _count(self, view: BorrowerView, change: int) -> None:
         view.locked += change
         assert view.locked >= 0, f"{view.id} has {view.locked} messages"
+        if change > 0:
+            # Behind the others that have as few: single messages go round.
+            self._roomy.pop(view.id, None)
         if view.locked < view.window:
             self._roomy[view.id] = None
         else:
@@ -233,18 +237,22 @@ class QueueLeader(Leader):
 
 
 class _Rooms:
-    """Members that can take something, the one with most room first: whoever is slow gets less."""
+    """Members that can take something, the one with fewest messages first: whoever is slow gets less.
+
+    Of several with as few it is whoever has waited longest. The size of a window bounds what a member has,
+    and says nothing of what it should have: a wide one gets no more than its share while there is little.
+    """
 
     def __init__(self, views: Iterable[BorrowerView]) -> None:
-        self._heap = [(view.locked - view.window, place, view) for place, view in enumerate(views)]
-        self._next = len(self._heap)
+        self._heap = [(view.locked, place, view) for place, view in enumerate(views)]
+        self._places = len(self._heap)
         heapify(self._heap)
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def most(self, except_for: str = "") -> BorrowerView | None:
-        """Takes out the one with most room that is not that one; `again` puts it back."""
+    def next(self, except_for: str = "") -> BorrowerView | None:
+        """Takes out the one with fewest messages that is not that one; `again` puts it back."""
         passed = None
         if self._heap and self._heap[0][2].id == except_for:
             passed = heappop(self._heap)
@@ -255,5 +263,5 @@ class _Rooms:
 
     def again(self, view: BorrowerView) -> None:
         if view.locked < view.window:
-            self._next += 1
-            heappush(self._heap, (view.locked - view.window, self._next, view))
+            self._places += 1
+            heappush(self._heap, (view.locked, self._places, view))

@@ -12,9 +12,7 @@ import msgspec
 
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.leader import End, Kick, Leader, Seek
-from moorline.core.line import Lag
-from moorline.core.progress import Place, Progress
+from moorline.core.leader import End, Kick, Seek
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import (
@@ -26,6 +24,7 @@ from moorline.errors import (
     NotFound,
 )
 from moorline.groups.founding import found, places_at
+from moorline.groups.lagging import in_order, led_places, stored_places
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.start import start_of
@@ -121,24 +120,14 @@ class GroupBroker:
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
             for _, view in _behind(call.member_after, leader.borrowers.items())
         )
-        lags = ((lag.shard, lag) for lag in leader.lags())
-        places = (_place_of(leader, lag) for _, lag in _behind(call.after, lags))
+        known = led_places(leader, self._leaders.cluster.lines())
+        places = (place for _, place in _behind(call.after, in_order(known)))
         return _answer(call, _facts(row, leader.node, leader.epoch), members, places)
 
     async def _from_catalog(self, call: DescribeGroup, row: GroupRow) -> Answer:
         """Nobody who can be asked leads it: its places as they are stored."""
-        stored = await self._leaders.places.load(row.reader)
-        lines = self._leaders.cluster.lines()
-
-        def place_of(shard: Shard, place: Place) -> PlaceFacts:
-            progress = Progress(place)
-            extents = lines.get(shard, ())
-            end = extents[-1].end if extents else progress.low
-            lag = max(0, end - progress.low - progress.done_above())
-            failing = len(progress.failures)
-            return PlaceFacts(*shard, progress.low, end, lag, "", "free", 0, failing)
-
-        places = (place_of(*one) for one in _behind(call.after, stored))
+        stored = await stored_places(self._leaders, row)
+        places = (place for _, place in _behind(call.after, in_order(stored)))
         return _answer(call, _facts(row), (), places)
 
     # --- changing ---------------------------------------------------------------------------------
@@ -234,17 +223,6 @@ def _name(text: str) -> SharedName:
             f"{text!r} names no group: write $shared/GROUP/FILTER or $queue/GROUP/FILTER"
         )
     return name
-
-
-def _place_of(leader: Leader, lag: Lag) -> PlaceFacts:
-    line = leader.lines[lag.shard]
-    delivered = max((lease.delivered for lease in line.leases.values()), default=0)
-    low = line.progress.low
-    pending = sum(upto - first for first, upto in line.progress.open_ranges(low, delivered))
-    failing = len(line.progress.failures)
-    return PlaceFacts(
-        *lag.shard, lag.offset, lag.end, lag.lag, lag.borrower, lag.status, pending, failing
-    )
 
 
 def _behind(after: Any, rows: Iterable[tuple[Key, Row]]) -> list[tuple[Key, Row]]:

@@ -10,6 +10,7 @@ from moorline.core.topic import check_filter, shared_name
 from moorline.errors import (
     BadTopic,
     ConnectionLost,
+    LimitReached,
     MoorlineError,
     NotFound,
     SessionTaken,
@@ -307,10 +308,13 @@ class SessionBroker:
 def _check_room(own: TopicSession, filter_text: str) -> None:
     """One more subscription: all of them must fit the answer to whoever opens the session again."""
     if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
-        raise BadTopic(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
+        raise LimitReached(
+            f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions: unsubscribe from some, or use "
+            "wildcards or another session"
+        )
     filters = [filter_text, *(one.filter for one in own.subscriptions.values())]
     if sum(len(one.encode()) for one in filters) > SUBSCRIPTIONS_BYTES_MAX:
-        raise BadTopic(
+        raise LimitReached(
             f"the filters of a session have at most {SUBSCRIPTIONS_BYTES_MAX} bytes together: unsubscribe "
             "from some, or use wildcards or another session"
         )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from moorline.errors import (
     CallFailed,
+    LimitReached,
     Malformed,
     MoorlineError,
     NotFound,
@@ -122,7 +123,7 @@ class StagingStore:
     def begin(self, query: str, batch: int, partition: int, attempt: int, target: int) -> bytes:
         """A new stage; its name."""
         if len(self._stages) >= STAGES_MAX:
-            raise CallFailed(
+            raise LimitReached(
                 f"the node has {STAGES_MAX} stages that nobody committed; they go after a day"
             )
         name = self._draw(STAGE_BYTES)

@@ -179,7 +179,7 @@ class MessagesLost(Message, frozen=True, gc=False, tag=114):
 
 
 class TopicSubscriptionEnded(Message, frozen=True, gc=False, tag=115):
-    """Pushed: KICKED, DELETED, or TAKEN_OVER by another connection of the session."""
+    """Pushed: KICKED, DELETED, FULL, or TAKEN_OVER by another connection of the session."""
 
     subscription: int
     code: str
