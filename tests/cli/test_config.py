@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from moorline.cli import main, output
 from moorline.cli.main import run
@@ -75,6 +78,64 @@ def test_check_says_ok_or_names_every_mistake(
     first, second = captured.err.splitlines()
     assert first.startswith('moor: log_level = "loud" (from file other.toml): accepted: one of')
     assert second.startswith('moor: roles = ["records"] (from file other.toml): the role "records"')
+
+
+def test_check_looks_at_the_files_of_tls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    papers = folder / "papers.pem"
+    flags = [
+        "--listen",
+        "tls://127.0.0.1:0",
+        "--tls-certificate",
+        str(papers),
+        "--tls-key",
+        str(papers),
+    ]
+    assert run(["config", "check", *flags]) == 3
+    assert "there is no such file: give the path of a PEM file" in capsys.readouterr().err
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    assert run(["config", "check", *flags]) == 0
+    assert run(["config", "check", *flags, "--tls-client-ca", str(folder)]) == 3
+    assert "this is a folder: give the path of a PEM file in it" in capsys.readouterr().err
+
+
+@pytest.fixture
+def opened() -> Iterator[Path]:
+    """A folder that everybody can enter; pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_check_looks_at_the_data_folder(opened: Path) -> None:
+    """Root may write everywhere, so a root asks as nobody."""
+    folder = opened
+    (folder / "file").touch()
+    (folder / "closed").mkdir(mode=0o555)
+    (folder / "open").mkdir()
+    (folder / "open").chmod(0o777)
+    before = (
+        [] if os.geteuid() else ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all"]
+    )
+
+    def checked(data: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*before, *MOOR, "config", "check", "--data", str(folder / data)],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+        if "can't open file" in done.stderr or "Permission denied" in done.stderr:
+            pytest.skip("this Python is not readable for nobody")
+        return done.returncode, done.stderr
+
+    assert checked("open/made/later")[0] == 0
+    assert list((folder / "open").iterdir()) == []
+    code, words = checked("closed/data")
+    assert (code, "may not write to" in words) == (6, True)
+    code, words = checked("file/data")
+    assert (code, "is not a folder" in words) == (6, True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Room: cli. `moor config`: what a node would run with, and where each value comes from."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,6 +13,7 @@ from moorline.config.keys import keys_of
 from moorline.config.load import Loaded
 from moorline.config.settings import Config
 from moorline.config.shown import masked_value
+from moorline.errors import FolderUnusable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,9 +54,27 @@ def show(
 
 @app.command(epilog="Example: moor config check --config /etc/moorline/moorline.toml")
 @with_settings
-def check(_settings: Loaded[Config]) -> None:
-    """Say whether a node would take this configuration; it starts nothing."""
+def check(settings: Loaded[Config]) -> None:
+    """Say whether a node would take this configuration, its files and its folder; it starts nothing."""
+    config = settings.config
+    if config.tls_certificate or config.tls_key or config.tls_client_ca:
+        from moorline.net.tls import server_context
+
+        server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
+    _check_folder(Path(config.data).absolute())
     output.line("configuration ok")
+
+
+def _check_folder(folder: Path) -> None:
+    """Whether a node could use the folder, or make it; nothing is made."""
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise FolderUnusable(f"the data folder {folder} cannot be used: {there} is not a folder")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise FolderUnusable(
+            f"the data folder {folder} cannot be used: this user may not write to {there}: give it the "
+            "right to, or choose another --data"
+        )
 
 
 def settings_of(loaded: Loaded[Config]) -> list[Setting]:

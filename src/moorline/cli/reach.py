@@ -4,10 +4,18 @@
     @with_node
     def status(reach: Reach, …own flags…) -> None: …
 
-Where no address is given, the note that a node leaves in its data folder is read, and where there is
-none, the default address is tried.
+Which node that is, by the first of these that is given:
+
+    --address, --data          a flag; both together are refused
+    MOOR_ADDRESS               a variable
+    data                       a setting, from MOOR_DATA, --config, MOOR_CONFIG or ./moorline.toml
+    nothing                    the node of ./moorline-data, or else the one at the default address
+
+Of a data folder the note is read that its node leaves there. A folder that was named and has no node that
+runs is an error: a command must never reach another node than the one that was meant.
 """
 
+import fcntl
 import functools
 import inspect
 import os
@@ -19,12 +27,16 @@ import msgspec
 import typer
 
 from moorline.client.moor import DEFAULT_ADDRESS, Connecting, connect
-from moorline.config.settings import Config
+from moorline.config.load import load
+from moorline.config.shown import escaped
+from moorline.errors import Unreachable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 PANEL = "Reaching the node"
+NOTE = "node.json"
+LOCK = "lock"
 PAPERS = {
     "ca": "the CA of a TLS certificate",
     "certificate": "our TLS certificate",
@@ -50,10 +62,12 @@ def with_node(command: Callable[Concatenate[Reach, P], R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def with_flags(*args: Any, **options: Any) -> R:
-        data: Path | None = options.pop("data")
-        address: str | None = options.pop("address")
+        needs_node = options.get("path") is None  # a job that reads a folder calls nobody
+        address = _address(
+            options.pop("address"), options.pop("data"), options.pop("config_file"), needs_node
+        )
         reach = Reach(
-            address or _noted(data) or DEFAULT_ADDRESS,
+            address,
             options.pop("ca"),
             options.pop("certificate"),
             options.pop("key"),
@@ -69,14 +83,51 @@ def with_node(command: Callable[Concatenate[Reach, P], R]) -> Callable[..., R]:
     return with_flags
 
 
-def _noted(data: Path | None) -> str | None:
+def _address(
+    address: str | None, data: Path | None, config_file: Path | None, needs_node: bool
+) -> str:
+    if address is not None and data is not None:
+        raise typer.BadParameter("--address and --data each name a node: give one of them")
+    loaded = load({} if data is None else {"data": str(data)}, os.environ, config_file)
+    # Here and not by typer, which would not tell a variable from a flag.
+    address = address or (os.environ.get("MOOR_ADDRESS") if data is None else None)
+    if address or not needs_node:
+        return address or DEFAULT_ADDRESS
+    folder, source = Path(loaded.config.data), loaded.sources["data"]
+    if source != "default":
+        return _noted(folder, source)
+    return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
+
+
+def _noted(folder: Path, source: str) -> str:
     """The first address in the note of the node that runs on that folder."""
-    folder = data or Path(os.environ.get("MOOR_DATA") or Config().data)
+    named = f"the data folder {escaped(str(folder))} (from {source})"
+    if not _runs(folder):
+        raise Unreachable(
+            f"no node runs on {named}: start it with moor serve, or name another with --address or --data"
+        )
     try:
-        note = msgspec.json.decode((folder / "node.json").read_bytes())
+        note = msgspec.json.decode((folder / NOTE).read_bytes())
         return str(note["addresses"][0])
-    except (OSError, msgspec.DecodeError, LookupError, TypeError):
-        return None
+    except (OSError, msgspec.DecodeError, LookupError, TypeError) as error:
+        raise Unreachable(
+            f"{named} does not tell where its node listens: try again if it is starting, or give --address"
+        ) from error
+
+
+def _runs(folder: Path) -> bool:
+    """Whether a node holds the folder. One that was killed leaves its note, but not its lock."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            if Path("/proc", file.read(20).decode("ascii", "replace").strip() or "none").exists():
+                return True
+            # Nobody of that number here: a node in another container would hold the lock all the same.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _check_papers(reach: Reach, *, of_messages: bool) -> None:
@@ -93,8 +144,14 @@ def _check_papers(reach: Reach, *, of_messages: bool) -> None:
 
 def _options() -> list[inspect.Parameter]:
     return [
-        _option("address", str, "--address", "Address of the node, as tcp:// or tls://."),
+        _option(
+            "address",
+            str,
+            "--address",
+            "Address of the node, as tcp:// or tls://, in place of MOOR_ADDRESS.",
+        ),
         _option("data", Path, "--data", "Data folder of a node on this machine."),
+        _option("config_file", Path, "--config", "The configuration file that names its folder."),
         _option("ca", Path, "--ca", "PEM file of the CA that the node's certificate is from."),
         _option("certificate", Path, "--certificate", "PEM file of our own certificate."),
         _option("key", Path, "--key", "PEM file of its private key."),
@@ -102,10 +159,7 @@ def _options() -> list[inspect.Parameter]:
 
 
 def _option(name: str, kind: Any, flag: str, help_text: str) -> inspect.Parameter:
-    environment = "MOOR_ADDRESS" if name == "address" else None
-    option = typer.Option(
-        flag, help=help_text, envvar=environment, show_default=False, rich_help_panel=PANEL
-    )
+    option = typer.Option(flag, help=help_text, show_default=False, rich_help_panel=PANEL)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -175,6 +176,12 @@ async def open_caller(
     except ssl.SSLError as error:
         why = error.reason or error
         raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
+    except ConnectionLost as error:
+        hint = "is it a tls:// port, or no node at all?" if tls is None else "is it a node?"
+        raise Unreachable(f"{address}: it hung up before it said hello: {hint}") from error
+    except socket.gaierror as error:
+        why = error.strerror or "no such name"
+        raise Unreachable(f"{address}: {address.host}: {why}: is the name right?") from error
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise Unreachable(f"{address}: {why}: is the node running?") from error
