@@ -4,6 +4,7 @@ import random
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -79,6 +80,38 @@ def test_differences_are_found_between_any_two_kinds(spark: SparkSession, tmp_pa
     assert diff(spark, left, client, tasks=2, limit=10).is_equal
     twice = parquet(tmp_path / "twice.parquet", [*both[:-5], both[0]])
     assert diff(spark, twice, client, tasks=2, limit=10).has_repeats
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_repeats_never_make_two_sides_equal(spark: SparkSession, tmp_path: Path) -> None:
+    """An id twice on one side and another twice on the other vanish from an XOR, and count the same."""
+    chance = random.Random(7)
+    # Of one bucket: the first two bytes of the hashes are the same.
+    drawn = ids(120_000, seed=3)
+    hashes = hash_ids(drawn)[:, 0] >> np.uint64(48)
+    order = np.argsort(hashes, kind="stable")
+    at = int(np.flatnonzero(np.diff(hashes[order]) == 0)[0])
+    one, other = drawn[order[at]], drawn[order[at + 1]]
+    rest = [two for two in drawn[:200] if two not in (one, other)]
+    left = parquet(tmp_path / "left.parquet", [*rest, one, one])
+    right = parquet(tmp_path / "right.parquet", [*rest, other, other])
+    found = diff(spark, left, right, tasks=2, limit=10)
+    assert sorted(found.ids) == sorted([(one, "left"), (other, "right")])
+    for number in range(5):
+        # The same distinct ids, and repeats of some of them in any way: told as what it is.
+        sides = [
+            parquet(
+                tmp_path / f"{side}-{number}.parquet",
+                [*rest, *(chance.choice(rest) for _ in range(6))],
+            )
+            for side in ("left", "right")
+        ]
+        again = [sorted(pq.read_table(side.where)["id"].to_pylist()) for side in sides]
+        found = diff(spark, *sides, tasks=2, limit=10)
+        assert found.is_equal == (again[0] == again[1])
+        assert (found.only_left, found.only_right) == (0, 0)
 
 
 @pytest.mark.process

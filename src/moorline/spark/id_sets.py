@@ -9,7 +9,7 @@ buckets. What goes through Spark is small, however large the sets are.
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -32,6 +32,11 @@ BUCKETS = 1 << ID_SET_BUCKET_BITS
 
 CATALOG_PIECE = 2
 """First bytes of the hash that are asked for at once: less than a million of 10^8 associations."""
+
+SUMS = ("count", "high", "low", "upper", "lower")
+"""Of a bucket: how many ids, the XOR of their hashes in two halves, and the sums of the first half's own
+two. An id that is there twice vanishes from an XOR, so two sides with repeats may have the same one; sums
+tell them apart. Two of 32 bits, since Spark takes no sum that overflows."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -86,7 +91,7 @@ class IdSetSource(DataSource):
     def schema(self) -> str:
         if self.options.get("yield") == "ids":
             return "id binary"
-        return "bucket int, count long, high long, low long"
+        return ", ".join(["bucket int", *(f"{name} long" for name in SUMS)])
 
     def reader(self, schema: StructType) -> "IdSetReader":  # noqa: ARG002
         return IdSetReader(dict(self.options))
@@ -134,29 +139,22 @@ class IdSetReader(DataSourceReader):
         else:
             for ids in self._ids(pieces):
                 count, total = count + len(ids), total ^ xored(ids)
-        words = np.frombuffer(total.to_bytes(16, "big"), ">i8").astype(np.int64)
-        numbers = ([0], [count], words[:1], words[1:])
-        kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64())
-        columns = [pa.array(one, kind) for one, kind in zip(numbers, kinds, strict=True)]
-        return pa.record_batch(columns, names=["bucket", "count", "high", "low"])
+        high, low = np.frombuffer(total.to_bytes(16, "big"), ">i8").tolist()
+        return _summed(np.zeros(1, np.int32), [np.array([one]) for one in (count, high, low, 0, 0)])
 
     def _digests(self, pieces: list[Piece]) -> pa.RecordBatch:
-        counts = np.zeros(BUCKETS, np.int64)
-        high, low = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.uint64)
+        counts, high, low, upper, lower = (np.zeros(BUCKETS, np.uint64) for _ in SUMS)
         for _, hashes in self._read(pieces):
-            buckets = (hashes[:, 0] >> np.uint64(64 - ID_SET_BUCKET_BITS)).astype(np.int64)
-            counts += np.bincount(buckets, minlength=BUCKETS)
-            np.bitwise_xor.at(high, buckets, hashes[:, 0])
-            np.bitwise_xor.at(low, buckets, hashes[:, 1])
+            first, second = hashes[:, 0], hashes[:, 1]
+            buckets = (first >> np.uint64(64 - ID_SET_BUCKET_BITS)).astype(np.int64)
+            counts += np.bincount(buckets, minlength=BUCKETS).astype(np.uint64)
+            np.bitwise_xor.at(high, buckets, first)
+            np.bitwise_xor.at(low, buckets, second)
+            np.add.at(upper, buckets, first >> np.uint64(32))
+            np.add.at(lower, buckets, first & np.uint64(0xFFFF_FFFF))
         used = np.flatnonzero(counts)
-        return pa.record_batch(
-            [
-                pa.array(used.astype(np.int32)),
-                pa.array(counts[used]),
-                pa.array(high[used].view(np.int64)),
-                pa.array(low[used].view(np.int64)),
-            ],
-            names=["bucket", "count", "high", "low"],
+        return _summed(
+            used.astype(np.int32), [one[used] for one in (counts, high, low, upper, lower)]
         )
 
     def _chosen(self, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
@@ -177,6 +175,13 @@ class IdSetReader(DataSourceReader):
     def _ids(self, pieces: list[Piece]) -> Iterator[pa.Array]:
         for piece in pieces:
             yield from _from_file(piece, self._side.column)
+
+
+def _summed(
+    buckets: npt.NDArray[np.int32], sums: Sequence[npt.NDArray[np.int64] | Words]
+) -> pa.RecordBatch:
+    columns = [pa.array(buckets), *(pa.array(one.view(np.int64)) for one in sums)]
+    return pa.record_batch(columns, names=["bucket", *SUMS])
 
 
 def xored(ids: pa.Array) -> int:

@@ -1,7 +1,8 @@
 """Room: spark. `diff`: what is missing on either side of two sets of ids, of any size.
 
 First 65,536 bucket digests of each side are compared; only the ids of buckets that differ are compared one
-by one. Equal sets cost one pass and nothing else.
+by one. Equal sets cost one pass and nothing else. Nobody has taken repeats out of either side: a bucket has
+sums beside its XOR.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import numpy as np
 from moorline.core.digest import Digest
 from moorline.errors import DriftFound
 from moorline.limits import PIPELINE_TASKS_MIN
-from moorline.spark.id_sets import BUCKETS, Side, read_side
+from moorline.spark.id_sets import BUCKETS, SUMS, Side, read_side
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
@@ -134,18 +135,17 @@ def differences(
 def _collected(
     spark: "SparkSession", frame: "DataFrame", seen: Seen
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    """(count, high, low) of every bucket."""
+    """The SUMS of every bucket."""
     from pyspark.sql import functions
 
     summed = frame.groupBy("bucket").agg(
-        functions.sum("count").alias("count"),
-        functions.bit_xor("high").alias("high"),
-        functions.bit_xor("low").alias("low"),
+        *(functions.sum(name).alias(name) for name in ("count", "upper", "lower")),
+        *(functions.bit_xor(name).alias(name) for name in ("high", "low")),
     )
     table = watched(spark, summed.toArrow, seen)
-    kept = np.zeros((BUCKETS, 3), np.int64)
+    kept = np.zeros((BUCKETS, len(SUMS)), np.int64)
     places = table.column("bucket").to_numpy()
-    for at, name in enumerate(("count", "high", "low")):
+    for at, name in enumerate(SUMS):
         kept[places, at] = table.column(name).to_numpy()
     return kept
 
