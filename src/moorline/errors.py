@@ -37,6 +37,7 @@
     │   ├── QueueOff           the recipient takes no more messages
     │   ├── QueueBlocked       the operator has blocked the queue
     │   ├── QueueDamaged       the queue's files are set aside
+    │   ├── QueueInRepair      the queue is being checked or repaired
     │   ├── ServiceDisabled    the operator has disabled the service
     │   ├── Ambiguous          several services are meant by that name
     │   └── NodeDiskFull       the node's disk is nearly full
@@ -277,6 +278,12 @@ class QueueDamaged(CallFailed):
     """The queue's files are damaged and set aside; the operator can repair them."""
 
     code = "DAMAGED"
+
+
+class QueueInRepair(CallFailed):
+    """The queue is being checked or repaired, and too much waits for its end already: try again."""
+
+    code = "IN_REPAIR"
 
 
 class ServiceDisabled(CallFailed):

@@ -161,6 +161,18 @@ COMMIT_BYTES_MAX = 8 * MIB
 DISK_LOOK_MS = 1_000
 """Time between two looks at the disk's room; a second of the fastest writing is below the reserve."""
 
+PARKED_CALLS_MAX = 1_024
+"""Calls that wait for the end of a queue's repair; beyond it they are refused. A check takes milliseconds."""
+
+PARKED_BYTES_MAX = 8 * MIB
+"""The same in bytes of messages: as much as may wait for a commit."""
+
+QUEUE_PROBLEMS_MAX = 100
+"""Problems of one queue that an answer tells; more are counted."""
+
+QUEUE_PROBLEM_CHARACTERS_MAX = 500
+"""Characters of one of them: names of files and numbers."""
+
 QUEUE_WINDOW_MAX = 1_024
 """Unacknowledged messages of one queue that a subscriber may ask for at once."""
 

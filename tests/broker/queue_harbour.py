@@ -8,6 +8,7 @@ from pathlib import Path
 
 import trustme
 
+from moorline.broker.queue_mending import QueueMending
 from moorline.broker.queues import QueueBroker
 from moorline.client.moor import Connecting, Moor, connect
 from moorline.client.queue import Message
@@ -66,8 +67,9 @@ class Harbour:
         self.store = Store(self.disk, options(settings), wall_ms)
         self.store.open(rebuilt_index)
         self.broker = QueueBroker(self.store, settings)
+        self.mending = QueueMending(self.broker)
         self.listeners = Listeners(
-            self.broker.handlers(),
+            self.broker.handlers() | self.mending.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
             Admission(
                 anonymous="never" if tls else "loopback",
@@ -87,6 +89,7 @@ class Harbour:
 
     async def close(self) -> None:
         await self.listeners.close()
+        await self.mending.close()
         await self.broker.commits.close()
         self.store.close()
         assert self.disk.open_handles == 0

@@ -22,6 +22,7 @@ from moorline.journal.disk import FileDisk
 pytestmark = pytest.mark.process
 
 COMMANDS = ["create", "send", "read", "list", "info", "delete", "off", "block", "unblock"]
+COMMANDS += ["check", "repair"]
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +174,37 @@ def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
             assert "only the owner" in stranger.error(12, "read", queue, *flags)
 
 
+class Journal(Commands):
+    noun = "journal"
+
+
+def test_a_damaged_queue_is_checked_and_repaired_while_the_node_runs(
+    moor: Moor, node: NodeProcess, queue: str
+) -> None:
+    """And the checkpoint that brings its messages into its files is asked for, not waited for."""
+    journal = Journal(node)
+    moor.lines("send", queue, "-", "--lines", stdin=b"first\nsecond\nthird\n")
+    (done,) = journal.json("checkpoint", "--json")
+    assert done["log_bytes_left"] == 0
+    assert int(str(done["queues"])) >= 1
+    assert "the log had" in journal.lines("checkpoint")[0]
+    assert moor.lines("check", queue) == ["3 messages: nothing is wrong"]
+    folder = node.data / "queues" / "messages"
+    (file,) = [path for path in folder.rglob("messages.*.log") if b"second" in path.read_bytes()]
+    file.write_bytes(file.read_bytes().replace(b"second", b"secOnd"))
+    assert "`moor queue repair" in moor.error(15, "check", queue)
+    moor.error(14, "read", queue)
+    moor.error(12, "send", queue, "refused")
+    (found,) = json.loads(moor("check", queue, "--json").stdout)["problems"]
+    assert found["kind"] == "quarantine"
+    (repaired,) = moor.json("repair", queue, "--json")
+    assert (repaired["is_clean"], repaired["saved"], repaired["lost"]) == (True, 2, 1)
+    assert moor.lines("check", queue) == ["2 messages: nothing is wrong"]
+    moor.lines("send", queue, "fourth")
+    assert moor.texts(queue) == ["first", "third", "fourth"]
+    journal.check_help("checkpoint")
+
+
 def test_a_message_may_begin_with_a_dash(moor: Moor, queue: str) -> None:
     texts = ["-5", "-0.5e3", "- an item", "-5 --lines"]
     for text in texts:
@@ -250,7 +282,7 @@ def test_the_commands_of_the_guide_work(node: NodeProcess, tmp_path: Path) -> No
     """Those of `moor queue` on a node, then those of `moor journal` on a folder."""
     filled(FileDisk(tmp_path / "moorline-data" / "queues"))
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         script = f'set -eo pipefail\nmoor() {{ {shlex.join(MOOR)} "$@"; }}\n{block}'
         done = subprocess.run(

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
 from moorline.errors import MoorlineError, StartError
 from moorline.journal import checkpoint
 from moorline.journal.store import Store
@@ -33,6 +35,15 @@ HOLD = "commit"
 """Why sessions are held: changes wait for the disk."""
 
 
+class CheckpointDone(msgspec.Struct, frozen=True):
+    """What a checkpoint did."""
+
+    queues: int = 0
+    log_bytes: int = 0
+    log_bytes_left: int = 0
+    took_ms: int = 0
+
+
 class Commits:
     """Commits the changes of one store and checkpoints its log."""
 
@@ -42,6 +53,7 @@ class Commits:
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         self.commits = 0
         self.checkpoints = 0
+        self.last = CheckpointDone()
         self.commit_seconds: Callable[[float], None] = lambda _: None
         self._store = store
         self._log_bytes_max = log_bytes_max
@@ -74,6 +86,15 @@ class Commits:
             self._checkpointing = asyncio.create_task(self._checkpoint())
         await asyncio.shield(self._checkpointing)
 
+    async def checkpoint_anew(self) -> CheckpointDone:
+        """A checkpoint that begins now, with all that has changed so far."""
+        if self._checkpointing is not None:
+            await asyncio.shield(self._checkpointing)
+        await self.checkpoint()
+        if self.failed.done():
+            raise self.failed.result()
+        return self.last
+
     async def close(self) -> None:
         """Commits what is left and ends; the log is checkpointed, if that is done within a few seconds.
 
@@ -81,7 +102,7 @@ class Commits:
         the next start replays it.
         """
         if not self.failed.done():
-            await self._quiet()
+            await self.quiet()
             try:
                 async with asyncio.timeout(STOP_CHECKPOINT_MS_MAX / 1_000):
                     await self.checkpoint()
@@ -174,15 +195,17 @@ class Commits:
     async def _checkpoint(self) -> None:
         store, started = self._store, monotonic_ms()
         try:
-            await self._quiet()
+            await self.quiet()
+            changed, log_bytes = len(store.dirty), store.log.size_bytes
             for disk_work in checkpoint.steps(store, wall_ms, monotonic_ms, self._slice_ms):
                 if disk_work is None:
                     await asyncio.sleep(0)
                 else:
                     await asyncio.to_thread(disk_work)
-                await self._quiet()
+                await self.quiet()
             self.checkpoints += 1
             took_ms = monotonic_ms() - started
+            self.last = CheckpointDone(changed, log_bytes, store.log.size_bytes, took_ms)
             log.info("checkpoint", extra={"queues": len(store), "in_ms": took_ms})
         except Exception as error:  # what it took over from the log may be in no file
             self._fail(error)
@@ -197,7 +220,7 @@ class Commits:
         share = min(1.0, max(0.0, (fullness - 0.6) / 0.3))
         return round(CHECKPOINT_SLICE_MS + share * (CHECKPOINT_SLICE_MS_MAX - CHECKPOINT_SLICE_MS))
 
-    async def _quiet(self) -> None:
+    async def quiet(self) -> None:
         """Returns when every change is committed; until the next await it stays so.
 
         The one fsync on the loop: the slice of a checkpoint that follows must find nothing uncommitted.

@@ -16,7 +16,7 @@ class QueueContents:
         self._broker = broker
 
     def handlers(self) -> Handlers:
-        return {PeekQueue: each(self._peek)}
+        return self._broker.parking.guard({PeekQueue: each(self._peek)})
 
     def _peek(self, session: Session, call: PeekQueue) -> QueuePeeked:
         broker, store = self._broker, self._broker.store

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from moorline.broker.commits import Commits
+from moorline.broker.parking import Parking
 from moorline.broker.subscription import Subscriptions
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
@@ -61,24 +62,27 @@ class QueueBroker:
         self.settings = settings
         self.counts = Counts()
         self.is_disk_full = False
+        self.parking = Parking(store)
         self.subscriptions = Subscriptions(store, self.counts)
         self.commits = Commits(
             store, log_bytes_max=settings.log_bytes_max, woken=self.subscriptions.serve
         )
 
     def handlers(self) -> Handlers:
-        return {
-            NewQueue: self._new,
+        of_one_queue: Handlers = {
             Send: self._send,
             Acknowledge: self._acknowledge,
             Subscribe: each(self._subscribe),
             Unsubscribe: each(self._unsubscribe),
             Get: each(self._get),
-            DescribeQueue: each(self._describe),
-            ListQueues: each(self._list),
             Suspend: self._change(self._suspend),
             DeleteQueue: self._change(self._delete),
             BlockQueue: self._change(self._block),
+        }
+        return self.parking.guard(of_one_queue) | {
+            NewQueue: self._new,
+            DescribeQueue: each(self._describe),
+            ListQueues: each(self._list),
         }
 
     # --- the hot ones -----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
-"""Room: cli. `moor journal`: the queues in a data folder, while no node runs on it."""
+"""Room: cli. `moor journal`: the queues in a data folder, while no node runs on it; and its checkpoint."""
 
+import asyncio
 import contextlib
 import logging
 import shutil
@@ -15,6 +16,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.flags import with_settings
 from moorline.cli.progress import progress
+from moorline.cli.reach import Reach, with_node
 from moorline.config.load import Loaded
 from moorline.config.settings import Config
 from moorline.errors import FolderUnusable, JournalDamaged
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
     from moorline.journal.files import StoreOptions
     from moorline.journal.transfer import Moved
     from moorline.journal.transfer_rows import Rows
+    from moorline.wire.queue import QueuesCheckpointed
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Check, repair, move, export and import the queues of a node that is stopped.",
+    help="Check, repair, move, export and import the queues of a node that is stopped; checkpoint one that "
+    "runs.",
     epilog="Example: moor journal check --data ./moorline-data",
 )
 
@@ -152,6 +156,28 @@ def import_(settings: Loaded[Config], source: Target, as_json: AsJson = False) -
 
         moved = import_rows(disk, options, wall_ms, rows, seen)
     _summary("imported", moved, as_json=as_json, to_stderr=False)
+
+
+@app.command(epilog="Example: moor journal checkpoint --data ./moorline-data")
+@with_node
+def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
+    """Bring the log of a node that RUNS into its queues' files and index, now. The operator's.
+
+    The node does so by itself from time to time. Afterwards a start has nothing to replay, and the disk has
+    the room of the log and of what was acknowledged.
+    """
+
+    async def work() -> "QueuesCheckpointed":
+        async with reach.connect() as moor:
+            return await moor.checkpoint()
+
+    done = asyncio.run(work())
+    facts = {name: value for name, value in msgspec.structs.asdict(done).items() if name != "call"}
+    text = (
+        f"{done.queues} queues with changes are in their files; the log had {done.log_bytes} bytes and has "
+        f"{done.log_bytes_left}; it took {done.took_ms} ms"
+    )
+    output.emit(as_json, facts, lambda: output.line(text))
 
 
 # --- what they share ------------------------------------------------------------------------------

@@ -13,7 +13,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from moorline.cli import config, group, journal, output, pipeline, queue, service, topic
+from moorline.cli import (
+    config,
+    group,
+    journal,
+    output,
+    pipeline,
+    queue_mending,
+    service,
+    topic,
+)
 from moorline.cli.serve import serve
 from moorline.cli.status import status
 from moorline.errors import ConfigError, MoorlineError
@@ -55,7 +64,7 @@ app = typer.Typer(
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.add_typer(config.app, name="config")
-app.add_typer(queue.app, name="queue")
+app.add_typer(queue_mending.app, name="queue")
 app.add_typer(service.app, name="service")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")

@@ -50,7 +50,7 @@ def create(
             for queue in await moor.create_queues(min(SEND_BATCH, count - start)):
                 output.line(str(queue))
 
-    _run(reach, work)
+    run(reach, work)
 
 
 @app.command(
@@ -73,7 +73,7 @@ def send(
     An id is printed when its message is as safe as the node promises (`queues.sync`). A TEXT that looks
     like an option goes behind two dashes: moor queue send QUEUE -- --text
     """
-    queue_id = _id(queue)
+    queue_id = queue_id_of(queue)
     if (text is None) == (file is None):
         raise typer.BadParameter("give the message as TEXT, as --file FILE, or - for stdin")
 
@@ -84,7 +84,7 @@ def send(
                 batch = some[start : start + SEND_BATCH]
                 done = await _send_batch(moor, queue_id, batch, done, in_lines=lines)
 
-    _run(reach, work)
+    run(reach, work)
 
 
 async def _send_batch(
@@ -124,7 +124,7 @@ def read(
     Reading more than one message takes the queue over from another reader. With --no-ack at most the
     first 1,024 messages are shown.
     """
-    queue_id = _id(queue)
+    queue_id = queue_id_of(queue)
 
     async def work(moor: Moor) -> None:
         source = moor.queue(queue_id)
@@ -144,7 +144,7 @@ def read(
             return
         await _read_many(moor, source, limit, ack=ack, follow=follow, as_json=as_json)
 
-    _run(reach, work)
+    run(reach, work)
 
 
 async def _read_many(
@@ -197,14 +197,14 @@ def list_(
                 return
             after, left = page[-1][0], left - len(page)
 
-    _run(reach, work)
+    run(reach, work)
 
 
 @app.command(epilog="Example: moor queue info QUEUE --json")
 @with_node
 def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
     """Show one queue: how many wait, who owns it, whether it takes messages."""
-    queue_id = _id(queue)
+    queue_id = queue_id_of(queue)
 
     async def work(moor: Moor) -> None:
         described = await moor.queue(queue_id).info()
@@ -216,45 +216,45 @@ def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
         rows = [(_worded(name), value) for name, value in words.items()]
         output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
 
-    _run(reach, work)
+    run(reach, work)
 
 
 @app.command(epilog="Example: moor queue delete QUEUE")
 @with_node
 def delete(reach: Reach, queue: QueueName) -> None:
     """Delete a queue and all messages in it, for good. The owner's or the operator's."""
-    queue_id = _id(queue)
-    _run(reach, lambda moor: moor.queue(queue_id).delete())
+    queue_id = queue_id_of(queue)
+    run(reach, lambda moor: moor.queue(queue_id).delete())
 
 
 @app.command(epilog="Example: moor queue off QUEUE")
 @with_node
 def off(reach: Reach, queue: QueueName) -> None:
     """Take no more messages in a queue; those that are there can be read. The owner's."""
-    queue_id = _id(queue)
-    _run(reach, lambda moor: moor.queue(queue_id).off())
+    queue_id = queue_id_of(queue)
+    run(reach, lambda moor: moor.queue(queue_id).off())
 
 
 @app.command(epilog="Example: moor queue block QUEUE")
 @with_node
 def block(reach: Reach, queue: QueueName) -> None:
     """Let nothing pass in a queue, neither in nor out. The operator's."""
-    queue_id = _id(queue)
-    _run(reach, lambda moor: moor.queue(queue_id).block())
+    queue_id = queue_id_of(queue)
+    run(reach, lambda moor: moor.queue(queue_id).block())
 
 
 @app.command(epilog="Example: moor queue unblock QUEUE")
 @with_node
 def unblock(reach: Reach, queue: QueueName) -> None:
     """Let a blocked queue go on. The operator's."""
-    queue_id = _id(queue)
-    _run(reach, lambda moor: moor.queue(queue_id).block(blocked=False))
+    queue_id = queue_id_of(queue)
+    run(reach, lambda moor: moor.queue(queue_id).block(blocked=False))
 
 
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+def run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
         async with reach.connect() as moor:
             try:
@@ -265,7 +265,7 @@ def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> Non
     asyncio.run(connected())
 
 
-def _id(text: str) -> bytes:
+def queue_id_of(text: str) -> bytes:
     try:
         return id_of(text)
     except Malformed as error:

@@ -43,11 +43,13 @@ from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
 from moorline.wire.node import Describe, Described, Echo, Echoed
 from moorline.wire.queue import (
+    CheckpointQueues,
     Get,
     Got,
     ListQueues,
     NewQueue,
     QueueMade,
+    QueuesCheckpointed,
     QueuesListed,
     Send,
     Sent,
@@ -153,6 +155,10 @@ class Moor:
     async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
         """A page of all queues on the node, for its operator."""
         return await self._caller.call(lambda call: ListQueues(call, after, count), QueuesListed)
+
+    async def checkpoint(self) -> QueuesCheckpointed:
+        """The operator's: the node's log goes into the queues' files and the index, now."""
+        return await self._caller.call(CheckpointQueues, QueuesCheckpointed)
 
     # --- topics -----------------------------------------------------------------------------------
 

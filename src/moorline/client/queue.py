@@ -20,6 +20,7 @@ from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
     BlockQueue,
+    CheckQueue,
     DeleteQueue,
     Delivery,
     DescribeQueue,
@@ -27,6 +28,7 @@ from moorline.wire.queue import (
     Ended,
     Get,
     Got,
+    QueueChecked,
     QueueDescribed,
     Subscribe,
     Subscribed,
@@ -199,6 +201,16 @@ class Queue:
 
     async def delete(self) -> None:
         await self._caller.call(lambda call: DeleteQueue(call, self.id), Done)
+
+    async def check(self) -> QueueChecked:
+        """The operator's: looks at all its files and says what is wrong; others wait for that moment."""
+        return await self._caller.call(lambda call: CheckQueue(call, self.id), QueueChecked)
+
+    async def repair(self) -> QueueChecked:
+        """The operator's: puts right what is wrong, also if it was set aside; then it serves again."""
+        return await self._caller.call(
+            lambda call: CheckQueue(call, self.id, is_repair=True), QueueChecked
+        )
 
     async def block(self, *, blocked: bool = True) -> None:
         """The operator's: nothing passes while it is blocked."""

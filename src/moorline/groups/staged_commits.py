@@ -46,6 +46,7 @@ from moorline.groups.staged_queues import (
     leave_note,
     noted,
     send_row,
+    undisturbed,
 )
 from moorline.groups.topics import TopicBroker
 from moorline.ids import id_of, text_of
@@ -267,6 +268,7 @@ class StagedCommits:
     async def _send(self, queues: NodeQueues, query: str) -> list[tuple[str, str, int]]:
         decided, _ = self._store.pending[query]
         notes = await self._notes_queue(queues)
+        await undisturbed(queues)
         start = noted(queues.store, notes, decided)
         refused: Counter[tuple[bytes, str]] = Counter()
         for place in range(start.stage, len(decided.stages)):
@@ -277,6 +279,7 @@ class StagedCommits:
                 for row in range(max(first, chunk.first_row), upto, STAGED_QUEUE_ROWS_PER_TURN):
                     end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
                     some = rows[row - chunk.first_row : end - chunk.first_row]
+                    await undisturbed(queues)
                     # Without an await between the two, so that they are in one batch of the log.
                     for one in some:
                         code = send_row(queues.store, one.queue, one.body)

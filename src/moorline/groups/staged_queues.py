@@ -138,6 +138,12 @@ class _Waiting:
             self._durable.set_result(None)
 
 
+async def undisturbed(queues: NodeQueues) -> None:
+    """Returns when no queue is being mended: a row for it would be refused, and it comes back in a moment."""
+    while queues.store.mending:  # noqa: ASYNC110
+        await asyncio.sleep(QUEUE_LOG_LOOK_MS / 1_000)
+
+
 async def durable(queues: NodeQueues) -> None:
     """Returns when what is in the batch now is durable, and there is room for more."""
     durable = asyncio.get_running_loop().create_future()

@@ -100,14 +100,15 @@ def flush(store: Store, queue: Queue, now_ms: int) -> None:
         store.files.quarantine(queue, str(error))
 
 
-def remove_superseded(store: Store) -> None:
-    """Does the removals that waited for a sync."""
-    for removal in store.files.removals:
+def remove_superseded(store: Store, folder: str | None = None) -> None:
+    """Does the removals that waited for a sync: all, or those of one queue's folder."""
+    removals = [one for one in store.files.removals if folder in (None, one.folder)]
+    for removal in removals:
         path = f"{removal.folder}/{removal.name}"
         store.files.handles.forget(path)
         if store.disk.exists(path):
             store.disk.remove(path)
-    store.files.removals.clear()
+        store.files.removals.remove(removal)
 
 
 def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None:

@@ -58,6 +58,8 @@ class Store:
         self.dirty: dict[bytes, Queue] = {}
         self.unindexed: set[bytes] = set()
         self.deleted: set[bytes] = set()
+        self.mending: set[bytes] = set()
+        """Queues whose files are in other hands just now: nothing here may touch them."""
         self.log = WriteAheadLog(disk, "wal", sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
         self._draw = draw
@@ -289,6 +291,8 @@ class Store:
             entry = queue.peek(place)
             if entry is not None:
                 return entry
+            if queue.id in self.mending:
+                return None
             self.files.read_ahead(queue, place)
             if queue.damaged:
                 return None
@@ -299,7 +303,8 @@ class Store:
         if len(self.live) <= LIVE_QUEUES_IDLE_MAX:
             return
         for queue_id, queue in list(self.live.items()):
-            if not (queue.is_dirty or queue.subscriber is not None or queue_id in self.dirty):
+            is_used = queue.subscriber is not None or queue_id in self.mending
+            if not (queue.is_dirty or is_used or queue_id in self.dirty):
                 del self.live[queue_id]
                 self.files.close_queue(queue)
 

@@ -17,6 +17,7 @@ import msgspec
 
 from moorline.broker.operator import OperatorBroker
 from moorline.broker.queue_contents import QueueContents
+from moorline.broker.queue_mending import QueueMending
 from moorline.broker.queues import QueueBroker
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
@@ -136,6 +137,9 @@ class Node:
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())
         self._handlers.update(QueueContents(broker).handlers())
+        mending = QueueMending(broker)
+        stack.push_async_callback(mending.close)
+        self._handlers.update(mending.handlers())
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._disk_failed)

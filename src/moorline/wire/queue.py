@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from moorline.ids import ID_BYTES
@@ -154,6 +155,50 @@ class Unsubscribe(Call, frozen=True, gc=False, tag=40):
     queue: QueueId
 
 
+class CheckQueue(Call, frozen=True, gc=False, tag=41):
+    """The operator's: looks at all files of one queue; with `is_repair` puts right what is wrong."""
+
+    queue: QueueId
+    is_repair: bool = False
+
+
+class QueueProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One thing that is not as it should be: see journal.check."""
+
+    kind: str
+    text: str
+    lost: int = 0
+    is_mended_by_a_start: bool = False
+
+
+class QueueChecked(Answer, frozen=True, gc=False, tag=42):
+    """What was found; of more problems than are told there are `problems_total`.
+
+    `messages` can be delivered, `saved` of them out of files that were set aside, `lost` are gone. `is_clean`
+    says that nothing is wrong, or nothing is left behind the repair.
+    """
+
+    messages: int
+    saved: int
+    lost: int
+    is_clean: bool
+    problems_total: int
+    problems: list[QueueProblem]
+
+
+class CheckpointQueues(Call, frozen=True, gc=False, tag=43):
+    """The operator's: what the log holds goes into the queues' files and the index, now."""
+
+
+class QueuesCheckpointed(Answer, frozen=True, gc=False, tag=44):
+    """So many queues had changes; the log had `log_bytes` before, and has `log_bytes_left`."""
+
+    queues: int
+    log_bytes: int
+    log_bytes_left: int
+    took_ms: int
+
+
 COMMANDS = (
     NewQueue
     | Send
@@ -166,6 +211,8 @@ COMMANDS = (
     | BlockQueue
     | DescribeQueue
     | ListQueues
+    | CheckQueue
+    | CheckpointQueues
 )
 EVENTS = (
     QueueMade
@@ -178,4 +225,6 @@ EVENTS = (
     | QueuesListed
     | Delivery
     | Ended
+    | QueueChecked
+    | QueuesCheckpointed
 )
