@@ -4,13 +4,14 @@ BIN := .venv/bin
 CACHES := .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast sim check bench clean
+.PHONY: help setup demo test fast sim chaos check bench clean
 
 help:
 	@echo 'make demo     start a server, show what it does, stop it'
 	@echo 'make test     all tests'
 	@echo 'make fast     the tests that need no server and no patience'
 	@echo 'make sim      simulates groups for some minutes: SIM="--minutes 60 --first 5000"'
+	@echo 'make chaos    faults on real nodes for some minutes: CHAOS="--minutes 30 --seed 7"'
 	@echo 'make check    formatting, lint, types, layers'
 	@echo 'make bench    all benchmarks, and the tables in docs/performance.md'
 	@echo 'make setup    only what the others do first: .venv with the pinned packages'
@@ -33,6 +34,9 @@ fast: setup
 sim: setup
 	$(BIN)/python -m tests.core.long_run $(SIM)
 
+chaos: setup
+	@$(BIN)/python -m chaos.run $(CHAOS)
+
 check: setup
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
@@ -44,4 +48,4 @@ bench: setup
 
 clean:
 	rm -rf .venv build dist $(CACHES)
-	find src tests bench demo tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench chaos demo tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,106 @@
+"""`make chaos`: real nodes under load and faults, and a checker that knows every answered call.
+
+    python -m chaos.run --minutes 5 --seed 7
+    python -m chaos.run --quick
+    python -m chaos.run --rounds 3 --seed 7 --only "kill -9" --json
+
+It ends with 0 if every promise was kept, and with 1 otherwise. Everything happens on loopback in a temporary
+folder, which is gone at the end, as all processes are; also after Ctrl-C.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from chaos.campaign import Campaign, Options, Outcome, Told
+from chaos.faults import FAULTS
+from chaos.summary import show
+
+DAMAGE = "tests.journal.damage"
+"""Harm to any one file of a small journal, at every byte."""
+ROOT = Path(__file__).parent.parent
+
+
+def options_of(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos.run",
+        description="Faults under load, and a checker that knows every answered call.",
+        epilog='Example: make chaos CHAOS="--minutes 30 --seed 7"',
+    )
+    parser.add_argument("--minutes", type=float, default=5.0, help="of rounds (default 5)")
+    parser.add_argument("--seed", type=int, default=0, help="of all chance; 0 draws one")
+    parser.add_argument("--rounds", type=int, default=0, help="at most; 0 is what time allows")
+    parser.add_argument("--quick", action="store_true", help="about 40 s, without an archive")
+    parser.add_argument("--only", action="append", choices=FAULTS, help="draw these faults only")
+    parser.add_argument("--no-archive", action="store_true", help="without Spark")
+    parser.add_argument("--no-damage", action="store_true", help=f"without {DAMAGE}")
+    parser.add_argument("--keep", type=Path, help="keep the folders of nodes, and their logs, here")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser.parse_args(given)
+
+
+async def played(folder: Path, options: Options, *, as_json: bool) -> Outcome:
+    def tell(told: Told) -> None:
+        if as_json:
+            line = json.dumps({"round": told.round, "s": round(told.seconds, 1), "what": told.what})
+            print(line, flush=True)
+        else:
+            print(f"{told.seconds:7.1f} s  round {told.round:3}  {told.what}", flush=True)
+
+    campaign = asyncio.create_task(Campaign(folder, options, tell).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, campaign.cancel)
+    return await campaign
+
+
+def damage_of_files() -> int:
+    """Runs the exhaustive damage of the journal; its own report is printed as it comes."""
+    if importlib.util.find_spec(DAMAGE) is None:
+        return 0
+    return subprocess.run(
+        [sys.executable, "-m", DAMAGE, "--exhaustive"], cwd=ROOT, check=False
+    ).returncode
+
+
+def main() -> int:
+    given = options_of()
+    seed = given.seed or int(time.time())
+    options = Options(
+        seed,
+        0.4 if given.quick else given.minutes,
+        given.rounds,
+        archive=not (given.quick or given.no_archive),
+        names=tuple(given.only or ()),
+    )
+    if not given.json:
+        print(f'chaos: repeat with make chaos CHAOS="--seed {seed}"', flush=True)
+    with contextlib.ExitStack() as stack:
+        folder = given.keep
+        if folder is None:
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="moorline-chaos-"))
+            )
+        folder.mkdir(exist_ok=True)
+        try:
+            outcome = asyncio.run(played(folder, options, as_json=given.json))
+        except asyncio.CancelledError:
+            print("chaos: stopped; nothing is left behind", file=sys.stderr)
+            return 130
+    show(outcome, as_json=given.json)
+    is_broken = bool(outcome.verdict.violations)
+    if not (given.quick or given.no_damage) and damage_of_files():
+        is_broken = True
+    return 1 if is_broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
