@@ -23,6 +23,7 @@
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Drifting               a service and its node found no agreement
     ├── DriftFound             `moor service verify` or a job of `moor pipeline` found what differs
+    ├── WrongLoop              the caller's: a connection is used from another event loop than its own
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
@@ -181,6 +182,13 @@ class DriftFound(MoorlineError):
 
     code = "DRIFT_FOUND"
     exit_code = 17
+
+
+class WrongLoop(MoorlineError):
+    """A connection belongs to the event loop that it was opened in."""
+
+    code = "WRONG_LOOP"
+    exit_code = 1
 
 
 class CallFailed(MoorlineError):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from moorline.core.stream import Stream
 from moorline.net.caller import Caller
-from moorline.wire.segment import FRAME, QOS0, Stored, all_stored, decode_headers
+from moorline.wire.segment import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
 from moorline.wire.topic import (
     AckMessages,
     FeedBegun,
@@ -117,6 +117,7 @@ class Feed:
         self._acked: list[tuple[int, int]] = []
 
     async def ack(self, first: int, upto: int | None = None) -> None:
+        self._caller.check_loop()
         self.ack_soon(first, first + 1 if upto is None else upto)
         if not self._caller.writable:
             await self._caller.room_to_write()
@@ -138,6 +139,7 @@ class Feed:
         self._acked = []
 
     async def reject(self, offset: int) -> None:
+        self._caller.check_loop()
         if self.is_open and self.qos:
             self.flush()
             self._caller.send(RejectMessage(self.number, offset))
@@ -153,13 +155,18 @@ class Feed:
 class Batch:
     """Messages of one stream that came together."""
 
-    __slots__ = ("_feed", "_frames", "_messages", "_upto")
+    __slots__ = ("_feed", "_frames", "_messages", "_taken", "_upto")
 
     def __init__(self, feed: Feed, frames: bytes, upto: int) -> None:
         self._feed = feed
         self._frames = frames
         self._upto = upto
         self._messages: list[TopicMessage] | None = None
+        self._taken = 0
+
+    @property
+    def feed(self) -> Feed:
+        return self._feed
 
     @property
     def stream(self) -> Stream:
@@ -186,8 +193,31 @@ class Batch:
         first, upto = self.bounds()
         await self._feed.ack(first, upto)
 
+    def take(self) -> TopicMessage:
+        """The next message, for whoever takes them one by one."""
+        message = self.messages[self._taken]
+        self._taken += 1
+        return message
+
+    @property
+    def is_taken(self) -> bool:
+        return self._taken == len(self.messages)
+
+    def rest(self) -> "Batch":
+        """What nobody has taken of it."""
+        if not self._taken:
+            return self
+        start = 0
+        for _ in range(self._taken):
+            start += HEAD.size + HEAD.unpack_from(self._frames, start)[0]
+        rest = Batch(self._feed, self._frames[start:], self._upto)
+        rest._messages = self.messages[self._taken :]
+        return rest
+
     def bounds(self) -> tuple[int, int]:
-        """From the first offset to behind the last."""
+        """From the first offset that nobody has taken to behind the last."""
+        if self._taken:
+            return self.messages[self._taken].offset, self._upto
         return FRAME.unpack_from(self._frames, 0)[2], self._upto
 
     def give_back(self) -> None:

@@ -278,7 +278,8 @@ class Moor:
             self._service.connection_lost()
 
     async def close(self) -> None:
-        """Says goodbye, and waits a moment for it to be out."""
+        """Says goodbye, and waits a moment for it to be out; whoever is cancelled here has said it."""
+        self._caller.check_loop()
         self._subscriptions.leave()
         self._caller.close("DONE", "the client is done")
         await asyncio.wait([self._caller.gone], timeout=GOODBYE_MS_MAX / 1_000)

@@ -8,7 +8,7 @@ async for message in queue:
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 
 from moorline.errors import CallFailed, Malformed, NotFound, SubscriptionEnded
@@ -110,6 +110,7 @@ class Inbox:
         self._news.set()
 
     async def take(self, caller: Caller) -> Delivery:
+        caller.check_loop()
         while not self._waiting:
             if self._ended:
                 raise SubscriptionEnded(self._ended)
@@ -125,6 +126,8 @@ class Inboxes:
 
     def __init__(self) -> None:
         self._by_queue: dict[bytes, Inbox] = {}
+        self._leaving: Counter[bytes] = Counter()
+        """Unsubscribed from, and not answered: what comes is for the reader that has left."""
 
     def open(self, queue: bytes) -> Inbox:
         earlier = self._by_queue.get(queue)
@@ -133,12 +136,19 @@ class Inboxes:
         inbox = self._by_queue[queue] = Inbox()
         return inbox
 
-    def close(self, queue: bytes, inbox: Inbox) -> bool:
-        """Whether it was the queue's last reader, and not one that another has followed."""
+    def close(self, queue: bytes, inbox: Inbox, caller: Caller) -> None:
+        """Its reader has left, cancelled or not: deliveries end, unless another reader has followed."""
         if self._by_queue.get(queue) is not inbox:
-            return False
+            return
         del self._by_queue[queue]
-        return True
+        if caller.is_open:
+            self._leaving[queue] += 1
+            caller.cast(lambda call: Unsubscribe(call, queue), lambda _: self._left(queue))
+
+    def _left(self, queue: bytes) -> None:
+        self._leaving[queue] -= 1
+        if not self._leaving[queue]:
+            del self._leaving[queue]
 
     def lost(self) -> None:
         for inbox in self._by_queue.values():
@@ -152,7 +162,8 @@ class Inboxes:
         if inbox is None:
             # A delivery to a reader that is gone comes again to the next one.
             return False
-        inbox.put(message)
+        if message.queue not in self._leaving:
+            inbox.put(message)
         return True
 
 
@@ -172,14 +183,14 @@ class Queue:
 
     async def read(self, window: int = WINDOW) -> AsyncIterator[Message]:
         """Every message in order, for ever; at most `window` are on their way unacknowledged."""
+        self._caller.check_loop()
         inbox = self._inboxes.open(self.id)
         try:
             await self._caller.call(lambda call: Subscribe(call, self.id, window), Subscribed)
             while True:
                 yield Message(self._caller, await inbox.take(self._caller))
         finally:
-            if self._inboxes.close(self.id, inbox) and self._caller.is_open:
-                self._caller.cast(lambda call: Unsubscribe(call, self.id))
+            self._inboxes.close(self.id, inbox, self._caller)
 
     async def get(self) -> Message | None:
         """The head of the queue, without subscribing; None if it is empty."""

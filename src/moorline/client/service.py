@@ -104,6 +104,7 @@ class ServiceMessage(Message):
         self._settled = settled
 
     async def ack(self) -> int:
+        self._caller.check_loop()
         await self._settled.wait()
         return await super().ack()
 
@@ -221,6 +222,7 @@ class Service:
                 asker, event = Asker("service", own, self._salt), Begin()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
+        self._caller.check_loop()
         while True:
             while not self._deliveries:
                 if self._ended is not None:

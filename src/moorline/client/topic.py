@@ -8,7 +8,7 @@ async for message in moor.subscribe("$shared/billing/orders/#"):
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator
 
 from moorline.client.feed import Batch, Feed, Lost, TopicMessage
@@ -19,9 +19,10 @@ from moorline.client.record import (
     record,
     start_text,
 )
-from moorline.errors import NotFound, SubscriptionEnded
+from moorline.errors import NotFound, SessionTaken, SubscriptionEnded
 from moorline.limits import TOPIC_WINDOW
 from moorline.net.caller import Caller
+from moorline.wire.message import Answer
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Done
 from moorline.wire.segment import stored_at
@@ -55,8 +56,15 @@ __all__ = [
 ]
 
 
+CLOSED = "CLOSED"
+"""Why a subscription ended: by ourselves."""
+
+
 class Subscription:
-    """Messages as they come. Iterate over it; `batches` is the fast way; `close` ends it."""
+    """Messages as they come. Iterate over it; `batches` is the fast way; `close` ends it.
+
+    Several tasks may read it, one by one and in batches: each message goes to exactly one of them.
+    """
 
     def __init__(
         self,
@@ -64,7 +72,7 @@ class Subscription:
         number: int,
         filter_text: str,
         qos: int,
-        closed: Callable[[int], object] = lambda _: None,
+        closed: Callable[[int], object],
     ) -> None:
         self.number = number
         self.filter = filter_text
@@ -74,7 +82,7 @@ class Subscription:
         self._caller = caller
         self._closed = closed
         self._waiting: deque[Batch | TopicMessage] = deque()
-        self._at_hand: deque[TopicMessage] = deque()
+        """What is at hand. A batch that is taken one by one stays in it until its last message is taken."""
         self._ended = ""
         self._news = asyncio.Event()
 
@@ -82,18 +90,20 @@ class Subscription:
         return self
 
     async def __anext__(self) -> TopicMessage:
-        while not self._at_hand:
-            batch = await self._next()
-            if batch is None:
-                raise StopAsyncIteration
-            self._take(batch)
-        return self._at_hand.popleft()
+        if not await self._any():
+            raise StopAsyncIteration
+        first = self._waiting[0]
+        message = first.take() if isinstance(first, Batch) else first
+        if not isinstance(first, Batch) or first.is_taken:
+            self._waiting.popleft()
+        return message
 
     async def batches(self) -> AsyncIterator[Batch]:
         """Runs of messages of one stream; retained messages are passed over."""
-        while (batch := await self._next()) is not None:
-            if isinstance(batch, Batch):
-                yield batch
+        while await self._any():
+            first = self._waiting.popleft()
+            if isinstance(first, Batch):
+                yield first.rest()
 
     async def get(self, timeout_s: float) -> TopicMessage | None:
         """The next message, or None if none came in time or the subscription is closed."""
@@ -105,47 +115,60 @@ class Subscription:
 
     async def close(self) -> None:
         """Gives back what nobody has looked at, and unsubscribes; in a durable session for good."""
+        self._caller.check_loop()
+        if not self._leave():
+            return
+        with contextlib.suppress(NotFound):  # the node has just ended it
+            # What the node has not answered it may still begin to deliver: until then we are known.
+            await self._caller.call(
+                self._unsubscribing,
+                Done,
+                heard=lambda _: self._closed(self.number),
+                must_arrive=True,
+            )
+
+    def take_back(self) -> None:
+        """Closes it without waiting: nobody has it."""
+        if self._leave():
+            self._caller.cast(self._unsubscribing, lambda _: self._closed(self.number))
+
+    def _leave(self) -> bool:
+        """Takes no more; whether the node must be told."""
         self.give_back()
-        if self._caller.is_open and not self._ended:
-            self._ended = "CLOSED"
-            self._news.set()
-            with contextlib.suppress(NotFound):  # the node has just ended it
-                await self._caller.call(lambda call: UnsubscribeTopic(call, self.number), Done)
-        self._closed(self.number)
+        if self._ended or not self._caller.is_open:
+            if self._ended != CLOSED:
+                self._closed(self.number)
+            return False
+        self._ended = CLOSED
+        self._news.set()
+        return True
+
+    def _unsubscribing(self, call: int) -> UnsubscribeTopic:
+        return UnsubscribeTopic(call, self.number)
 
     def give_back(self, feed: Feed | None = None) -> None:
         """Returns what was delivered and not taken, of one feed or of all."""
         kept: deque[Batch | TopicMessage] = deque()
         for one in self._waiting:
-            if isinstance(one, Batch) and feed in (None, one._feed):  # noqa: SLF001 - a part of it
+            if isinstance(one, Batch) and feed in (None, one.feed):
                 one.give_back()
             else:
                 kept.append(one)
         self._waiting = kept
-        still: deque[TopicMessage] = deque()
-        ranges: dict[Feed, list[tuple[int, int]]] = {}
-        for message in self._at_hand:
-            own = message._feed  # noqa: SLF001 - a part of it
-            if own is not None and feed in (None, own):
-                ranges.setdefault(own, []).append((message.offset, message.offset + 1))
-            else:
-                still.append(message)
-        for own, several in ranges.items():
-            own.give_back(several)
-        self._at_hand = still
 
-    def put(self, batch: Batch | TopicMessage) -> None:
-        self._waiting.append(batch)
-        self._news.set()
+    def put(self, one: Batch | TopicMessage) -> None:
+        if self._ended != CLOSED:
+            self._waiting.append(one)
+            self._news.set()
+        elif isinstance(one, Batch):
+            # It was on its way when we left: a group is not to wait for us.
+            one.give_back()
 
     def drop(self, feed: Feed) -> None:
         """A feed is over: what is left of it belongs to somebody else."""
         self._waiting = deque(
-            one
-            for one in self._waiting
-            if not (isinstance(one, Batch) and one._feed is feed)  # noqa: SLF001
+            one for one in self._waiting if not (isinstance(one, Batch) and one.feed is feed)
         )
-        self._at_hand = deque(one for one in self._at_hand if one._feed is not feed)  # noqa: SLF001
 
     def end(self, code: str) -> None:
         self._ended = code
@@ -154,24 +177,23 @@ class Subscription:
     def connection_lost(self) -> None:
         self._news.set()
 
-    def _take(self, batch: Batch | TopicMessage) -> None:
-        if isinstance(batch, Batch):
-            self._at_hand.extend(batch.messages)
-        else:
-            self._at_hand.append(batch)
+    async def _any(self) -> bool:
+        """Waits until something is at hand; False if we have closed it.
 
-    async def _next(self) -> Batch | TopicMessage | None:
-        """None if we have closed it."""
+        Every reader that waits is woken by every message, and looks again: one that was cancelled, or came
+        too late, takes nothing with it.
+        """
+        self._caller.check_loop()
         while not self._waiting:
-            if self._ended == "CLOSED":
-                return None
+            if self._ended == CLOSED:
+                return False
             if self._ended:
                 raise SubscriptionEnded(self._ended)
             if self._caller.lost.done():
                 raise self._caller.lost.result()
             self._news.clear()
             await self._news.wait()
-        return self._waiting.popleft()
+        return True
 
 
 class Subscriptions:
@@ -181,29 +203,43 @@ class Subscriptions:
         self._caller = caller
         self._known: dict[int, Subscription] = {}
         self._feeds: dict[int, tuple[Feed, Subscription]] = {}
+        self._wanted: Counter[str] = Counter()
+        """Filters of subscriptions that somebody waits for."""
+        self._unheard_session: tuple[str, SessionOpened] | None = None
 
     async def open_session(self, name: str, expiry_s: int) -> list[Subscription]:
         check_session(name, expiry_s)
-        opened = await self._caller.call(
-            lambda call: OpenSession(call, name, expiry_s), SessionOpened
-        )
+
+        def keep(answer: Answer) -> None:
+            if isinstance(answer, SessionOpened):
+                self._unheard_session = (name, answer)
+
+        try:
+            opened = await self._caller.call(
+                lambda call: OpenSession(call, name, expiry_s), SessionOpened, unheard=keep
+            )
+        except SessionTaken:
+            # By ourselves, in a call that was cancelled: its answer is before this one.
+            if self._unheard_session is None or self._unheard_session[0] != name:
+                raise
+            opened, self._unheard_session = self._unheard_session[1], None
         return [self._of(number, text) for number, text in opened.subscriptions]
 
     async def subscribe(
         self, filter_text: str, *, window: int, start: str, qos: int, no_local: bool = False
     ) -> Subscription:
         check_subscription(filter_text, window, start, qos)
-        asked = asyncio.ensure_future(
-            self._caller.call(
+        self._wanted[filter_text] += 1
+        try:
+            answer = await self._caller.call(
                 lambda call: SubscribeTopic(call, filter_text, window, start, qos, no_local),
                 TopicSubscribed,
+                unheard=self._take_back,
             )
-        )
-        try:
-            answer = await asyncio.shield(asked)
-        except asyncio.CancelledError:
-            asked.add_done_callback(self._take_back)
-            raise
+        finally:
+            self._wanted[filter_text] -= 1
+            if not self._wanted[filter_text]:
+                del self._wanted[filter_text]
         subscription = self._of(answer.subscription, filter_text)
         subscription.qos = qos
         for feed, owner in self._feeds.values():
@@ -211,14 +247,14 @@ class Subscriptions:
                 feed.qos = qos
         return subscription
 
-    def _take_back(self, asked: "asyncio.Future[TopicSubscribed]") -> None:
+    def _take_back(self, answer: Answer) -> None:
         """The caller gave up before the answer: a subscription that nobody reads must not stall a group."""
-        if asked.cancelled() or asked.exception() is not None or not self._caller.is_open:
+        if not isinstance(answer, TopicSubscribed):
             return
-        number = asked.result().subscription
-        if not self._of(number, "").filter:  # otherwise somebody has it already
-            self._known.pop(number).give_back()
-            self._caller.cast(lambda call: UnsubscribeTopic(call, number))
+        known = self._of(answer.subscription, "")
+        # A filter is one subscription, however often it is asked for: others may have it, or wait for it.
+        if not known.filter and answer.filter not in self._wanted:
+            known.take_back()
 
     def sort(self, message: WireMessage) -> bool:
         """Takes a push that is about topics; False if it is not."""

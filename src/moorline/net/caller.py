@@ -10,15 +10,25 @@ from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
 from moorline.core.link import ConnectingLink
-from moorline.errors import CallFailed, ConnectionLost, Malformed, Refused, Unreachable, Untrusted
+from moorline.errors import (
+    CallFailed,
+    ConnectionLost,
+    Malformed,
+    Refused,
+    Unreachable,
+    Untrusted,
+    WrongLoop,
+)
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
 from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.link import Welcome
-from moorline.wire.message import Answer, Call, Failed, Message
+from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
 from moorline.wire.protocol import client_decoder
 
 Reply = TypeVar("Reply", bound=Answer)
+Heard = Callable[[Answer], object]
+Make = Callable[[int], Message]
 
 REFUSALS = frozenset(
     {"AUTH", "BUSY", "DISABLED", "FRAME_TOO_LARGE", "HELLO_TIMEOUT", "MALFORMED", "VERSION"}
@@ -29,18 +39,39 @@ REFUSALS = frozenset(
 class Batch:
     """The answers of calls that were made together; one future for all of them."""
 
-    __slots__ = ("answers", "done", "missing")
+    __slots__ = ("answers", "done", "heard", "is_given_up", "missing", "unheard")
 
-    def __init__(self, count: int, done: "asyncio.Future[list[Answer]]") -> None:
+    def __init__(
+        self,
+        count: int,
+        done: "asyncio.Future[list[Answer]]",
+        heard: Heard | None,
+        unheard: Heard | None,
+    ) -> None:
         self.answers: list[Answer | None] = [None] * count
         self.missing = count
         self.done = done
+        self.heard = heard
+        self.unheard = unheard
+        self.is_given_up = False
 
     def put(self, place: int, answer: Answer) -> None:
         self.answers[place] = answer
         self.missing -= 1
+        if self.heard is not None:
+            self.heard(answer)
+        if self.is_given_up and self.unheard is not None:
+            self.unheard(answer)
         if self.missing == 0 and not self.done.done():
             self.done.set_result(self.answers)  # type: ignore[arg-type]  # all are there now
+
+    def give_up(self) -> None:
+        """The caller was cancelled. What has been answered already is unheard too."""
+        self.is_given_up = True
+        if self.unheard is not None:
+            for answer in self.answers:
+                if answer is not None:
+                    self.unheard(answer)
 
 
 class Caller(Connection):
@@ -66,37 +97,84 @@ class Caller(Connection):
         self._next_call = 1
         self._vacancy = asyncio.Event()
 
-    async def call(self, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+    async def call(
+        self,
+        make: Make,
+        reply: type[Reply],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> Reply:
         """One call; `make` gets its number. A refusal comes as the error of its code."""
-        (answer,) = await self.call_all([make])
+        (answer,) = await self.call_all(
+            [make], heard=heard, unheard=unheard, must_arrive=must_arrive
+        )
         if isinstance(answer, Failed):
             raise CallFailed.of(answer.code, answer.text)
         if not isinstance(answer, reply):
             raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
         return answer
 
-    def cast(self, make: Callable[[int], Message]) -> None:
-        """A call whose answer nobody waits for."""
-        self.send(make(self._next_call))
-        self._next_call += 1
+    def cast(self, make: Make, heard: Heard | None = None) -> None:
+        """A call that nobody waits for."""
+        batch = Batch(1, self._loop.create_future(), heard, None)
+        batch.done.cancel()
+        self._begin([make], batch)
 
-    async def call_all(self, makes: Sequence[Callable[[int], Message]]) -> list[Answer]:
-        """Many calls in as few frames as they need; refusals are among the answers."""
+    async def call_all(
+        self,
+        makes: Sequence[Make],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> list[Answer]:
+        """Many calls in as few frames as they need; refusals are among the answers.
+
+        `heard` hears each answer when it comes, in its order among what is pushed, cancelled or not;
+        `unheard` each answer that this call was cancelled before it could return. A call that is cancelled
+        is given up at the node too, unless it `must_arrive`: then it is also sent without waiting.
+        """
+        self.check_loop()
         if not makes:
             return []
-        await self._wait_for_room()
-        batch = Batch(len(makes), self._loop.create_future())
+        if self.lost.done() or not must_arrive:
+            await self._wait_for_room()
+        batch = Batch(len(makes), self._loop.create_future(), heard, unheard)
+        first = self._begin(makes, batch)
+        try:
+            return await batch.done
+        except asyncio.CancelledError:
+            batch.give_up()
+            if batch.missing and not must_arrive:
+                self._give_up(first, batch)
+            raise
+
+    def check_loop(self) -> None:
+        """Refuses a caller on another loop: it would wait for ever, or write from two threads at once."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(
+                "this connection belongs to another event loop: connect in the loop that uses it, or "
+                "hand the work over with asyncio.run_coroutine_threadsafe"
+            )
+
+    def _begin(self, makes: Sequence[Make], batch: Batch) -> int:
         first = self._next_call
         self._next_call += len(makes)
         for place in range(len(makes)):
             self._batches[first + place] = (batch, place)
         self.send_all([make(first + place) for place, make in enumerate(makes)])
-        try:
-            return await batch.done
-        finally:
-            if batch.missing:
-                for place in range(len(makes)):
-                    self._batches.pop(first + place, None)
+        return first
+
+    def _give_up(self, first: int, batch: Batch) -> None:
+        """Tells the node, so that what waits there for its turn does not keep the next call waiting."""
+        if self.is_open:
+            self.send(CallsGivenUp(first, len(batch.answers)))
+        if batch.heard is None and batch.unheard is None:
+            for place in range(len(batch.answers)):
+                self._batches.pop(first + place, None)
+            self._vacancy.set()
 
     def received(self, messages: list[Message]) -> None:
         pushed: list[Message] = []
@@ -104,12 +182,21 @@ class Caller(Connection):
             if isinstance(message, Answer):
                 waiting = self._batches.pop(message.call, None)
                 # An answer to a call that was given up is no mistake of the node's.
-                if waiting is not None:
-                    waiting[0].put(waiting[1], message)
+                if waiting is None:
+                    continue
+                batch, place = waiting
+                if batch.heard is not None or batch.is_given_up:
+                    # What was pushed before it means what it meant then.
+                    self._hear(pushed)
+                    pushed = []
+                batch.put(place, message)
             else:
                 pushed.append(message)
         if len(self._batches) < CALLS_IN_FLIGHT_MAX:
             self._vacancy.set()
+        self._hear(pushed)
+
+    def _hear(self, pushed: list[Message]) -> None:
         if pushed and self.pushed is not None:
             self.pushed(pushed)
 
@@ -134,6 +221,8 @@ class Caller(Connection):
         self.lost.set_result(error)
         if not self.established.done():
             self.established.set_exception(error)
+            # Whoever opened it may have been cancelled: then nobody asks, and that is no mistake.
+            self.established.exception()
         for batch in {batch for batch, _ in self._batches.values()}:
             if not batch.done.done():
                 batch.done.set_exception(error)
@@ -162,8 +251,30 @@ async def open_caller(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> Caller:
-    """Connects and greets within that time."""
+    """Connects and greets within that time. Whoever is cancelled meanwhile leaves no connection behind."""
     tls = client_context(ca, certificate, key) if address.scheme == "tls" else None
+    made: list[Caller] = []
+
+    def keep() -> Caller:
+        made.append(make())
+        return made[-1]
+
+    try:
+        return await _established(address, keep, timeout_ms, tls, ca)
+    except BaseException:
+        # Between the socket and the welcome it is nobody's, and no transport is known to us.
+        for caller in made:
+            caller.abandon()
+        raise
+
+
+async def _established(
+    address: Address,
+    make: Callable[[], Caller],
+    timeout_ms: int,
+    tls: ssl.SSLContext | None,
+    ca: Path | None,
+) -> Caller:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1_000):

@@ -5,6 +5,7 @@ of the loop is collected and leaves as one frame. Design: docs/design/wire.md.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
@@ -77,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._driver = Driver(link, self._performers(), self._failed)
         self._transport: asyncio.Transport | None = None
         self._pending: list[Message] = []
+        self._is_abandoned = False
         self._flush_due = False
         self._pushed_bytes = 0
         self._reading = True
@@ -133,7 +135,13 @@ class Connection(asyncio.Protocol):
         while not self.writable and self.is_open:
             waiter = self._loop.create_future()
             self._room.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # However many give up while the peer does not read, none of them is kept.
+                with contextlib.suppress(ValueError):
+                    self._room.remove(waiter)
+                raise
 
     def hold_reading(self, reason: str) -> None:
         """Stops reading until every reason that was given is released."""
@@ -177,11 +185,25 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """Nobody wants it, opened or not: the socket is cut, and nothing more is said or heard."""
+        self._is_abandoned = True
+        self.abort()
+        # A loop that was cancelled while it made the transport may have closed that already; uvloop
+        # then refuses to write to it, and does not say so before.
+        self._transport = None
+        self._driver.post(LinkLost())
+        self._driver.close()
+
     # --- asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio's without being subclasses of it.
-        self._transport = transport = cast("asyncio.Transport", transport)
+        transport = cast("asyncio.Transport", transport)
+        if self._is_abandoned:
+            transport.abort()
+            return
+        self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.identity = identity_of(transport.get_extra_info("ssl_object"))
         peer = transport.get_extra_info("peername")

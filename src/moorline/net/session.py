@@ -26,7 +26,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
 from moorline.wire.link import Welcome
-from moorline.wire.message import Answer, Call, Failed, Message
+from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
 from moorline.wire.protocol import node_decoder
 
 log = logging.getLogger("moorline.net")
@@ -67,6 +67,11 @@ class Session(Connection):
         self._joined = joined
         self._admit = admit
         self._in_flight = 0
+        self._waiting: set[int] = set()
+        """Calls that wait for their turn."""
+        self._given_up: set[int] = set()
+        """Those of them that nobody wants any more. Each is answered when its turn comes, so that what
+        waits stays bounded."""
         self._work: Iterator[None] = iter(())
         """What is left of the frame that was heard last."""
         self._is_working = False
@@ -79,6 +84,18 @@ class Session(Connection):
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
             self._loop.call_soon(self._next_turn)
+
+    def wait_for_turn(self, calls: Iterable[Call]) -> None:
+        self._waiting.update(call.call for call in calls)
+
+    def begin_turn(self, call: Call) -> bool:
+        """Whether it is still wanted. From now on it cannot be given up."""
+        self._waiting.discard(call.call)
+        if call.call not in self._given_up:
+            return True
+        self._given_up.discard(call.call)
+        self.answer([Failed(call.call, "GIVEN_UP", "the caller gave it up before its turn")])
+        return False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Only now: a TLS handshake that fails never comes here, and never leaves.
@@ -168,6 +185,10 @@ class Session(Connection):
 
     def _handle(self, kind: type[Message], calls: list[Any]) -> Iterator[None]:
         handler = self._handlers.get(kind)
+        if kind is CallsGivenUp:
+            self._give_up(calls)
+            yield
+            return
         try:
             if handler is not None:
                 answers = handler(self, calls)
@@ -195,6 +216,16 @@ class Session(Connection):
                 return
             # Which of them were done is unknown, and some may be answered by a commit yet.
             self.close("INTERNAL", "a mistake in the node; its log says more")
+
+    def _give_up(self, messages: list[CallsGivenUp]) -> None:
+        for said in messages:
+            stop = said.first + said.count
+            if said.count < len(self._waiting):
+                found = self._waiting.intersection(range(said.first, stop))
+            else:
+                found = {call for call in self._waiting if said.first <= call < stop}
+            self._waiting -= found
+            self._given_up |= found
 
     def _send_answers(self, answers: Iterable[Answer]) -> None:
         """Sends them, by the write: `writable` is to be true to what is known."""

@@ -52,7 +52,8 @@ class Turns:
                 if place and place % ANSWERS_PER_WRITE == 0:
                     await asyncio.sleep(0)  # not every one of them waits for something
                 await session.room_to_write()
-                await _answered(session, [call], _alone(handle))
+                if session.begin_turn(call):
+                    await _answered(session, [call], _alone(handle))
 
         return self._begun(one_by_one)
 
@@ -68,10 +69,11 @@ class Turns:
                 await ready(call)
             async with session.answering:
                 await session.room_to_write()
-                if session.is_open:
+                if session.is_open and session.begin_turn(call):
                     await _answered(session, [call], _alone(handle))
 
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            session.wait_for_turn(calls)
             for call in calls:
                 self.spawn(aside(session, call))
             return ()
@@ -83,7 +85,9 @@ class Turns:
 
         async def all_at_once(session: Session, calls: list[Call]) -> None:
             await session.room_to_write()
-            await _answered(session, calls, handle)
+            wanted = [call for call in calls if session.begin_turn(call)]
+            if wanted:
+                await _answered(session, wanted, handle)
 
         return self._begun(all_at_once)
 
@@ -93,6 +97,7 @@ class Turns:
                 await run(session, calls)
 
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            session.wait_for_turn(calls)
             if session not in self._locks:
                 session.on_end.append(lambda: self.forget(session))
             self.spawn(in_turn(self.turn(session), session, calls))

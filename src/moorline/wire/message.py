@@ -4,7 +4,10 @@ A message is an array on the wire: its tag, then its fields in order. A newer pe
 the end with defaults; an older one skips what it does not know.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -28,3 +31,14 @@ class Failed(Answer, frozen=True, gc=False, tag=6):
 
     code: str
     text: str
+
+
+class CallsGivenUp(Message, frozen=True, gc=False, tag=48):
+    """Nobody waits for these calls any more, `count` of them from `first` on.
+
+    A call that still waits for its turn is answered by `Failed("GIVEN_UP")` and never takes effect; any
+    other is answered as if nothing had been said.
+    """
+
+    first: int
+    count: Annotated[int, Meta(ge=1)]

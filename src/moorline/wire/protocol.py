@@ -18,7 +18,7 @@ from moorline.wire import (
     topic,
 )
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
-from moorline.wire.message import Failed, Message
+from moorline.wire.message import CallsGivenUp, Failed, Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
 
 HeardByNode = (
@@ -28,6 +28,7 @@ HeardByNode = (
     | Goodbye
     | Echo
     | Describe
+    | CallsGivenUp
     | queue.COMMANDS
     | service.COMMANDS
     | operator.COMMANDS
