@@ -41,7 +41,8 @@
     │   ├── QueueInRepair      the queue is being checked or repaired
     │   ├── ServiceDisabled    the operator has disabled the service
     │   ├── Ambiguous          several services are meant by that name
-    │   └── NodeDiskFull       the node's disk is nearly full
+    │   ├── NodeDiskFull       the node's disk is nearly full
+    │   └── OutcomeUnknown     nobody can say whether it was done: look before you ask again
     └── MachineError           ours: a state machine met what it must never meet
 
 Every error carries a `code` (stable, for programs), a text that says what to do next, and the exit
@@ -310,6 +311,16 @@ class NodeDiskFull(CallFailed):
     """The node's disk is nearly full; it takes acknowledgements, but no messages."""
 
     code = "NODE_DISK_FULL"
+
+
+class OutcomeUnknown(CallFailed):
+    """Whether the call was done cannot be found out now. Look at what is there before you ask again.
+
+    Every other `CallFailed` of a call that changes something means: it was not done, and will not be.
+    """
+
+    code = "OUTCOME_UNKNOWN"
+    exit_code = 19
 
 
 class MachineError(MoorlineError):

@@ -410,6 +410,12 @@ the node stores these."""
 LOSSES_LOOK_MS = 200
 """Time between two looks of `moor topic tail` for lost messages: perhaps nothing follows to show them."""
 
+OPERATION_MS_MAX = 15_000
+"""Time beyond a lease in which an operator's call may have its effect, by the catalog's clock."""
+
+OPERATOR_LENGTH_MAX = 512
+"""Characters of an operator's name that are passed on and written down with what it asks for."""
+
 CLAIM_PAUSE_MS = 50
 """Pause before a group that nobody seems to lead is claimed again."""
 

@@ -9,6 +9,7 @@ from tests.catalog.waiting import WAIT_S_MAX, until
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups, Place
+from moorline.catalog.operations import Operations, Taking, Ticket
 from moorline.core.topic import Mode, SharedName
 
 pytestmark = pytest.mark.process
@@ -41,6 +42,15 @@ async def claimed(groups: Groups, reader: int, node: str = "alpha") -> int:
     claim = await groups.claim(reader, node, LONG_MS)
     assert claim is not None
     return claim.epoch
+
+
+async def removed(groups: Groups, reader: int, epoch: int = 0) -> Taking:
+    """What became of an operator's call to delete a group."""
+    operations = Operations(groups._catalog)
+    number = await operations.open(
+        reader, "DeleteGroup", asked_by="me", asked_at="alpha", within_ms=LONG_MS
+    )
+    return await operations.delete(Ticket(number, reader, epoch))
 
 
 def place(offset: int, *, node: str = "alpha", shard: int = 0) -> Place:
@@ -90,7 +100,7 @@ async def test_declarations_and_removals_at_once(catalog: Catalog, groups: Group
 
     async def declare_and_remove() -> None:
         for _ in range(20):
-            assert await groups.remove(await declared(groups)) in (True, False)
+            await removed(groups, await declared(groups))
 
     await asyncio.gather(*(declare_and_remove() for _ in range(6)))
     assert [await catalog.fetchval(f"select count(*) from {table}") for table in TABLES] == [0] * 5
@@ -100,9 +110,9 @@ async def test_removed_group_leaves_nothing(catalog: Catalog, groups: Groups) ->
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
     assert await groups.commit(reader, epoch, [place(1), place(1, shard=1)])
-    assert await groups.remove(reader)
+    assert await removed(groups, reader, epoch) is Taking.TAKEN
     assert [await catalog.fetchval(f"select count(*) from {table}") for table in TABLES] == [0] * 5
-    assert not await groups.remove(reader)
+    assert await removed(groups, reader, epoch) is Taking.FENCED
     assert not await groups.commit(reader, epoch, [place(2)])
     assert not await groups.renew(reader, epoch, LONG_MS)
     assert await groups.claim(reader, "alpha", LONG_MS) is None
@@ -254,16 +264,6 @@ async def test_commit_never_goes_back(groups: Groups) -> None:
     more = Place("alpha", 0, 10, b"more", b"")
     assert await groups.commit(reader, epoch, [more])
     assert await groups.places(reader) == [more, place(11, shard=1)]
-
-
-async def test_seek_goes_back_in_its_epoch_only(groups: Groups) -> None:
-    reader = await declared(groups)
-    lost = await claimed(groups, reader, "alpha")
-    assert await groups.commit(reader, lost, [place(10), place(10, shard=1)])
-    epoch = await claimed(groups, reader, "alpha")
-    assert not await groups.commit(reader, lost, [place(1)], seek=True)
-    assert await groups.commit(reader, epoch, [place(3)], seek=True)
-    assert await groups.places(reader) == [place(3), place(10, shard=1)]
 
 
 async def test_one_that_is_fenced_does_not_spoil_the_others(groups: Groups) -> None:

@@ -18,6 +18,7 @@ from tests.cluster.running import (
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
+from moorline.catalog.operations import Operations, Taking, Ticket
 from moorline.client.moor import Moor
 from moorline.core.progress import Place
 from moorline.core.stream import Shard
@@ -49,7 +50,11 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
         assert await groups.of(row.reader) == row
         (place,) = await groups.places(row.reader)
         assert (place.node, place.shard, place.offset) == ("a", 0, winner)
-        await groups.remove(row.reader)
+        operations = Operations(catalog)
+        number = await operations.open(
+            row.reader, "DeleteGroup", asked_by="me", asked_at="a", within_ms=60_000
+        )
+        assert await operations.delete(Ticket(number, row.reader, row.epoch)) is Taking.TAKEN
         assert await groups.of(row.reader) is None
 
 

@@ -219,7 +219,7 @@ class CatalogNode:
         """As the real one: a place that is below the stored one is passed over."""
         for shard, place in commit.places:
             before = self.world.places.get(shard)
-            if before is None or commit.seek or place.offset >= before.offset:
+            if before is None or place.offset >= before.offset:
                 self.world.places[shard] = place
                 self.world.stored.add(shard)
 

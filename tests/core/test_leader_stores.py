@@ -7,9 +7,11 @@ from moorline.core.effects import Effect, Event, SetTimer
 from moorline.core.group_message import (
     Grant,
     Invalidate,
+    Revoke,
     Revoked,
 )
 from moorline.core.leader import (
+    Change,
     Commit,
     CommitFailed,
     Committed,
@@ -21,7 +23,6 @@ from moorline.core.leader import (
     LeaderState,
     LeaseHeld,
     LinesSeen,
-    Seek,
     Stopped,
 )
 from moorline.core.progress import Place
@@ -191,33 +192,33 @@ def test_x19_only_the_clock_that_it_is_given_counts() -> None:
 # --- operators ------------------------------------------------------------------------------------
 
 
-def test_a_seek_starts_everybody_anew_at_the_given_places() -> None:
+def test_a_group_that_was_moved_sends_everybody_away_and_stores_nothing_more() -> None:
     leading = led(2, "b1")
     leading.report("b1", 1, Place(50, (), ((60, 2),)), delivered=70)
-    leading.tell(Seek(((shard(0), 10),)))
-    assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "SOUGHT")]
-    last = leading.commits[-1]
-    assert last.seek
-    assert (shard(0), Place(10)) in last.places
-    leading.report("b1", 1, Place(99))
-    assert leading.places()[shard(0)] == Place(10), "I4: who had it before moves nothing"
-    leading.join("b2")
-    assert {grant.stream: grant.place for grant in leading.take(Grant)}[stream(0)] == Place(10)
-
-
-def test_a_seek_waits_for_the_commit_before_it_and_survives_a_failure() -> None:
-    leading = led(1, "b1")
+    before = len(leading.commits)
     leading.answers = False
-    leading.report("b1", 1, Place(50))
-    before = leading.commits[-1]
-    leading.tell(Seek(((shard(0), 10),)))
-    assert leading.commits[-1] is before
-    leading.tell(CommitFailed(before.number))
-    (sought,) = commits(leading.after(OPTIONS.commit_retry_ms, "commit"))
-    assert (sought.seek, sought.places) == (True, ((shard(0), Place(10)),))
-    leading.tell(CommitFailed(sought.number))
-    (again,) = commits(leading.after(OPTIONS.commit_retry_ms, "commit"))
-    assert again.seek
+    assert Stopped("SOUGHT") in leading.tell(End("SOUGHT"))
+    assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "SOUGHT")]
+    leading.report("b1", 1, Place(99))
+    assert len(leading.commits) == before, "I4: who had it before moves nothing"
+
+
+def test_a_changed_limit_is_granted_to_those_who_have_streams_without_a_failure() -> None:
+    leading = led(2, "b1")
+    leading.report("b1", 1, Place(50, (), ((60, 2),)), delivered=70)
+    leading.tell(Change(deliveries_max=2))
+    revoked = {message.lease for message in leading.take(Revoke)}
+    assert revoked == {1, 2}
+    for lease in revoked:
+        leading.report("b1", lease, Place(61 if lease == 1 else 0), final=True)
+    for message in leading.take(Revoked):
+        leading.finished("b1", message.lease)
+    grants = leading.take(Grant)
+    assert {(grant.borrower, grant.deliveries_max) for grant in grants} == {("b1", 2)}
+    assert {grant.stream: grant.place for grant in grants} == {
+        stream(0): Place(61),
+        stream(1): Place(0),
+    }
 
 
 def test_f4_a_group_that_is_deleted_tells_its_members_and_stores_nothing() -> None:

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from tests.core.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
-from moorline.core.group_message import Grant, Invalidate, Revoked
-from moorline.core.leader import LinesSeen, Seek
+from moorline.core.group_message import Grant, Invalidate, Revoke, Revoked
+from moorline.core.leader import Change, LinesSeen
 from moorline.core.progress import Place
 from moorline.core.queue_leader import QueueLeader
 from moorline.core.ranges import Range
@@ -324,13 +324,16 @@ def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
     check_books(leading)
 
 
-def test_a_seek_hands_everything_out_again() -> None:
-    leading = queue("b1", end=8)
-    leading.confirm()
-    leading.report("b1", 1, Place(8), delivered=8)
-    leading.tell(Seek(((shard(0), 2),)))
-    leading.join("b2")
-    assert granted(leading) == [("b2", (2, 8))]
+def test_a_changed_limit_counts_for_what_is_handed_out_next() -> None:
+    leading = queue("b1", end=4)
+    assert {grant.deliveries_max for grant in leading.confirm()} == {OPTIONS.deliveries_max}
+    leading.tell(Change(deliveries_max=9))
+    assert leading.take(Revoke) == [], "a lock does not last"
+    leading.report("b1", 1, Place(4), delivered=4)
+    for message in leading.take(Revoked):
+        leading.finished("b1", message.lease)
+    leading.tell(LinesSeen((growing(0, 6),)))
+    assert {grant.deliveries_max for grant in leading.take(Grant)} == {9}
     check_books(leading)
 
 

@@ -20,7 +20,6 @@ DECLARE = statement("group_declare")
 FIND = statement("group_find")
 OF = statement("group_of")
 LIST = statement("group_list")
-REMOVE = statement("group_remove")
 CLAIM = statement("group_claim")
 LEADER = statement("group_leader")
 RENEW = statement("group_renew")
@@ -32,6 +31,8 @@ class GroupRow(msgspec.Struct, frozen=True):
     name: SharedName
     deliveries_max: int
     start_us: int
+    start_offset: int | None
+    """Where it begins in shards that it has no place in: there, or at `start_us` where this is None."""
     epoch: int
     """0 if nobody has ever led it."""
     leader: str
@@ -55,11 +56,12 @@ class Groups(Readers):
         *,
         deliveries_max: int,
         start_us: int,
+        start_offset: int | None = None,
         places: Sequence[Place] = (),
     ) -> tuple[GroupRow, bool]:
         """The group and whether this call made it; one that is there stays as it is.
 
-        One that is made begins at `places`, and at `start_us` in every shard that is not among them.
+        One that is made begins at `places`, and at the start in every shard that is not among them.
         """
         # Looked for first: a group is declared whenever a member comes, and made once.
         found = await self.find(name)
@@ -77,6 +79,7 @@ class Groups(Readers):
             [place.offset for place in places],
             [place.acked for place in places],
             [place.failures for place in places],
+            start_offset,
         )
         return _group(row), row["is_created"]
 
@@ -88,10 +91,6 @@ class Groups(Readers):
         """The group of a reader; None if it is gone."""
         row = await self._catalog.fetchrow(OF, reader)
         return None if row is None else _group(row)
-
-    async def remove(self, reader: int) -> bool:
-        """Removes a group with its places; False if there is none."""
-        return bool(await self._catalog.fetchval(REMOVE, reader))
 
     async def claim(self, reader: int, node: str, lease_ms: int) -> Claim | None:
         """Leads the group from now on; None if another node does, or if the group is gone.
@@ -136,6 +135,7 @@ def _group(row: Any) -> GroupRow:
         name=SharedName(Mode(row["mode"]), row["name"], row["filter"]),
         deliveries_max=row["deliveries_max"],
         start_us=row["start_us"],
+        start_offset=row["start_offset"],
         epoch=row["epoch"],
         leader=row["leader"],
         lease_left_ms=row["lease_left_ms"],

@@ -42,26 +42,21 @@ class Readers:
         """The furthest place that any reader has in each shard of a node."""
         return {row["shard"]: row["offset"] for row in await self._catalog.fetch(FLOORS, node)}
 
-    async def commit(
-        self, reader: int, epoch: int, places: Sequence[Place], *, seek: bool = False
-    ) -> bool:
+    async def commit(self, reader: int, epoch: int, places: Sequence[Place]) -> bool:
         """Stores places, all or none; False if the reader has another epoch or is gone.
 
-        A place whose offset is below the stored one is passed over, unless it is a seek. The holder of a
-        reader commits one after the other: of two at once with the same offset the later one stays.
+        A place whose offset is below the stored one is passed over. The holder of a reader commits one
+        after the other: of two at once with the same offset the later one stays.
         """
-        return not await self._commit([(reader, epoch, places)], seek=seek)
+        return not await self.commit_all([(reader, epoch, places)])
 
     async def commit_all(self, commits: Sequence[tuple[int, int, Sequence[Place]]]) -> set[int]:
         """Commits (reader, epoch, places) of many readers at once; the readers that are fenced.
 
         A reader that is fenced does not spoil the others.
         """
-        return await self._commit(commits, seek=False) if commits else set()
-
-    async def _commit(
-        self, commits: Sequence[tuple[int, int, Sequence[Place]]], *, seek: bool
-    ) -> set[int]:
+        if not commits:
+            return set()
         readers = {reader for reader, _, _ in commits}
         rows = [(reader, place) for reader, _, places in commits for place in places]
         assert len(readers) == len(commits), "a reader is named once in a commit"
@@ -78,6 +73,5 @@ class Readers:
             [place.offset for _, place in rows],
             [place.acked for _, place in rows],
             [place.failures for _, place in rows],
-            seek,
         )
         return readers - {row["number"] for row in held}

@@ -263,6 +263,36 @@ def create(
     _run(reach, work)
 
 
+@app.command(epilog="Example: moor group change '$shared/billing/orders/#' --deliveries-max 10")
+@with_node
+def change(
+    reach: Reach,
+    group: GroupName,
+    deliveries_max: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=DELIVERIES_MAX,
+            show_default=False,
+            help="Failed deliveries before a message becomes a dead letter; 0 is never.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Change the limits of a group, running or not. The operator's.
+
+    Members of a `$shared` group finish what they have in hand, and go on with the new limit; those of a
+    `$queue` group have it with the next messages that they take.
+    """
+
+    async def work(moor: Moor) -> None:
+        await moor.group(group).change(deliveries_max=deliveries_max)
+        if as_json:
+            output.emit_json({"group": group, "deliveries_max": deliveries_max})
+
+    _run(reach, work)
+
+
 @app.command(epilog="Example: moor group delete '$shared/billing/orders/#' --yes")
 @with_node
 def delete(

@@ -15,6 +15,7 @@ from moorline.limits import DELIVERIES_MAX, GROUPS_PER_PAGE_MAX, MEMBER_LENGTH_M
 from moorline.net.caller import Caller
 from moorline.net.pages import described_group
 from moorline.wire.group import (
+    ChangeGroup,
     CreateGroup,
     DeleteGroup,
     GroupCreated,
@@ -29,7 +30,12 @@ from moorline.wire.queue import Done
 
 
 class Group:
-    """One group, by its name."""
+    """One group, by its name.
+
+    A call that changes it and raises a `CallFailed` has changed nothing, and will not. Only after
+    `OutcomeUnknown`, or a `ConnectionLost` while it waits, nobody knows: look with `info` before you ask
+    again.
+    """
 
     def __init__(self, caller: Caller, name: str) -> None:
         check_filter_text(name)
@@ -44,8 +50,8 @@ class Group:
         After `deliveries_max` failed deliveries (0 is never) a message goes to `$dead`; without it the
         node's `groups.deliveries_max` counts.
         """
-        if deliveries_max is not None and not 0 <= deliveries_max <= DELIVERIES_MAX:
-            raise ConfigError(f"deliveries_max is 0 to {DELIVERIES_MAX}, not {deliveries_max}")
+        if deliveries_max is not None:
+            _check_deliveries(deliveries_max)
         limit = -1 if deliveries_max is None else deliveries_max
         made = await self._caller.call(
             lambda call: CreateGroup(call, self.name, start_text(start), limit),
@@ -67,9 +73,22 @@ class Group:
             raise NotFound(f"no member has a name of {len(member)} characters")
         await self._caller.call(lambda call: KickMember(call, self.name, member), Done)
 
+    async def change(self, *, deliveries_max: int) -> None:
+        """Changes its limits, running or not: from how many failed deliveries on a message goes to `$dead`.
+
+        0 is never. Members finish what they have in hand first.
+        """
+        _check_deliveries(deliveries_max)
+        await self._caller.call(lambda call: ChangeGroup(call, self.name, deliveries_max), Done)
+
     async def delete(self) -> None:
         """Ends it for good; its members are told."""
         await self._caller.call(lambda call: DeleteGroup(call, self.name), Done)
+
+
+def _check_deliveries(deliveries_max: int) -> None:
+    if not 0 <= deliveries_max <= DELIVERIES_MAX:
+        raise ConfigError(f"deliveries_max is 0 to {DELIVERIES_MAX}, not {deliveries_max}")
 
 
 async def list_groups(caller: Caller) -> list[GroupFacts]:

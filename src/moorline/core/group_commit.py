@@ -15,17 +15,12 @@ class Commits:
         self._options = options
         self._number = 0
         self._changed: set[Shard] = set()
-        self._is_seek = False
         self._under_way: Commit | None = None
         self._is_pausing = False
 
     def note(self, shard: Shard) -> None:
         """The progress there has changed."""
         self._changed.add(shard)
-
-    def note_seek(self) -> None:
-        """It may have gone back."""
-        self._is_seek = True
 
     @property
     def is_busy(self) -> bool:
@@ -37,9 +32,8 @@ class Commits:
             return None
         self._number += 1
         places = tuple((shard, lines[shard].progress.place()) for shard in sorted(self._changed))
-        self._under_way = Commit(self._number, places, self._is_seek)
+        self._under_way = Commit(self._number, places)
         self._changed.clear()
-        self._is_seek = False
         return self._under_way
 
     def answered(self, answer: Committed | CommitFailed) -> list[Effect]:
@@ -49,7 +43,6 @@ class Commits:
         wait_ms = self._options.commit_ms
         if isinstance(answer, CommitFailed):
             self._changed.update(shard for shard, _ in commit.places)
-            self._is_seek |= commit.seek
             wait_ms = self._options.commit_retry_ms
         self._under_way = None
         self._is_pausing = True

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import ClassVar
 
+import msgspec
+
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.group_commit import Commits
 from moorline.core.group_message import (
@@ -22,6 +24,7 @@ from moorline.core.group_message import (
     UpdateProgress,
 )
 from moorline.core.leader_event import (
+    Change,
     Commit,
     CommitFailed,
     Committed,
@@ -33,13 +36,12 @@ from moorline.core.leader_event import (
     LeaseHeld,
     Led,
     LinesSeen,
-    Seek,
     Stopped,
 )
 from moorline.core.lease import Lease, Status, agrees, reported
 from moorline.core.line import BorrowerView, Lag, Line
 from moorline.core.machine import Machine
-from moorline.core.progress import Place, Progress
+from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.sharing import Sharing
 from moorline.core.stream import Extent, Shard, Stream
@@ -47,6 +49,7 @@ from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
 
 __all__ = [
     "BorrowerView",
+    "Change",
     "Commit",
     "CommitFailed",
     "Committed",
@@ -62,7 +65,6 @@ __all__ = [
     "Led",
     "Line",
     "LinesSeen",
-    "Seek",
     "Stopped",
 ]
 
@@ -140,10 +142,10 @@ class Leader(Machine[LeaderState]):
             case TimerFired("replan"):
                 self._replan_timer = False
                 return self._replan(now_ms)
-            case Seek(offsets):
-                return self._seek(offsets)
             case Kick(member):
                 return self._kick(member)
+            case Change(deliveries_max):
+                return self._change(deliveries_max, now_ms)
             case End(reason):
                 return self._end(reason)
             case _:
@@ -389,21 +391,6 @@ class Leader(Machine[LeaderState]):
 
     # --- what operators ask for -------------------------------------------------------------------
 
-    def _seek(self, offsets: Iterable[tuple[Shard, int]]) -> list[Effect]:
-        effects: list[Effect] = []
-        for view in list(self.borrowers.values()):
-            effects += self._expel(view, "SOUGHT")
-        for shard, offset in offsets:
-            line = self.lines.get(shard)
-            if line is None:
-                line = self.lines[shard] = Line(shard, Place(offset))
-            else:
-                line.progress = Progress(Place(offset))
-                effects += self._gap(line)
-            self._commits.note(shard)
-        self._commits.note_seek()
-        return effects
-
     def _kick(self, member: str) -> list[Effect]:
         effects: list[Effect] = []
         for view in list(self.borrowers.values()):
@@ -411,6 +398,18 @@ class Leader(Machine[LeaderState]):
                 self._blame(view)
                 effects += self._expel(view, "KICKED")
         return effects
+
+    def _change(self, deliveries_max: int, now_ms: int) -> list[Effect]:
+        """Those who have a stream were granted it with the old limit: it goes back, and is granted again."""
+        self.options = msgspec.structs.replace(self.options, deliveries_max=deliveries_max)
+        return self._regrant(now_ms)
+
+    def _regrant(self, now_ms: int) -> list[Effect]:
+        return [
+            self._take_back(lease, now_ms)
+            for lease in list(self.leases.values())
+            if lease.status in (Status.GRANTING, Status.GRANTED)
+        ]
 
     def _end(self, reason: str) -> list[Effect]:
         effects: list[Effect] = []
@@ -423,7 +422,9 @@ class Leader(Machine[LeaderState]):
     # --- storing ----------------------------------------------------------------------------------
 
     def _commit(self) -> list[Effect]:
-        commit = self._commits.next(self.lines) if self._end_reason != "DELETED" else None
+        # What was deleted or moved has nothing of ours to keep; the catalog would refuse it.
+        is_kept = self._end_reason not in ("DELETED", "SOUGHT")
+        commit = self._commits.next(self.lines) if is_kept else None
         if commit is not None:
             return [commit]
         if self.state is LeaderState.ENDING and not self._commits.is_busy:

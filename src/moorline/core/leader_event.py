@@ -53,20 +53,20 @@ class Fenced(Event, frozen=True):
     """Another one leads."""
 
 
-class Seek(Event, frozen=True):
-    """From now on the group is there, in these shards."""
-
-    offsets: tuple[tuple[Shard, int], ...]
-
-
 class Kick(Event, frozen=True):
     """The operator removes a member, by its name or its Borrower's id."""
 
     member: str
 
 
+class Change(Event, frozen=True):
+    """The operator has changed the limits of the group."""
+
+    deliveries_max: int
+
+
 class End(Event, frozen=True):
-    """The group is deleted (DELETED), or the node stops (STOPPING)."""
+    """The group is deleted (DELETED) or was moved (SOUGHT), or the node stops (STOPPING)."""
 
     reason: str
 
@@ -79,7 +79,6 @@ class Commit(Effect, frozen=True):
 
     number: int
     places: tuple[tuple[Shard, Place], ...]
-    seek: bool
 
 
 class GapFound(Effect, frozen=True):
@@ -92,6 +91,6 @@ class GapFound(Effect, frozen=True):
 
 
 class Stopped(Effect, frozen=True):
-    """This Leader is over: IDLE, FENCED, LEASE, DELETED or STOPPING."""
+    """This Leader is over: IDLE, FENCED, LEASE, DELETED, SOUGHT or STOPPING."""
 
     reason: str

@@ -228,12 +228,9 @@ class QueueLeader(Leader):
                 effects += self._finish_if_done(lease, now_ms)
         return effects + super()._tick(now_ms)
 
-    def _seek(self, offsets: Iterable[tuple[Shard, int]]) -> list[Effect]:
-        effects = super()._seek(offsets)
-        self._pools.clear()
-        for shard in self.lines:
-            self._note(shard)
-        return effects
+    def _regrant(self, now_ms: int) -> list[Effect]:  # noqa: ARG002
+        """Locks do not last: what is handed out from now on has the new limit."""
+        return []
 
 
 class _Rooms:

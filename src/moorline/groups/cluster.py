@@ -111,12 +111,15 @@ class Cluster:
             block_of(answer.first, answer.frames, _starts(answer.frames)) if answer.frames else None
         )
 
-    async def offsets_at(self, node: str, time_us: int) -> dict[Shard, int]:
+    async def offsets_at(
+        self, node: str, time_us: int, *, within_ms: int = HELLO_TIMEOUT_MS
+    ) -> dict[Shard, int]:
         """The first offset at or after a time, in each shard of a node."""
         if node == self.node:
             offsets = await self.local.offsets_at(time_us)
         else:
-            found = await self.ask(node, lambda call: FindOffsets(call, time_us), OffsetsFound)
+            asked = partial(FindOffsets, time_us=time_us)
+            found = await self.ask(node, asked, OffsetsFound, within_ms=within_ms)
             offsets = dict(found.offsets)
         return {Shard(node, shard): offset for shard, offset in offsets.items()}
 
@@ -336,6 +339,13 @@ async def all_streams(caller: Caller) -> list[Extent]:
         if len(page) < STREAMS_PER_PAGE_MAX:
             return found
         after = (page[-1].stream.shard, page[-1].stream.generation)
+
+
+def by_offset(lines: Lines, offset: int) -> Iterable[tuple[Shard, int]]:
+    """That offset in each shard, or the nearest one that there is."""
+    for shard, extents in lines.items():
+        if extents:
+            yield shard, max(extents[0].first, min(offset, extents[-1].end))
 
 
 def _starts(frames: bytes) -> Numbers:

@@ -1,18 +1,17 @@
 """Room: groups. How a group comes to be: declared once, with an exact place in every stream there is."""
 
 import asyncio
-from collections.abc import Iterable
 
 from moorline.catalog.groups import GroupRow
 from moorline.core.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
-from moorline.groups.cluster import Cluster, Lines
+from moorline.groups.cluster import Cluster, by_offset
 from moorline.groups.leaders import Leaders
 from moorline.groups.places import row_of
 from moorline.groups.start import Start
-from moorline.limits import FAR_FUTURE_US
+from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
 from moorline.net.clock import wall_us
 
 
@@ -30,18 +29,22 @@ async def found(
         name,
         deliveries_max=deliveries_max,
         start_us=start_us,
+        start_offset=start.offset,
         places=[row_of(shard, place) for shard, place in places],
     )
 
 
-async def places_at(cluster: Cluster, start: Start) -> list[tuple[Shard, Place]]:
-    """The place of a start in every shard of the nodes that answer."""
+async def places_at(
+    cluster: Cluster, start: Start, *, within_ms: int = HELLO_TIMEOUT_MS
+) -> list[tuple[Shard, Place]]:
+    """The place of a start in every shard of the nodes that answer within that time."""
     lines = cluster.lines()
     if start.offset is not None or not (start.is_now or start.time_us):
-        return [(shard, Place(offset)) for shard, offset in _by_offset(lines, start.offset or 0)]
+        return [(shard, Place(offset)) for shard, offset in by_offset(lines, start.offset or 0)]
     time_us = FAR_FUTURE_US if start.is_now else start.time_us
     answers = await asyncio.gather(
-        *(cluster.offsets_at(node, time_us) for node in cluster.nodes()), return_exceptions=True
+        *(cluster.offsets_at(node, time_us, within_ms=within_ms) for node in cluster.nodes()),
+        return_exceptions=True,
     )
     places: list[tuple[Shard, Place]] = []
     for answer in answers:
@@ -50,9 +53,3 @@ async def places_at(cluster: Cluster, start: Start) -> list[tuple[Shard, Place]]
         elif not isinstance(answer, MoorlineError | OSError):
             raise answer
     return places
-
-
-def _by_offset(lines: Lines, offset: int) -> Iterable[tuple[Shard, int]]:
-    for shard, extents in lines.items():
-        if extents:
-            yield shard, max(extents[0].first, min(offset, extents[-1].end))

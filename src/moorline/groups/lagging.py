@@ -34,7 +34,7 @@ async def stored_places(leaders: Leaders, row: GroupRow) -> list[PlaceFacts]:
     starts: dict[Shard, int] = {}
     for node in {shard.node for shard in new}:
         of_node = {shard: new[shard] for shard in new if shard.node == node}
-        starts |= await leaders.starts(node, row.start_us, of_node)
+        starts |= await leaders.starts(node, row, of_node)
     for shard, extents in new.items():
         # A node that does not answer: rather too many than none.
         places[shard] = Place(starts.get(shard, extents[0].first))

@@ -8,7 +8,7 @@ renewed for all groups in one statement.
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from moorline.catalog.groups import GroupRow, Groups
 from moorline.config.settings import Groups as Settings
@@ -25,7 +25,7 @@ from moorline.core.queue_leader import QueueLeader
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode
 from moorline.errors import MoorlineError, NotFound
-from moorline.groups.cluster import Cluster, Lines
+from moorline.groups.cluster import Cluster, Lines, by_offset
 from moorline.groups.leading import Counts, Home, Leading
 from moorline.groups.places import Places
 from moorline.groups.tasks import Tasks
@@ -33,6 +33,13 @@ from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 
 log = logging.getLogger("moorline.groups")
+
+
+class LedElsewhere(NamedTuple):
+    """Another node leads, under that epoch."""
+
+    node: str
+    epoch: int
 
 
 class Leaders:
@@ -47,7 +54,7 @@ class Leaders:
         self.led: dict[int, Leading] = {}
         self.counts = Counts()
         self._settings = settings
-        self._claims: dict[int, asyncio.Task[Leading | str | None]] = {}
+        self._claims: dict[int, asyncio.Task[Leading | LedElsewhere | None]] = {}
         self._wanting: dict[int, dict[str, tuple[LeaderWanted, Home]]] = {}
         """Borrowers that wait for a group's Leader to be found, by the group and by their ids."""
         self._found_at: dict[int, str] = {}
@@ -92,7 +99,7 @@ class Leaders:
             self.cluster.to_leader(node, reader, message)
 
     async def _find(self, reader: int) -> None:
-        found: Leading | str | None = None
+        found: Leading | LedElsewhere | None = None
         is_gone = False
         try:
             found = await self.lead(reader)
@@ -109,10 +116,10 @@ class Leaders:
             elif isinstance(found, Leading):
                 found.hear(message, home)
             elif found is not None:
-                self.cluster.to_leader(found, reader, message)
-        if isinstance(found, str):
+                self.cluster.to_leader(found.node, reader, message)
+        if isinstance(found, LedElsewhere):
             self._found_at.pop(reader, None)
-            self._found_at[reader] = found
+            self._found_at[reader] = found.node
             if len(self._found_at) > GROUPS_LED_MAX:
                 del self._found_at[next(iter(self._found_at))]
 
@@ -120,8 +127,8 @@ class Leaders:
         """Longer each time, while the catalog does not answer; never longer than a lease."""
         return int(min(CLAIM_PAUSE_MS << min(self._failures, 10), self._settings.lease_ms))
 
-    async def lead(self, reader: int) -> "Leading | str | None":
-        """Leads a group if nobody else does; the name of the node that does, or None if nobody can now.
+    async def lead(self, reader: int) -> "Leading | LedElsewhere | None":
+        """Leads a group if nobody else does; who does, or None if nobody can now.
 
         Raises `NotFound` for a group that is there no more.
         """
@@ -136,7 +143,7 @@ class Leaders:
             claim.add_done_callback(lambda _: self._claims.pop(reader, None))
         return await asyncio.shield(claim)
 
-    async def _claim(self, reader: int) -> "Leading | str | None":
+    async def _claim(self, reader: int) -> "Leading | LedElsewhere | None":
         try:
             found = await self._claimed(reader)
         except NotFound:
@@ -148,15 +155,16 @@ class Leaders:
         self._failures = 0
         return found
 
-    async def _claimed(self, reader: int) -> "Leading | str | None":
+    async def _claimed(self, reader: int) -> "Leading | LedElsewhere | None":
         if len(self.led) >= GROUPS_LED_MAX:
             log.error("this node leads as many groups as it can", extra={"groups": len(self.led)})
             return None
         asked_ms = monotonic_ms()
         claim = await self.groups.claim(reader, self.cluster.node, self._settings.lease_ms)
         if claim is None:
-            node = (await self._group(reader)).leader
-            return node if node not in ("", self.cluster.node) else None
+            group = await self._group(reader)
+            is_elsewhere = group.leader not in ("", self.cluster.node)
+            return LedElsewhere(group.leader, group.epoch) if is_elsewhere else None
         # If one of these fails, the claim stands, and the next one of this node is granted at once.
         group = await self._group(reader)
         places = await self.places.load(reader)
@@ -201,12 +209,12 @@ class Leaders:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    async def starts(self, node: str, start_us: int, lines: Lines) -> dict[Shard, int]:
-        """Where a group that begins at a time begins in these shards of a node; none while it is away."""
-        if start_us == 0:
-            return {shard: extents[0].first for shard, extents in lines.items() if extents}
+    async def starts(self, node: str, group: GroupRow, lines: Lines) -> dict[Shard, int]:
+        """Where a group begins in these shards of a node, which are new to it; none while it is away."""
+        if group.start_offset is not None or group.start_us == 0:
+            return dict(by_offset(lines, group.start_offset or 0))
         try:
-            return await self.cluster.offsets_at(node, start_us)
+            return await self.cluster.offsets_at(node, group.start_us)
         except (MoorlineError, OSError) as error:
             log.debug("a start cannot be found yet", extra={"node": node, "error": str(error)})
             return {}

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -24,11 +23,10 @@ from moorline.core.leader import (
     GapFound,
     Leader,
     LinesSeen,
-    Seek,
     Stopped,
 )
 from moorline.core.stream import Shard
-from moorline.errors import CallFailed, MoorlineError
+from moorline.errors import MoorlineError
 from moorline.groups.cluster import Lines
 from moorline.limits import BORROWERS_MAX, PEER_RETRY_MS
 from moorline.net.driver import Driver
@@ -68,7 +66,6 @@ class Leading:
         self._counts = counts
         self._homes: dict[str, Home] = {}
         self._starting: set[Shard] = set()
-        self._sought: list[asyncio.Future[None]] = []
         self.driver = Driver(
             leader,
             {Send: self._send, Commit: self._commit, GapFound: self._gap, Stopped: self._stop},
@@ -114,7 +111,7 @@ class Leading:
         cluster = self._leaders.cluster
         try:
             while not self.stopped.done() and any(cluster.line(shard) for shard in lines):
-                starts = await self._leaders.starts(node, self.group.start_us, lines)
+                starts = await self._leaders.starts(node, self.group, lines)
                 seen = tuple(
                     (shard, cluster.line(shard) or extents, starts[shard])
                     for shard, extents in lines.items()
@@ -127,16 +124,6 @@ class Leading:
         finally:
             self._starting.difference_update(lines)
 
-    async def seek(self, seek: Seek) -> None:
-        """Moves the group; returns when that is stored."""
-        sought: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sought.append(sought)
-        self.post(seek)
-        either: list[asyncio.Future[Any]] = [sought, self.stopped]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not sought.done():
-            raise CallFailed("the group has another Leader now: try again")
-
     def _send(self, send: Send) -> None:
         home = self._homes.get(send.peer)
         if home is not None:
@@ -145,32 +132,20 @@ class Leading:
         if isinstance(send.message, Invalidate):
             self._homes.pop(send.peer, None)
 
-    def _commit(self, commit: Commit) -> Awaitable[Event]:
-        sought: list[asyncio.Future[None]] = []
-        if commit.seek:
-            sought, self._sought = self._sought, []
-        return self._store(commit, sought)
-
-    async def _store(self, commit: Commit, sought: list[asyncio.Future[None]]) -> Event:
+    async def _commit(self, commit: Commit) -> Event:
         try:
             held = await self._leaders.places.commit(
-                self.group.reader, self.leader.epoch, commit.places, seek=commit.seek
+                self.group.reader, self.leader.epoch, commit.places
             )
         except (MoorlineError, OSError) as error:
             self._counts.commits_failed += 1
-            self._sought += sought
             log.warning(
                 "places were not stored, and are tried again",
                 extra={"group": str(self.group.name), "error": str(error)},
             )
             return CommitFailed(commit.number)
         self._counts.commits += 1
-        if not held:
-            return Fenced()
-        for one in sought:
-            if not one.done():
-                one.set_result(None)
-        return Committed(commit.number)
+        return Committed(commit.number) if held else Fenced()
 
     def _gap(self, gap: GapFound) -> None:
         self._counts.messages_missed += gap.count

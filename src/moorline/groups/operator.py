@@ -1,4 +1,4 @@
-"""Room: groups. What operators ask of groups: see them, declare, seek, delete, remove a member.
+"""Room: groups. What operators ask of groups: see them, declare, seek, change, delete, remove a member.
 
 A command goes to the node that leads the group, whichever node it was given to.
 """
@@ -12,27 +12,22 @@ import msgspec
 
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.leader import End, Kick, Seek
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
-from moorline.errors import (
-    BadTopic,
-    CallFailed,
-    ConnectionLost,
-    MoorlineError,
-    NotAuthorized,
-    NotFound,
-)
-from moorline.groups.founding import found, places_at
+from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound
+from moorline.groups.founding import found
 from moorline.groups.lagging import in_order, led_places, stored_places
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
+from moorline.groups.operations import Operations
 from moorline.groups.start import start_of
 from moorline.limits import GROUP_PAGE_BYTES_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.group import (
+    AskLeader,
+    ChangeGroup,
     CreateGroup,
     DeleteGroup,
     DescribeGroup,
@@ -45,6 +40,7 @@ from moorline.wire.group import (
     MemberFacts,
     PlaceFacts,
     SeekGroup,
+    Work,
 )
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done
@@ -59,9 +55,14 @@ _encoder = msgspec.msgpack.Encoder()
 
 class GroupBroker:
     def __init__(
-        self, leaders: Leaders, settings: Settings, is_trusted: Callable[[Session], bool]
+        self,
+        leaders: Leaders,
+        operations: Operations,
+        settings: Settings,
+        is_trusted: Callable[[Session], bool],
     ) -> None:
         self._leaders = leaders
+        self._operations = operations
         self._settings = settings
         self._is_trusted = is_trusted
         self._turns = Turns()
@@ -71,9 +72,11 @@ class GroupBroker:
             ListGroups: self._turns.later(self._list),
             DescribeGroup: self._turns.later(self._describe),
             CreateGroup: self._operators(self._create),
-            DeleteGroup: self._operators(self._delete),
+            DeleteGroup: self._operators(self._operate),
             SeekGroup: self._operators(self._seek),
-            KickMember: self._operators(self._kick),
+            KickMember: self._operators(self._operate),
+            ChangeGroup: self._operators(self._operate),
+            AskLeader: self._operators(self._operations.asked),
         }
 
     def close(self) -> None:
@@ -140,52 +143,14 @@ class GroupBroker:
         _, created = await found(self._leaders, name, start, deliveries_max)
         return GroupCreated(call.call, created)
 
-    async def _delete(self, session: Session, call: DeleteGroup) -> Answer:  # noqa: ARG002
+    async def _operate(self, session: Session, call: Work) -> Answer:
         row = await self._row(call.group)
-        leading = await self._leading(row)
-        if isinstance(leading, str):
-            await self._forward(leading, lambda number: DeleteGroup(number, call.group), Done)
-            return Done(call.call)
-        # Removed first: a member that is told of it and subscribes again founds a new group.
-        await self._leaders.groups.remove(row.reader)
-        leading.post(End("DELETED"))
-        await leading.stopped
+        await self._operations.ask(session, row, call)
         return Done(call.call)
 
-    async def _seek(self, session: Session, call: SeekGroup) -> Answer:  # noqa: ARG002
-        start = start_of(call.start)
-        row = await self._row(call.group)
-        leading = await self._leading(row)
-        if isinstance(leading, str):
-            await self._forward(
-                leading, lambda number: SeekGroup(number, call.group, call.start), Done
-            )
-            return Done(call.call)
-        places = await places_at(self._leaders.cluster, start)
-        missing = {shard.node for shard in self._leaders.cluster.lines()} - {
-            shard.node for shard, _ in places
-        }
-        if missing:
-            raise CallFailed(
-                f"{', '.join(sorted(missing))} cannot be reached now, and the group would move in the "
-                "streams of the others only: try again in a moment"
-            )
-        await leading.seek(Seek(tuple((shard, place.offset) for shard, place in places)))
-        return Done(call.call)
-
-    async def _kick(self, session: Session, call: KickMember) -> Answer:  # noqa: ARG002
-        row = await self._row(call.group)
-        leading = await self._leading(row)
-        if isinstance(leading, str):
-            await self._forward(
-                leading, lambda number: KickMember(number, call.group, call.member), Done
-            )
-            return Done(call.call)
-        views = leading.leader.borrowers.values()
-        if not any(call.member in (view.id, view.member) for view in views):
-            raise NotFound(f"{call.member!r} is no member of {row.name} now")
-        leading.post(Kick(call.member))
-        return Done(call.call)
+    async def _seek(self, session: Session, call: SeekGroup) -> Answer:
+        start_of(call.start)  # a mistake in it is told at once
+        return await self._operate(session, call)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -196,24 +161,10 @@ class GroupBroker:
             raise NotFound(f"there is no group {name}: `moor group list` shows those there are")
         return row
 
-    async def _leading(self, row: GroupRow) -> Leading | str:
-        leading = await self._leaders.lead(row.reader)
-        if leading is None:
-            raise CallFailed(f"nobody can lead {row.name} now: try again in a moment")
-        return leading
-
     async def _ask(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
         # A Leader that says nothing for as long as its lease is none any more.
         lease_ms = self._settings.lease_ms
         return await self._leaders.cluster.ask(node, make, reply, within_ms=lease_ms)
-
-    async def _forward(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
-        try:
-            return await self._ask(node, make, reply)
-        except CallFailed:
-            raise
-        except MoorlineError as error:
-            raise CallFailed(f"the group is led by {node}: {error}") from error
 
 
 def _name(text: str) -> SharedName:

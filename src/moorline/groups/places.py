@@ -43,13 +43,9 @@ class Places:
             for row in await self._groups.places(reader)
         ]
 
-    async def commit(
-        self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]], *, seek: bool = False
-    ) -> bool:
+    async def commit(self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]]) -> bool:
         """Stores places; False if the reader is another's by now."""
         rows = [row_of(shard, place) for shard, place in places]
-        if seek:
-            return await self._groups.commit(reader, epoch, rows, seek=True)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((reader, epoch, rows, done))
         if self._task is None:

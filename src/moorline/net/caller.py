@@ -225,7 +225,7 @@ class Caller(Connection):
             self.established.exception()
         for batch in {batch for batch, _ in self._batches.values()}:
             if not batch.done.done():
-                batch.done.set_exception(error)
+                batch.done.set_exception(_unanswered(error))
         self._batches.clear()
         self._vacancy.set()
 
@@ -240,6 +240,13 @@ class Caller(Connection):
                 await self._vacancy.wait()
             else:
                 return
+
+
+def _unanswered(error: ConnectionLost | Refused) -> ConnectionLost | Refused:
+    """For calls that were sent: nobody may take the end of the link for an answer."""
+    if isinstance(error, Refused):
+        return error
+    return ConnectionLost(f"{error}; what was asked last may have been done or not")
 
 
 async def open_caller(

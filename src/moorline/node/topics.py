@@ -11,11 +11,13 @@ import msgspec
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
+from moorline.catalog.operations import Operations as Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
 from moorline.groups.cluster import Cluster
 from moorline.groups.context import Context
 from moorline.groups.leaders import Leaders
+from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
 from moorline.groups.places import Places
 from moorline.groups.sessions import SessionBroker
@@ -64,7 +66,8 @@ class Topics:
             self.cluster, self.leaders, self.places, Sessions(catalog), config.groups
         )
         self.sessions = SessionBroker(self.context, self.broker, config.groups)
-        self.operator = GroupBroker(self.leaders, config.groups, is_trusted)
+        operations = Operations(self.leaders, Tickets(catalog), config.groups)
+        self.operator = GroupBroker(self.leaders, operations, config.groups, is_trusted)
 
     def handlers(self) -> Handlers:
         parts = (self.broker, self.files, self.sessions, self.operator, self.staging)

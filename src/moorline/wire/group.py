@@ -16,6 +16,7 @@ from moorline.limits import (
     GROUP_ROWS_PER_PAGE_MAX,
     GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
+    OPERATOR_LENGTH_MAX,
     START_LENGTH_MAX,
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
@@ -138,6 +139,13 @@ class KickMember(Call, frozen=True, gc=False, tag=129):
     member: Annotated[str, Meta(min_length=1, max_length=MEMBER_LENGTH_MAX)]
 
 
+class ChangeGroup(Call, frozen=True, gc=False, tag=160):
+    """Changes the limits of a group, running or not; answered by `Done`."""
+
+    group: Filter
+    deliveries_max: Annotated[int, Meta(ge=0, le=DELIVERIES_MAX)]
+
+
 # --- between nodes --------------------------------------------------------------------------------
 
 
@@ -211,6 +219,24 @@ class ForBorrower(Message, frozen=True, gc=False, tag=140):
     message: LeaderMessage
 
 
+Work = DeleteGroup | SeekGroup | KickMember | ChangeGroup
+"""What operators ask of a group, and its Leader performs."""
+
+
+class AskLeader(Call, frozen=True, gc=False, tag=161):
+    """An operator's call, passed on to the node that leads the group; answered by `Done`.
+
+    It is for one group, by its number in the catalog, and for the Leader of one epoch. The ticket has
+    a deadline, and is taken with the effect; the numbers in `work` mean nothing.
+    """
+
+    reader: Number
+    epoch: Number
+    ticket: Number
+    asked_by: Annotated[str, Meta(max_length=OPERATOR_LENGTH_MAX)]
+    work: Work
+
+
 COMMANDS = (
     ListGroups
     | DescribeGroup
@@ -218,6 +244,8 @@ COMMANDS = (
     | DeleteGroup
     | SeekGroup
     | KickMember
+    | ChangeGroup
+    | AskLeader
     | WatchStreams
     | ReadStream
     | FindOffsets

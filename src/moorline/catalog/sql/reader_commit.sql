@@ -24,6 +24,6 @@ with held as (
         acked = excluded.acked,
         failures = excluded.failures
     -- A place goes on as a whole or stays as a whole: what is done above an older offset means nothing beside a newer.
-    where $9::boolean or excluded.offset_low >= kept.offset_low
+    where excluded.offset_low >= kept.offset_low
 )
 select number from held

@@ -1,0 +1,1 @@
+select moorline.delete_group($1, $2, $3)

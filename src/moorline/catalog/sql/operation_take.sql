@@ -1,0 +1,1 @@
+select moorline.take_operation($1, $2, $3)
