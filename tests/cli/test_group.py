@@ -21,7 +21,7 @@ from moorline.errors import SubscriptionEnded
 
 pytestmark = pytest.mark.process
 
-COMMANDS = ["list", "show", "watch", "seek", "create", "delete", "kick"]
+COMMANDS = ["list", "show", "watch", "seek", "create", "change", "delete", "kick"]
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +148,30 @@ async def test_seek_goes_back_and_forth(moor: Moor) -> None:
     assert "accepted: now" in moor.error(2, "seek", name, "--to", "soon")
 
 
+async def test_the_limit_of_a_running_group_is_changed(moor: Moor) -> None:
+    name, dead = "$shared/changed/changed/#", "$dead/changed/#"
+    moor.lines("create", name, "--deliveries-max", "0")
+    async with connect(moor.node.address) as client:
+        buried = await client.subscribe(dead)
+        subscription = await client.subscribe(name)
+        await published(client, "changed/x", 1)
+        for deliveries in range(1, 4):
+            message = await anext(subscription)
+            assert message.deliveries == deliveries
+            if deliveries < 3:
+                await message.reject()
+        # It has failed twice, and a member has it in hand: that member is not to lose it.
+        changed = await moor.later("change", name, "--deliveries-max", "3", "--json")
+        assert changed == [{"group": name, "deliveries_max": 3}]
+        assert (await client.group(name).info()).group.deliveries_max == 3
+        await message.reject()
+        assert (await anext(buried)).body == b"0"
+    assert moor.lines("change", name, "--deliveries-max", "7") == []
+    assert moor.json("show", name, "--json")[0]["deliveries_max"] == 7
+    assert "there is no group" in moor.error(12, "change", "$shared/none/x", "--deliveries-max=1")
+    assert "--deliveries-max" in moor.error(2, "change", name)
+
+
 async def test_a_member_is_kicked(moor: Moor) -> None:
     name = "$shared/kicked/kicked/#"
     async with connect(moor.node.address) as client:
@@ -184,7 +208,14 @@ def test_only_operators_change_groups(tmp_path: Path) -> None:
         moor = Moor(proven.node)
         moor.lines("create", "$shared/a/b")  # the anonymous client on the same machine may
         assert "$shared/a/b" in {one["group"] for one in moor.json("list", "--json", *olga)}
-        for command in (["create"], ["seek", "--to=now"], ["delete", "--yes"], ["kick"]):
+        limit = "--deliveries-max=1"
+        for command in (
+            ["create"],
+            ["seek", "--to=now"],
+            ["delete", "--yes"],
+            ["kick"],
+            ["change", limit],
+        ):
             name, *flags = command
             who = ["x"] if name == "kick" else []
             assert "only an operator" in moor.error(12, name, "$shared/a/b", *who, *flags, *olga)

@@ -110,6 +110,8 @@ async def test_operators_may_speak_to_any_node(calm: Nodes) -> None:
         group = moor.group(name)
         info = await group.info()
         assert (info.group.leader, len(info.members)) == ("a", 1)
+        await group.change(deliveries_max=9)
+        assert (await group.info()).group.deliveries_max == 9
         await group.seek("beginning")
         await until(lambda: len(got.messages) == 40, what="everything again")
         with pytest.raises(NotFound, match="no member"):
