@@ -112,7 +112,17 @@ HTTP_TIMEOUT_MS = 5_000
 """Time a client has for its request head."""
 
 DISK_FREE_BYTES_MIN = 64 * MIB
-"""A node does not start with less room than this: it could not even recover its write-ahead log."""
+"""The reserve of a node: with less room it takes no messages, and a new one does not begin. Acknowledgements,
+the catalog and the recovery of the log go on in it."""
+
+CHECKPOINT_QUEUE_BYTES = 12 * KIB
+"""What a queue's first flush takes beside its messages: a folder, a file and a state, of a block each."""
+
+CHECKPOINT_SPARE_BYTES = 256 * KIB
+"""Room that a checkpoint leaves to others on the disk: the log takes acknowledgements meanwhile."""
+
+PENDING_COUNTED_MAX = 100_000
+"""Messages whose sizes are added up to know what a checkpoint needs: some 20 ms. Of more, the log's size."""
 
 # --- queues ---------------------------------------------------------------------------------------
 

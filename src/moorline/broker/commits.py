@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from moorline.errors import MoorlineError, StartError
+from moorline.errors import MoorlineError, NodeDiskFull, StartError
 from moorline.journal import checkpoint
 from moorline.journal.store import Store
 from moorline.journal.wal import Batch
@@ -21,6 +21,8 @@ from moorline.limits import (
     CHECKPOINT_SLICE_MS,
     CHECKPOINT_SLICE_MS_MAX,
     COMMIT_BYTES_MAX,
+    DISK_FREE_BYTES_MIN,
+    DISK_LOOK_MS,
     QUEUES_DIRTY_MAX,
     QUEUES_UNINDEXED_MAX,
     STOP_CHECKPOINT_MS_MAX,
@@ -66,6 +68,9 @@ class Commits:
         self._checkpointing: asyncio.Task[None] | None = None
         self._checkpointed_ms = monotonic_ms()
         self._held: set[Session] = set()
+        self.lacks_room = False
+        """Whether the disk has less room than a checkpoint takes before it gives any back."""
+        self._looked_ms = 0
 
     def changed(self) -> None:
         """Something is in the batch: commit it as soon as can be."""
@@ -75,21 +80,61 @@ class Commits:
 
     def hold_if_behind(self, session: Session) -> None:
         """Stops reading from a sender while the disk does not keep up."""
-        store = self._store
-        if store.batch.size > COMMIT_BYTES_MAX or store.log.size_bytes > self._log_bytes_max:
+        if self._store.batch.size > COMMIT_BYTES_MAX or self._is_log_full:
             self._held.add(session)
             session.hold_reading(HOLD)
 
+    @property
+    def _is_log_full(self) -> bool:
+        """Whether clients wait until a checkpoint has emptied the log.
+
+        Where the disk has no room for one, sends are refused and only acknowledgements come: they are what
+        makes room, and must not wait for it.
+        """
+        return self._store.log.size_bytes > self._log_bytes_max and not self.lacks_room
+
+    def look_for_room(self, free_bytes: int) -> bool:
+        """Whether messages must be refused: with what a checkpoint takes, the reserve would not be left.
+
+        Then a checkpoint is begun, if there is room for one: it frees the log, and what was acknowledged.
+        """
+        wanted = checkpoint.wanted_bytes(self._store, free_bytes - DISK_FREE_BYTES_MIN)
+        is_tight = free_bytes < DISK_FREE_BYTES_MIN + wanted
+        self._note_room(free_bytes, wanted)
+        if is_tight and self._store.log.size_bytes and not self.lacks_room:
+            self._begin_checkpoint()
+        return is_tight
+
+    def _note_room(self, free_bytes: int, wanted_bytes: int) -> None:
+        lacks, self.lacks_room = self.lacks_room, free_bytes < wanted_bytes
+        self._looked_ms = monotonic_ms()
+        if self.lacks_room and not lacks:
+            extra = {"free_bytes": free_bytes, "wanted_bytes": wanted_bytes}
+            log.warning("the disk has no room for a checkpoint: it waits", extra=extra)
+        self._release()
+
+    def _has_room(self) -> bool:
+        """Whether a checkpoint would find room; asks the disk at most once a second while there is none."""
+        if not self.lacks_room or monotonic_ms() - self._looked_ms >= DISK_LOOK_MS:
+            free = self._store.disk.free_bytes("")
+            self._note_room(free, checkpoint.wanted_bytes(self._store, free))
+        return not self.lacks_room
+
     async def checkpoint(self) -> None:
         """A whole checkpoint; joins the one that is under way."""
+        await asyncio.shield(self._begin_checkpoint())
+
+    def _begin_checkpoint(self) -> "asyncio.Task[None]":
         if self._checkpointing is None:
             self._checkpointing = asyncio.create_task(self._checkpoint())
-        await asyncio.shield(self._checkpointing)
+        return self._checkpointing
 
     async def checkpoint_anew(self) -> CheckpointDone:
         """A checkpoint that begins now, with all that has changed so far."""
         if self._checkpointing is not None:
             await asyncio.shield(self._checkpointing)
+        if not self._has_room():
+            raise NodeDiskFull("the node's disk has no room for a checkpoint: free some")
         await self.checkpoint()
         if self.failed.done():
             raise self.failed.result()
@@ -105,7 +150,8 @@ class Commits:
             await self.quiet()
             try:
                 async with asyncio.timeout(STOP_CHECKPOINT_MS_MAX / 1_000):
-                    await self.checkpoint()
+                    if self._has_room():
+                        await self.checkpoint()
             except TimeoutError:
                 log.info("the last checkpoint is left to the next start")
                 if self._checkpointing is not None:
@@ -168,7 +214,7 @@ class Commits:
         self._maybe_checkpoint()
 
     def _release(self) -> None:
-        if self._held and self._store.log.size_bytes <= self._log_bytes_max:
+        if self._held and not self._is_log_full:
             for session in self._held:
                 session.release_reading(HOLD)
             self._held.clear()
@@ -189,8 +235,8 @@ class Commits:
         late = monotonic_ms() - self._checkpointed_ms > CHECKPOINT_INTERVAL_MS
         # A queue at work is an object; a checkpoint makes those that have come to rest rows again.
         crowded = len(store.unindexed) > QUEUES_UNINDEXED_MAX or len(store.dirty) > QUEUES_DIRTY_MAX
-        if (grown or late or crowded) and self._checkpointing is None:
-            self._checkpointing = asyncio.create_task(self._checkpoint())
+        if (grown or late or crowded) and self._checkpointing is None and self._has_room():
+            self._begin_checkpoint()
 
     async def _checkpoint(self) -> None:
         store, started = self._store, monotonic_ms()

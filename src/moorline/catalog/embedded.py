@@ -52,6 +52,9 @@ SETTINGS = {
     "max_connections": "100",
     # The catalog's statements are short: compiling them costs more than it saves.
     "jit": "off",
+    # Its log stays below what it keeps anyway (80 MB) and the node's reserve of disk: on a disk that is
+    # nearly full, members of groups can go on acknowledging.
+    "max_wal_size": "128MB",
     # The log is for what went wrong; it is cut at starts only.
     "log_checkpoints": "off",
     # With the kind of process: what Postgres tells a client is not why it ended.

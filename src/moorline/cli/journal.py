@@ -187,7 +187,7 @@ def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
 def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
     """The folder of the queues, locked; a folder without queues is refused unless it is to be made."""
     from moorline.journal.disk import FileDisk
-    from moorline.node.folder import held
+    from moorline.node.folder import check_room, held
     from moorline.node.queues import FOLDER, options
 
     # The report says it all; a line of the log beside it would only confuse.
@@ -196,6 +196,8 @@ def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk"
     if not is_made and not (data / FOLDER).is_dir():
         raise FolderUnusable(f"there are no queues in {data}: name the node's folder with --data")
     with held(data) as folder:
+        if is_made:
+            check_room(folder)
         yield FileDisk(folder / FOLDER), options(config.queues)
 
 

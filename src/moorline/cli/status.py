@@ -33,6 +33,8 @@ def _worded(facts: dict[str, object]) -> dict[str, object]:
     uptime_ms = facts.pop("uptime_ms")
     assert isinstance(uptime_ms, int)
     words: dict[str, object] = {"uptime": f"{uptime_ms / 1_000:.1f} s", **facts}
+    if not words["warnings"]:
+        del words["warnings"]
     return {
         name: ", ".join(value) if isinstance(value, tuple) else str(value)
         for name, value in words.items()

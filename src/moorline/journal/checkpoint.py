@@ -19,10 +19,16 @@ from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.core.queue_journal import Acknowledge, Add, Clean, QueueState
 from moorline.journal.files import Reader
 from moorline.journal.folder import Damaged, QueueFolder
-from moorline.journal.index import rows_of
+from moorline.journal.index import ROW, rows_of
 from moorline.journal.record import encode, record_bytes
 from moorline.journal.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Store
-from moorline.limits import CACHE_BYTES_PER_QUEUE, CHECKPOINT_SLICE_MS
+from moorline.limits import (
+    CACHE_BYTES_PER_QUEUE,
+    CHECKPOINT_QUEUE_BYTES,
+    CHECKPOINT_SLICE_MS,
+    CHECKPOINT_SPARE_BYTES,
+    PENDING_COUNTED_MAX,
+)
 
 DiskWork = Callable[[], None]
 
@@ -98,6 +104,21 @@ def flush(store: Store, queue: Queue, now_ms: int) -> None:
         _flush_into(store, queue, reader, now_ms)
     except Damaged as error:
         store.files.quarantine(queue, str(error))
+
+
+def wanted_bytes(store: Store, free_bytes: int) -> int:
+    """Room that a checkpoint takes before it gives any back; at most, if that is free, and else exactly."""
+    rows = (len(store.index) + len(store.unindexed)) * ROW.itemsize + CHECKPOINT_SPARE_BYTES
+    at_most = rows + store.log.size_bytes + CHECKPOINT_QUEUE_BYTES * len(store.dirty)
+    if at_most <= free_bytes:
+        return at_most
+    # Of what the log holds, most may be acknowledged: only what still waits goes into the files.
+    waiting = [queue.pending for queue in store.dirty.values() if queue.pending]
+    if sum(map(len, waiting)) > PENDING_COUNTED_MAX:
+        size = store.log.size_bytes
+    else:
+        size = sum(record_bytes(entry) for pending in waiting for entry in pending)
+    return rows + size + CHECKPOINT_QUEUE_BYTES * len(waiting)
 
 
 def remove_superseded(store: Store, folder: str | None = None) -> None:

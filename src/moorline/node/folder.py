@@ -25,6 +25,8 @@ from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.limits import DISK_FREE_BYTES_MIN, MIB
 
+IDENTITY = "node.id"
+
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[Path]:
@@ -37,9 +39,8 @@ def held(folder: Path) -> Iterator[Path]:
         raise _unusable(folder, error) from error
     try:
         _lock(descriptor, folder)
-        _check_room(folder)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        _check_rights(folder)
+        _sign(descriptor)
         yield folder
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -49,9 +50,14 @@ def held(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def is_new(folder: Path) -> bool:
+    """Whether no node has ever run to its start here."""
+    return not (folder / IDENTITY).exists()
+
+
 def identity(folder: Path) -> bytes:
     """The id of the node that owns this folder, drawn at its first start."""
-    file = folder / "node.id"
+    file = folder / IDENTITY
     if not file.exists():
         fresh = folder / "node.id.new"
         fresh.write_text(text_of(secrets.token_bytes(ID_BYTES)) + "\n", "ascii")
@@ -96,13 +102,29 @@ def _lock(descriptor: int, folder: Path) -> None:
         ) from error
 
 
-def _check_room(folder: Path) -> None:
+def _sign(descriptor: int) -> None:
+    """Leaves our process id for whoever finds the lock held; on a full disk that is done without."""
+    text = f"{os.getpid()}\n".encode()
+    try:
+        # In the place of the one before: cut first, the file would need a block anew.
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+
+
+def _check_rights(folder: Path) -> None:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise _unusable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def check_room(folder: Path) -> None:
+    """Refuses to begin something new in a folder without room; what is there already is used without it."""
     free = shutil.disk_usage(folder).free
     if free < DISK_FREE_BYTES_MIN:
         raise DiskFull(
-            f"only {free // MIB} MiB left on the disk of {folder}, a node needs "
+            f"only {free // MIB} MiB left on the disk of {folder}, a new node and an import need "
             f"{DISK_FREE_BYTES_MIN // MIB}: free some, or choose another --data"
         )
 

@@ -32,7 +32,7 @@ from moorline.net.clock import monotonic_ms
 from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
-from moorline.node.folder import held, identity
+from moorline.node.folder import check_room, held, identity, is_new
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
 from moorline.node.topics import Topics, open_topics
@@ -69,11 +69,14 @@ class Node:
             ),
         )
         self._problems: list[str] = []
+        self._warnings: list[Callable[[], str]] = []
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
         """Opens everything; what was opened is on the stack, also when this raises."""
         folder = stack.enter_context(held(Path(self.config.data)))
+        if is_new(folder):
+            check_room(folder)
         await self._open_catalog(stack, folder)
         self._open_metrics()
         topics: Topics | None = None
@@ -143,6 +146,7 @@ class Node:
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._disk_failed)
+        self._warnings.append(lambda: _full_disk("queues", is_full=broker.is_disk_full))
         return broker
 
     async def _open_topics(self, stack: contextlib.AsyncExitStack, folder: Path) -> Topics:
@@ -153,6 +157,7 @@ class Node:
         self._handlers.update(topics.handlers())
         watch_topics(self.metrics, topics)
         topics.streams.failed.add_done_callback(self._disk_failed)
+        self._warnings.append(lambda: _full_disk("streams", is_full=topics.streams.is_disk_full))
         return topics
 
     def _is_group_operator(self, session: Session) -> bool:
@@ -225,6 +230,7 @@ class Node:
             uptime_ms=monotonic_ms() - self._started_ms,
             connections=len(self._listeners.sessions),
             process=os.getpid(),
+            warnings=tuple(text for warning in self._warnings if (text := warning())),
         )
 
     def _health(self) -> Health:
@@ -234,6 +240,10 @@ class Node:
             roles=self.roles,
             problems=self._problems,
         )
+
+
+def _full_disk(what: str, *, is_full: bool) -> str:
+    return f"the disk of the {what} is nearly full: messages are refused" if is_full else ""
 
 
 def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001

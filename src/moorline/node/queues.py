@@ -10,7 +10,7 @@ from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.journal.disk import FileDisk
-from moorline.journal.disk_watch import watch_disk_forever
+from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.files import StoreOptions
 from moorline.journal.layout import check_layout
 from moorline.journal.rebuild import rebuilt_index
@@ -41,9 +41,11 @@ async def open_queues(data: Path, settings: Settings) -> AsyncIterator[QueueBrok
         store.open(rebuilt_index)
     broker = QueueBroker(store, settings)
     upkeep = Upkeep(broker)
+    room = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+    room.look()
     tasks = [
         asyncio.create_task(upkeep.expire_forever()),
-        asyncio.create_task(watch_disk_forever(disk, "queues", broker)),
+        asyncio.create_task(room.forever()),
     ]
     try:
         yield broker
@@ -71,6 +73,10 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
         "queue_log_bytes": ("Size of the write-ahead log.", lambda: store.log.size_bytes),
         "queue_commits_total": ("Group commits.", lambda: broker.commits.commits),
         "queue_checkpoints_total": ("Checkpoints.", lambda: broker.commits.checkpoints),
+        "queue_disk_full": (
+            "1 while messages are refused because the disk is nearly full.",
+            lambda: int(broker.is_disk_full),
+        ),
         "subscriptions": ("Queues with a subscriber.", lambda: len(broker.subscriptions)),
     }
     for name, (help_text, read) in figures.items():

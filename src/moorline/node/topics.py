@@ -26,7 +26,7 @@ from moorline.groups.stream_files import StreamFiles
 from moorline.groups.streams import LocalStreams
 from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import Disk, FileDisk
-from moorline.journal.disk_watch import watch_disk_forever
+from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging import queries_under_way
 from moorline.journal.stream_layout import read_layout
 from moorline.journal.streams import StreamOptions, StreamStore
@@ -123,9 +123,11 @@ async def open_topics(
         )
     await _go_on_behind_readers(store, config.node, Groups(catalog))
     topics = Topics(config, catalog, store, is_trusted)
+    room = DiskWatch(disk, "streams", topics.streams)
+    room.look()
     tasks = [
         asyncio.create_task(topics.streams.keep_up_forever()),
-        asyncio.create_task(watch_disk_forever(disk, "streams", topics.streams)),
+        asyncio.create_task(room.forever()),
         asyncio.create_task(topics.leaders.renew_forever()),
         asyncio.create_task(topics.keep_sessions_forever()),
     ]
@@ -214,6 +216,10 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "stream_messages_dropped_total": (
             "Messages that retention took.",
             lambda: streams.dropped_messages,
+        ),
+        "stream_disk_full": (
+            "1 while messages are refused because the disk is nearly full.",
+            lambda: int(streams.is_disk_full),
         ),
         "groups_led": ("Groups that this node leads.", lambda: len(led.led)),
         "group_members": (

@@ -28,3 +28,5 @@ class Described(Answer, frozen=True, gc=False, tag=10):
     uptime_ms: int
     connections: int
     process: int
+    warnings: tuple[str, ...] = ()
+    """What the node does not do at the moment, and why; a handful of sentences at most."""
