@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,10 +30,11 @@ class Archiving:
         self._history = history
         self._node = node
 
-    async def run(self, chance: random.Random) -> list[str]:
+    async def run(self, chance: random.Random, faults: Counter[str]) -> list[str]:
         """Archives, is killed in the middle, archives again, proves; then somebody tampers with it."""
         told = []
         if await self._killed(chance):
+            faults["archive job killed"] += 1
             told.append("the job was killed and done again")
         made = await self._job("archive", "--topics", TOPICS, "--allow-loss")
         if made.returncode:
@@ -42,10 +44,10 @@ class Archiving:
         proven = await self._verify("as archived")
         told.append(f"{len(proven)} sealed streams compared")
         if tampered := self._tamper(chance, proven):
+            faults["archive tampered with"] += 1
             told.append(tampered)
             await self._verify("tampered with", is_equal=False)
-            await self._job("verify", "--repair")
-            await self._verify("repaired")
+            await self._verify("repaired", "--repair")
         return told
 
     async def _killed(self, chance: random.Random) -> bool:
@@ -79,9 +81,9 @@ class Archiving:
     async def _job(self, job: str, *given: str) -> "subprocess.CompletedProcess[str]":
         return await run(self._command(job, *given), JOB_S_MAX, self._environment())
 
-    async def _verify(self, when: str, *, is_equal: bool | None = None) -> set[str]:
+    async def _verify(self, when: str, *given: str, is_equal: bool | None = None) -> set[str]:
         """Notes the proof beside the truth; the streams that it was about are returned."""
-        done = await self._job("verify")
+        done = await self._job("verify", *given)
         if done.returncode not in (0, DRIFT_FOUND):
             self._history.note(Mishap(f"moor pipeline verify: {done.stderr[-600:]}"))
             return set()

@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 
 import moorline
-from chaos import damage, faults
+from chaos import damage, faults, operator_load
 from chaos.archiving import ARCHIVE, Archiving
 from chaos.checker import Verdict, check
 from chaos.history import History, Mishap, Reader, Stored
@@ -122,6 +122,7 @@ class Campaign:
             session = f"{group[1]}-member" if number == 3 else ""
             load.begin(Member(load, f"member-{group[1]}{number}", group, group, session))
         load.begin(Member(load, SESSION, SESSION, FILTER, SESSION))
+        load.begin(operator_load.Operator(load))
         return services
 
     # --- rounds -----------------------------------------------------------------------------------
@@ -176,6 +177,7 @@ class Campaign:
             history.note(Mishap("what was acknowledged is not in the catalog"))
         for service in scene.services:
             await service.prove()
+        await operator_load.look(scene.load, world.nodes["a"].address)
         await self._look(scene)
         self.say(f"calm: {history.answered_calls():,} calls answered so far")
 
@@ -225,5 +227,6 @@ class Campaign:
         if self._options.archive:
             history.add_reader(Reader(ARCHIVE, is_ordered=False, is_exact=True))
             archiving = Archiving(self._folder, history, scene.world.nodes["a"])
-            for told in await archiving.run(random.Random(f"{self._options.seed}/archive")):
+            chance = random.Random(f"{self._options.seed}/archive")
+            for told in await archiving.run(chance, self.outcome.faults):
                 self.say(f"archive: {told}")

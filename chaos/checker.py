@@ -4,7 +4,7 @@ kind          what it means
 lost          answered, never delivered, and no node said that it is lost
 doubled       it came again although its acknowledgement was answered, or stored; or it is stored twice
 out of order  a first delivery came behind a later one
-ghost         it was refused, or never sent, and came all the same
+ghost         it was refused, or never sent, and came all the same; or a failed call took effect later
 altered       the body is not what was sent
 false proof   two sides were said to be equal and were not
 mishap        a node ended by itself, or logged a mistake of its own
@@ -23,9 +23,11 @@ from chaos.history import (
     Delivered,
     Done,
     Got,
+    GroupSeen,
     History,
     LostRange,
     Mishap,
+    Operated,
     Outcome,
     Proof,
     Published,
@@ -243,6 +245,24 @@ def _readers_get_nothing_again(history: History, counts: Counts) -> Iterator[Vio
                 pass
 
 
+def _operators_get_what_they_were_answered(history: History, _: Counts) -> Iterator[Violation]:
+    """A call that failed may have been done before the failure, and never behind a later answer."""
+    possible: dict[str, set[bool]] = defaultdict(lambda: {False})
+    for event in history.events:
+        match event:
+            case Operated(group, act, Outcome.ANSWERED):
+                possible[group] = {act == "create"}
+            case Operated(group, act, _):
+                possible[group] = possible[group] | {act == "create"}
+            case GroupSeen(group, exists):
+                if exists not in possible[group]:
+                    state = "is there again" if exists else "is gone"
+                    yield Violation("ghost", f"{group} {state}, against the last answer")
+                possible[group] = {exists}
+            case _:
+                pass
+
+
 # --- proofs, and mistakes of a node's own ---------------------------------------------------------
 
 
@@ -278,6 +298,7 @@ RULES: tuple[Rule, ...] = (
     _keys_keep_their_order,
     _readers_keep_their_order,
     _readers_get_nothing_again,
+    _operators_get_what_they_were_answered,
     _proofs_are_true,
     _nodes_behave,
 )

@@ -93,6 +93,21 @@ class Done(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Operated(msgspec.Struct, frozen=True):
+    """An operator asked for a group to be made ("create") or ended ("delete")."""
+
+    group: str
+    act: str
+    outcome: Outcome
+
+
+class GroupSeen(msgspec.Struct, frozen=True):
+    """Whether a group is there, while nobody operates."""
+
+    group: str
+    exists: bool
+
+
 class Stored(msgspec.Struct, frozen=True):
     """The catalog has all that was acknowledged before: none of it may come again."""
 
@@ -140,6 +155,8 @@ Event = (
     | Published
     | Got
     | Done
+    | Operated
+    | GroupSeen
     | Stored
     | Damaged
     | LostQueueMessages
@@ -232,7 +249,8 @@ class History:
         return sum(
             1
             for event in self.events
-            if isinstance(event, Sent | Acked | Published) and event.outcome is Outcome.ANSWERED
+            if isinstance(event, Sent | Acked | Published | Operated)
+            and event.outcome is Outcome.ANSWERED
         )
 
 

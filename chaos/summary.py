@@ -7,7 +7,7 @@ from rich.table import Table
 
 from chaos.campaign import Outcome
 from chaos.checker import KINDS
-from chaos.history import Acked, Delivered, Got, Published, Sent
+from chaos.history import Acked, Delivered, Got, Operated, Proof, Published, Sent
 from chaos.history import Outcome as Known
 
 SHOWN = 20
@@ -17,7 +17,7 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
     """What and how many, in the order of the document."""
     events = outcome.history.events
 
-    def answered(kind: type[Sent] | type[Acked] | type[Published]) -> int:
+    def answered(kind: type[Sent | Acked | Published | Operated]) -> int:
         return sum(isinstance(one, kind) and one.outcome is Known.ANSWERED for one in events)
 
     found = [
@@ -31,18 +31,25 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("answered sends to queues", f"{answered(Sent):,}"),
         ("answered acknowledgements of queues", f"{answered(Acked):,}"),
         ("answered messages to topics", f"{answered(Published):,}"),
+        ("answered calls of an operator", f"{answered(Operated):,}"),
         ("calls without an answer", f"{_unknown(outcome):,}"),
         ("deliveries of queues", f"{sum(isinstance(one, Delivered) for one in events):,}"),
         ("deliveries of topics", f"{sum(isinstance(one, Got) for one in events):,}"),
+        ("proofs that said equal", f"{_proofs(outcome, equal=True):,}"),
+        ("proofs that found a difference", f"{_proofs(outcome, equal=False):,}"),
         ("came again, as promised", f"{outcome.verdict.counts.again:,}"),
         ("gone by harm to files, and reported", f"{outcome.verdict.counts.reported:,}"),
     ]
     return found + [(kind, f"{outcome.verdict.of_kind(kind):,}") for kind in KINDS]
 
 
+def _proofs(outcome: Outcome, *, equal: bool) -> int:
+    return sum(isinstance(one, Proof) and one.said_equal is equal for one in outcome.history.events)
+
+
 def _unknown(outcome: Outcome) -> int:
     return sum(
-        isinstance(one, Sent | Acked | Published) and one.outcome is Known.UNKNOWN
+        isinstance(one, Sent | Acked | Published | Operated) and one.outcome is Known.UNKNOWN
         for one in outcome.history.events
     )
 

@@ -9,10 +9,12 @@ from chaos.history import (
     Done,
     Event,
     Got,
+    GroupSeen,
     History,
     LostQueueMessages,
     LostRange,
     Mishap,
+    Operated,
     Outcome,
     Proof,
     Published,
@@ -214,6 +216,16 @@ def test_messages_of_a_key_lie_in_the_order_of_their_answers() -> None:
 def test_a_refused_publish_that_comes_is_a_ghost() -> None:
     assert kinds_in(published(0, NO), got(0)) == ["ghost"]
     assert kinds_in(published(0, NO), published(0), *by_all(0)) == []
+
+
+def test_a_failed_deletion_that_takes_effect_behind_a_later_answer_is_a_ghost() -> None:
+    made, failed = Operated("g", "create", YES), Operated("g", "delete", NO)
+    ended = Operated("g", "delete", YES)
+    assert kinds_in(made, failed, ended, made, GroupSeen("g", exists=True)) == []
+    assert kinds_in(made, failed, ended, made, GroupSeen("g", exists=False)) == ["ghost"]
+    assert kinds_in(made, ended, GroupSeen("g", exists=True)) == ["ghost"]
+    assert kinds_in(made, Operated("g", "delete", UNKNOWN), GroupSeen("g", exists=False)) == []
+    assert kinds_in(GroupSeen("g", exists=True)) == ["ghost"]
 
 
 # --- proofs and nodes -----------------------------------------------------------------------------
