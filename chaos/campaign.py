@@ -15,7 +15,7 @@ import moorline
 from chaos import damage, faults, operator_load
 from chaos.archiving import ARCHIVE, Archiving
 from chaos.checker import Verdict, check
-from chaos.history import History, Mishap, Reader, Stored
+from chaos.history import History, Mishap, Reader, Sent, Stored
 from chaos.load import Load, until
 from chaos.queue_load import QueueReader, Sender
 from chaos.service_load import ServiceClient
@@ -192,13 +192,14 @@ class Campaign:
             scene.history.note(Mishap(f"an actor ended: {text}"))
 
     async def _repair(self, scene: faults.Scene) -> None:
-        for node in scene.world.nodes.values():
-            if self.outcome.faults["files harmed"]:
-                await node.stop()
-                problems = await damage.check(node, scene.history, repair=True)
-                await scene.start(node)
-                if problems:
-                    self.say(f"{node.name} repaired: {'; '.join(problems)}")
+        """As an operator would, while the nodes run: each queue whose messages do not come."""
+        history = scene.history
+        node_of = {one.queue: one.node for one in history.events if isinstance(one, Sent)}
+        for queue in [queue for queue in history.unread if history.unread_messages(queue)]:
+            node = scene.world.nodes[node_of[queue]]
+            problems = await damage.repair_queue(node, queue, history)
+            if problems:
+                self.say(f"queue {queue} of {node.name} repaired: {'; '.join(problems)}")
 
     async def _is_stored(self, history: History, dsn: str) -> bool:
         """Whether the catalog has the places of all readers behind what they acknowledged."""

@@ -246,13 +246,13 @@ def _readers_get_nothing_again(history: History, counts: Counts) -> Iterator[Vio
 
 
 def _operators_get_what_they_were_answered(history: History, _: Counts) -> Iterator[Violation]:
-    """A call that failed may have been done before the failure, and never behind a later answer."""
+    """A call that failed is never done, neither before its answer nor later."""
     possible: dict[str, set[bool]] = defaultdict(lambda: {False})
     for event in history.events:
         match event:
             case Operated(group, act, Outcome.ANSWERED):
                 possible[group] = {act == "create"}
-            case Operated(group, act, _):
+            case Operated(group, act, Outcome.UNKNOWN):
                 possible[group] = possible[group] | {act == "create"}
             case GroupSeen(group, exists):
                 if exists not in possible[group]:

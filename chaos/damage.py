@@ -8,8 +8,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import moorline
 from chaos.history import History, LostQueueMessages
 from chaos.world import Node
+from moorline.errors import MoorlineError
 
 Harm = Callable[[Path, random.Random], str]
 
@@ -81,3 +83,15 @@ async def check(node: Node, history: History, *, repair: bool) -> list[str]:
         if repair and problem["lost"] and problem["queue"]:
             history.note(LostQueueMessages(problem["queue"], problem["lost"]))
     return [f"{problem['kind']}: {problem['text']}" for problem in report["problems"]]
+
+
+async def repair_queue(node: Node, queue: str, history: History) -> list[str]:
+    """Mends one queue while its node runs, and notes what that says to be lost."""
+    try:
+        async with moorline.connect(node.address) as moor:
+            found = await moor.queue(queue).repair()
+    except MoorlineError as error:
+        return [f"{error.code}: {error}"]
+    if found.lost:
+        history.note(LostQueueMessages(queue, found.lost))
+    return [f"{problem.kind}: {problem.text}" for problem in found.problems]

@@ -9,12 +9,14 @@ import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import moorline
 from chaos import damage
 from chaos.history import Damaged, History
 from chaos.load import Load
 from chaos.service_load import ServiceClient
 from chaos.small_disk import RESERVE_BYTES
 from chaos.world import Node, World
+from moorline.errors import MoorlineError
 
 DISK_FULL, LOG_DAMAGED, MACHINE = 9, 13, 1
 LAST_BLOCKS = 24 * 4_096
@@ -218,7 +220,13 @@ async def _stopped_with_a_backlog(scene: Scene, node: Node, chance: random.Rando
     scene.load.reading.clear()
     try:
         await asyncio.sleep(1 + chance.random() * 2)
-        await (node.stop() if chance.random() < 0.7 else node.kill())
+        if chance.random() < 0.5:
+            await node.stop()
+        else:
+            with contextlib.suppress(MoorlineError):
+                async with moorline.connect(node.address) as moor:
+                    await moor.checkpoint()
+            await node.kill()
     finally:
         scene.load.reading.set()
 

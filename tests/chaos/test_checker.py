@@ -221,6 +221,8 @@ def test_a_refused_publish_that_comes_is_a_ghost() -> None:
 def test_a_failed_deletion_that_takes_effect_behind_a_later_answer_is_a_ghost() -> None:
     made, failed = Operated("g", "create", YES), Operated("g", "delete", NO)
     ended = Operated("g", "delete", YES)
+    assert kinds_in(made, failed, GroupSeen("g", exists=True)) == []
+    assert kinds_in(made, failed, GroupSeen("g", exists=False)) == ["ghost"]
     assert kinds_in(made, failed, ended, made, GroupSeen("g", exists=True)) == []
     assert kinds_in(made, failed, ended, made, GroupSeen("g", exists=False)) == ["ghost"]
     assert kinds_in(made, ended, GroupSeen("g", exists=True)) == ["ghost"]
