@@ -206,6 +206,15 @@ SERVICE_IN_FLIGHT_MAX = 16_384
 SERVICE_PAGE_QUEUES = 10_000
 """Queues of a service that are looked at together for waiting messages: 240 KB."""
 
+SERVICE_CHECK_QUEUES = 16_384
+"""Queues of a service that are hashed anew together, about: 700 KB, and two milliseconds of the loop."""
+
+REHASH_BATCH = 100_000
+"""Associations with a wrong hash that are put right in one transaction: a few seconds."""
+
+WRONG_QUEUES_TOLD_MAX = 100
+"""Those of them that an answer names: 2.6 KB."""
+
 SERVICE_SKETCHES_MAX = 64
 """Services whose sketch (121 KB) a node keeps in memory."""
 

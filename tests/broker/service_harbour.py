@@ -11,7 +11,7 @@ from tests.broker.queue_harbour import WITHIN_S, Papers, until
 from moorline.broker.queues import QueueBroker
 from moorline.broker.services import ServiceBroker
 from moorline.catalog import Catalog
-from moorline.catalog.services import Services
+from moorline.catalog.service_check import CheckedServices
 from moorline.client.associations import Associations
 from moorline.client.moor import Connecting, Moor
 from moorline.client.queue import Message as QueueMessage
@@ -38,7 +38,14 @@ Result = TypeVar("Result")
 class Harbour:
     """A broker with services behind a TLS listener: a node without its process."""
 
-    def __init__(self, folder: Path, catalog: Catalog, papers: Papers, settings: Settings) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        catalog: Catalog,
+        papers: Papers,
+        settings: Settings,
+        node_id: bytes = b"n" * 24,
+    ) -> None:
         self.folder = folder
         self.catalog = catalog
         self.papers = papers
@@ -46,7 +53,7 @@ class Harbour:
         self.store = Store(self.disk, options(settings), wall_ms)
         self.store.open(rebuilt_index)
         self.queues = QueueBroker(self.store, settings)
-        self.services = ServiceBroker(Services(catalog), self.queues)
+        self.services = ServiceBroker(CheckedServices(catalog), self.queues, node_id)
         self.listeners = Listeners(
             self.queues.handlers() | self.services.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),

@@ -9,7 +9,7 @@ import pytest
 from tests.core.test_hashing import joined, sets, vectors
 
 from moorline.catalog import Catalog
-from moorline.catalog.services import Services
+from moorline.catalog.service_check import CheckedServices
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
 from moorline.core.id_set import IdSet
@@ -28,16 +28,16 @@ async def catalog(dsn: str) -> AsyncIterator[Catalog]:
 
 
 @pytest.fixture
-async def services(catalog: Catalog) -> Services:
-    return Services(catalog)
+async def services(catalog: Catalog) -> CheckedServices:
+    return CheckedServices(catalog)
 
 
-async def opened(services: Services, name: str) -> int:
+async def opened(services: CheckedServices, name: str) -> int:
     """The number of a service of that name."""
     return (await services.open(name.encode(), name, name.encode() * 3, bytes(16))).number
 
 
-async def associate(services: Services, service: int, queues: list[bytes]) -> Words:
+async def associate(services: CheckedServices, service: int, queues: list[bytes]) -> Words:
     return await services.associate(service, queues, hash_ids(queues))
 
 
@@ -51,7 +51,7 @@ def in_memory(queues: list[bytes]) -> IdSet:
     return IdSet(hashes[:, 0], hashes[:, 1])
 
 
-async def check(services: Services, service: int, wanted: set[bytes]) -> None:
+async def check(services: CheckedServices, service: int, wanted: set[bytes]) -> None:
     """What is kept is what a recompute gives, as a whole and bucket by bucket, and what we meant."""
     kept = await services.digest(service)
     assert kept == await services.recomputed(service) == Digest.of(wanted)
@@ -61,7 +61,9 @@ async def check(services: Services, service: int, wanted: set[bytes]) -> None:
 # --- digests --------------------------------------------------------------------------------------
 
 
-async def test_d01_what_is_stored_holds_the_vectors(catalog: Catalog, services: Services) -> None:
+async def test_d01_what_is_stored_holds_the_vectors(
+    catalog: Catalog, services: CheckedServices
+) -> None:
     """D01: the halves in the rows, and the digest that Postgres made of them."""
     number = await opened(services, "one")
     await associate(services, number, [vector.data for vector in vectors()])
@@ -77,7 +79,7 @@ async def test_d01_what_is_stored_holds_the_vectors(catalog: Catalog, services: 
     assert halves == {True, False}, "the vectors try both signs"
 
 
-async def test_d01_digests_made_by_postgres_hold_the_vectors(services: Services) -> None:
+async def test_d01_digests_made_by_postgres_hold_the_vectors(services: CheckedServices) -> None:
     """D01: as kept in the buckets, and as recomputed over the rows."""
     for place, one in enumerate(sets()):
         number = await opened(services, f"service {place}")
@@ -89,7 +91,7 @@ async def test_d01_digests_made_by_postgres_hold_the_vectors(services: Services)
         assert await services.digest(number) == Digest.empty()
 
 
-async def test_d02_d07_repeating_an_association_changes_nothing(services: Services) -> None:
+async def test_d02_d07_repeating_an_association_changes_nothing(services: CheckedServices) -> None:
     """D02, D07: an id that is there is not put in again, also within one statement."""
     number = await opened(services, "one")
     queues = make(100)
@@ -115,8 +117,8 @@ async def test_d03_after_every_commit_and_rollback_the_digests_are_right(dsn: st
     truth: dict[bytes, int] = {}
     done = {"committed": 0, "rolled back": 0, "failed": 0}
     async with Catalog.open(dsn) as catalog, catalog._pool.acquire() as connection:
-        # One connection in place of the pool: the statements of `Services` join its transaction.
-        services = Services(Catalog(dsn, connection))
+        # One connection in place of the pool: the statements of `CheckedServices` join its transaction.
+        services = CheckedServices(Catalog(dsn, connection))
         numbers = [await opened(services, name) for name in ("one", "two", "three")]
         for _ in range(250):
             meant = dict(truth)
@@ -143,7 +145,7 @@ async def test_d03_after_every_commit_and_rollback_the_digests_are_right(dsn: st
 
 
 async def change(
-    services: Services,
+    services: CheckedServices,
     chance: random.Random,
     numbers: list[int],
     pool: list[bytes],
@@ -168,7 +170,7 @@ async def change(
 
 
 async def test_d03_changes_at_once_on_many_connections_keep_the_digests_right(
-    services: Services,
+    services: CheckedServices,
 ) -> None:
     """D03: two services, eight writers, the same few queues: whoever comes last is obeyed."""
     one, two = await opened(services, "one"), await opened(services, "two")
@@ -191,7 +193,7 @@ async def test_d03_changes_at_once_on_many_connections_keep_the_digests_right(
 
 
 async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(
-    catalog: Catalog, services: Services
+    catalog: Catalog, services: CheckedServices
 ) -> None:
     """D03: one service takes the other's queues while that one takes the first one's."""
     one, two = await opened(services, "one"), await opened(services, "two")
@@ -215,7 +217,7 @@ async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(
 
 
 async def test_d03_a_service_that_is_deleted_takes_all_of_its_own_along(
-    catalog: Catalog, services: Services
+    catalog: Catalog, services: CheckedServices
 ) -> None:
     """D03, D13: rows and buckets; the service of the same certificate begins at nothing."""
     number, other = await opened(services, "one"), await opened(services, "other")
@@ -238,7 +240,7 @@ async def test_d03_a_service_that_is_deleted_takes_all_of_its_own_along(
 
 
 async def test_d25_recompute_puts_digests_right_also_where_nothing_is_left(
-    catalog: Catalog, services: Services
+    catalog: Catalog, services: CheckedServices
 ) -> None:
     """D25: wrong counts, wrong hashes, missing buckets, and buckets of a service without queues."""
     full, empty = await opened(services, "full"), await opened(services, "empty")
@@ -274,7 +276,7 @@ async def test_d25_a_recompute_waits_for_changes_under_way(dsn: str) -> None:
     """D25: it sees a change whole or not at all, never its rows without its buckets."""
     queues = make(30)
     async with Catalog.open(dsn) as catalog, catalog._pool.acquire() as connection:
-        services, inside = Services(catalog), Services(Catalog(dsn, connection))
+        services, inside = CheckedServices(catalog), CheckedServices(Catalog(dsn, connection))
         number = await opened(services, "one")
         transaction = connection.transaction()
         await transaction.start()
@@ -309,7 +311,7 @@ PREFIXES = {
 
 @pytest.mark.parametrize("name", PREFIXES)
 async def test_ranges_lists_and_slices_are_those_of_the_same_set_in_memory(
-    services: Services, name: str
+    services: CheckedServices, name: str
 ) -> None:
     number, other = await opened(services, "one"), await opened(services, "other")
     queues, prefixes = make(2_000), PREFIXES[name]
@@ -330,7 +332,7 @@ def sorted_words(told: bytes) -> list[int]:
     )
 
 
-async def test_prefixes_name_the_queues_that_they_hold_alone(services: Services) -> None:
+async def test_prefixes_name_the_queues_that_they_hold_alone(services: CheckedServices) -> None:
     """A short one that holds several names none of them: better nothing than the wrong one."""
     number, other = await opened(services, "one"), await opened(services, "other")
     queues = make(300)
@@ -347,7 +349,7 @@ async def test_prefixes_name_the_queues_that_they_hold_alone(services: Services)
 
 @pytest.mark.parametrize("size", [1, 7, 50, 1_000])
 async def test_pages_hold_every_queue_once_and_survive_removals(
-    services: Services, size: int
+    services: CheckedServices, size: int
 ) -> None:
     number = await opened(services, "one")
     queues = make(50)
@@ -370,7 +372,9 @@ def signed_high(queue: bytes) -> int:
 # --- the list of services -------------------------------------------------------------------------
 
 
-async def test_a_service_keeps_its_id_and_salt_and_can_be_disabled(services: Services) -> None:
+async def test_a_service_keeps_its_id_and_salt_and_can_be_disabled(
+    services: CheckedServices,
+) -> None:
     first = await services.open(b"print", "billing", b"i" * 24, b"s" * 16)
     again = await services.open(b"print", "renamed", b"j" * 24, b"t" * 16)
     assert (again.number, again.id, again.salt) == (first.number, b"i" * 24, b"s" * 16)

@@ -37,6 +37,7 @@ from moorline.wire.operator import (
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     AskRanges,
+    CloseService,
     OpenService,
     RangesTold,
     ServiceOpened,
@@ -56,9 +57,9 @@ CANDIDATES_MAX = 5
 class OperatorBroker(ServiceBroker):
     """Answers the commands of services, and those of operators about them."""
 
-    def __init__(self, catalog: Catalog, queues: QueueBroker) -> None:
+    def __init__(self, catalog: Catalog, queues: QueueBroker, node_id: bytes = b"") -> None:
         self._rows = OperatorServices(catalog)
-        super().__init__(self._rows, queues)
+        super().__init__(self._rows, queues, node_id)
         self._operating: dict[Session, bytes] = {}
         """Sessions of operators that act for a service, and its fingerprint."""
 
@@ -68,7 +69,7 @@ class OperatorBroker(ServiceBroker):
             DescribeService: self.turns.later(self._describe),
             RecomputeService: self._operators(self._recompute),
             SwitchService: self._operators(self._switch),
-            ListServiceQueues: self._operators(self._list_queues),
+            ListServiceQueues: self.turns.later(self._list_queues),
             OpenNamedService: self._operators(self._open_named),
             VerifyService: self._operators(self._verify),
         }
@@ -84,7 +85,7 @@ class OperatorBroker(ServiceBroker):
 
     async def _describe(self, session: Session, call: DescribeService) -> Answer:
         service = await self._named(session, call.service)
-        found = await self._rows.compared(service.number)
+        found = await self._rows.checked(service.number)
         return ServiceDescribed(
             call.call,
             self._facts(service, found.kept),
@@ -92,7 +93,9 @@ class OperatorBroker(ServiceBroker):
             found.true.count,
             found.true.hash,
             [bucket.count for bucket in found.buckets],
-            found.wrong,
+            found.wrong_buckets,
+            found.wrong_hashes,
+            found.told,
         )
 
     def _facts(self, row: Meant | ServiceRow, digest: Digest) -> ServiceFacts:
@@ -125,7 +128,9 @@ class OperatorBroker(ServiceBroker):
             found.kept.hash,
             found.true.count,
             found.true.hash,
-            len(found.wrong),
+            len(found.wrong_buckets),
+            found.wrong_hashes,
+            found.told,
         )
 
     async def _switch(self, session: Session, call: SwitchService) -> Answer:
@@ -147,17 +152,19 @@ class OperatorBroker(ServiceBroker):
             raise NotAuthorized("this session acts for its own service: use another one")
         service = await self._named(session, call.service)
         if session not in self._operating:
-            session.on_end.append(lambda: self._operator_left(session))
+            self._watch(session)
         self._operating[session] = service.fingerprint
         self._by_session[session] = ServiceSession(service.opened(), session)
-        digest = (await self._rows.compared(service.number)).true
-        return ServiceOpened(call.call, service.id, service.salt, digest.count, digest.hash)
+        digest = await self._rows.recomputed(service.number)
+        return ServiceOpened(
+            call.call, service.id, service.salt, digest.count, digest.hash, self._node_id
+        )
 
     async def _verify(self, session: Session, call: VerifyService) -> Answer:
         if session not in self._operating:
             raise NotAuthorized("this session acts for no service: name it first")
         service = self._acting(session).service
-        own = (await self._rows.compared(service.number)).true
+        own = await self._rows.recomputed(service.number)
         asked = SubscribeService(call.call, call.count, call.hash, call.estimate, call.cells_min)
         mode, cells, payload = await self._help(service, own, Digest(call.count, call.hash), asked)
         first, rest = payload[:PAYLOAD_PER_BLOCK], payload[PAYLOAD_PER_BLOCK:]
@@ -172,14 +179,18 @@ class OperatorBroker(ServiceBroker):
         """For an operator the buckets are those of the associations, not the kept ones."""
         if session not in self._operating or any(bits != 8 for bits, _ in call.prefixes):
             return await super()._ranges(session, call)
-        found = await self._rows.compared(self._acting(session).service.number)
+        found = await self._rows.checked(self._acting(session).service.number)
         return RangesTold(call.call, [found.buckets[value & 255] for _, value in call.prefixes])
 
     async def _open(self, session: Session, call: OpenService) -> Answer:
         async with self.turns.turn(OPENING):
             if session in self._operating:
-                self._operator_left(session)
+                self._left(session)
             return await super()._open(session, call)
+
+    async def _close_service(self, session: Session, call: CloseService) -> Answer:
+        self._operating.pop(session, None)
+        return await super()._close_service(session, call)
 
     async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
         if session in self._operating:
@@ -220,9 +231,9 @@ class OperatorBroker(ServiceBroker):
             if acting.service.number == number and session not in self._operating
         ]
 
-    def _operator_left(self, session: Session) -> None:
+    def _left(self, session: Session) -> None:
         self._operating.pop(session, None)
-        self._left(session)
+        super()._left(session)
 
     def _operators(self, handle: Callable[[Session, Any], Awaitable[Answer]]) -> Handler:
         """A handler for operators only."""

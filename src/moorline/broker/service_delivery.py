@@ -26,6 +26,8 @@ class ServiceSession:
         self.session = session
         self.subscriber: Subscriber | None = None
         self.is_over = False
+        self.is_checked = False
+        """Whether the digest was proven since the session opened the service the last time."""
 
 
 class ServiceDelivery:
@@ -50,7 +52,7 @@ class ServiceDelivery:
         if older is not None and older is not acting:
             older.is_over = True
             older.session.send(ServiceEnded(digest.count, digest.hash))
-            self._subscriptions.leave(older.session)
+            self._free(older)
         self.subscribed[number] = acting
         self._subscriptions.route = self._routes.find
 
@@ -61,7 +63,12 @@ class ServiceDelivery:
             del self.subscribed[acting.service.number]
             if not self.subscribed:
                 self._subscriptions.route = None
+        self._free(acting)
+
+    def _free(self, acting: ServiceSession) -> None:
+        """Its queues are free; those that the session reads as a plain client stay with it."""
         if acting.subscriber is not None:
+            self._subscriptions.leave(acting.subscriber)
             acting.subscriber.end()
 
     async def begin(self, acting: ServiceSession, window: int) -> None:

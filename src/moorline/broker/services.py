@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from moorline.broker.queues import QueueBroker
 from moorline.broker.service_delivery import ServiceDelivery, ServiceSession
 from moorline.broker.sketches import Sketches
-from moorline.catalog.services import OpenedService, Services
+from moorline.catalog.service_check import CheckedServices
+from moorline.catalog.services import OpenedService
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.hashing import hash_ids
@@ -30,12 +31,14 @@ from moorline.wire.service import (
     AskRanges,
     Associate,
     Associated,
+    CloseService,
     Dissociate,
     Dissociated,
     ListsTold,
     OpenService,
     PayloadBlock,
     RangesTold,
+    ServiceClosed,
     ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
@@ -52,12 +55,15 @@ class Counts:
         self.drifts = {"more": 0, "fewer": 0, "other": 0}
         self.payload_bytes = 0
         self.rounds = 0
+        self.put_right = 0
 
 
 class ServiceBroker:
     """Answers the commands of services for one node."""
 
-    def __init__(self, services: Services, queues: QueueBroker) -> None:
+    def __init__(
+        self, services: CheckedServices, queues: QueueBroker, node_id: bytes = b""
+    ) -> None:
         self.counts = Counts()
         self.any_associations = True
         """False only when it is certain: then plain commands need not ask the catalog."""
@@ -65,8 +71,10 @@ class ServiceBroker:
         self.sketches = Sketches(services)
         self.delivery = ServiceDelivery(services, queues)
         self._queues = queues
+        self._node_id = node_id
         self._store = queues.store
         self._by_session: dict[Session, ServiceSession] = {}
+        self._watched: set[Session] = set()
         self.turns = Turns()
 
     async def start(self) -> None:
@@ -81,6 +89,7 @@ class ServiceBroker:
         plain = self._queues.handlers()
         return {
             OpenService: self.turns.later(self._open),
+            CloseService: self.turns.later(self._close_service),
             Associate: self.turns.together(self._associate),
             Dissociate: self.turns.later(self._dissociate),
             SubscribeService: self.turns.later(self._subscribe),
@@ -109,15 +118,28 @@ class ServiceBroker:
             )
         acting = self._by_session.get(session)
         if acting is None:
-            session.on_end.append(lambda: self._left(session))
+            self._watch(session)
         elif acting.service.number != service.number:
             # It was deleted and is made anew: nothing of the old one is left.
             self.delivery.retire(acting)
             acting = None
         if acting is None:
-            self._by_session[session] = ServiceSession(service, session)
+            acting = self._by_session[session] = ServiceSession(service, session)
+        acting.is_checked = False
+        return await self._opened(call.call, service)
+
+    async def _opened(self, call: int, service: OpenedService) -> Answer:
         digest = await self.services.digest(service.number)
-        return ServiceOpened(call.call, service.id, service.salt, digest.count, digest.hash)
+        return ServiceOpened(
+            call, service.id, service.salt, digest.count, digest.hash, self._node_id
+        )
+
+    async def _close_service(self, session: Session, call: CloseService) -> Answer:
+        """The session is a plain one again; what it has of the service's comes again to the next."""
+        acting = self._by_session.pop(session, None)
+        if acting is not None:
+            self.delivery.retire(acting)
+        return ServiceClosed(call.call)
 
     async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
         """A run of them is one statement: the answers tell the digest after all."""
@@ -153,6 +175,7 @@ class ServiceBroker:
     async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
         acting = self._acting(session)
         theirs = Digest(call.count, call.hash)
+        await self._prove(acting)
         own = await self.services.digest(acting.service.number)
         self._count(own, theirs)
         mode, cells, payload = await self._help(acting.service, own, theirs, call)
@@ -170,6 +193,7 @@ class ServiceBroker:
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
+            acting.is_checked = True
         self.delivery.take_over(acting, own)
         rest = payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
@@ -190,6 +214,31 @@ class ServiceBroker:
         return ListsTold(call.call, await self.services.lists(number, prefixes))
 
     # --- verify and help --------------------------------------------------------------------------
+
+    async def _prove(self, acting: ServiceSession) -> None:
+        """What a SOKS tells is what is there: once in every agreement the ids are hashed anew.
+
+        It reads what the deliveries are about to read anyway. A kept digest that was wrong would say equal to
+        a client whose messages never come.
+        """
+        if acting.is_checked:
+            return
+        number = acting.service.number
+        if not (await self.services.checked(number)).is_right:
+            async with self.turns.turn(number):
+                found = await self.services.put_right(number)
+            self.counts.put_right += 1
+            log.warning(
+                "what was kept of a service was not what is there, and is put right",
+                extra={
+                    "service": acting.service.name,
+                    "kept": found.kept.count,
+                    "queues": found.true.count,
+                    "wrong_buckets": len(found.wrong_buckets),
+                    "wrong_hashes": found.wrong_hashes,
+                },
+            )
+        acting.is_checked = True
 
     async def _help(
         self, service: OpenedService, own: Digest, theirs: Digest, call: SubscribeService
@@ -320,7 +369,14 @@ class ServiceBroker:
             raise NotAuthorized("this session acts for no service: open it first")
         return acting
 
+    def _watch(self, session: Session) -> None:
+        """Its end is noticed; once, however often it opens and closes services."""
+        if session not in self._watched:
+            self._watched.add(session)
+            session.on_end.append(lambda: self._left(session))
+
     def _left(self, session: Session) -> None:
+        self._watched.discard(session)
         acting = self._by_session.pop(session, None)
         if acting is not None:
             self.delivery.retire(acting)

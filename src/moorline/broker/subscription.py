@@ -107,9 +107,10 @@ class Subscriptions:
             self._free(queue)
             self._of(session).discard(queue)
 
-    def leave(self, session: Session) -> None:
-        """The session gets nothing more; what it did not acknowledge comes again to another."""
-        for queue in self._queues.get(session, set()).copy():
+    def leave(self, subscriber: Subscriber) -> None:
+        """It gets nothing more; what it did not acknowledge comes again to another."""
+        session = subscriber.session
+        for queue in [one for one in self._queues.get(session, ()) if one.subscriber is subscriber]:
             self.remove(session, queue)
 
     def _free(self, queue: Queue) -> None:

@@ -149,6 +149,13 @@ class Catalog:
         with self._answering():
             await self._pool.execute(statement_text, *values)
 
+    async def execute_together(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
+        """One after the other, in one transaction."""
+        with self._answering():
+            async with self._pool.acquire() as connection, connection.transaction():
+                for statement_text, values in statements:
+                    await connection.execute(statement_text, *values)
+
     async def _migrate(self) -> None:
         try:
             async with self._pool.acquire() as connection:

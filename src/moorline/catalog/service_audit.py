@@ -7,20 +7,17 @@ import msgspec
 import numpy as np
 
 from moorline.catalog.catalog import Catalog
-from moorline.catalog.services import FIRST, PAGE, OpenedService, Services
+from moorline.catalog.service_check import CheckedServices
+from moorline.catalog.services import FIRST, PAGE, OpenedService
 from moorline.catalog.statements import statement
-from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
-from moorline.core.prefix import RangeDigest
 from moorline.errors import Malformed
 from moorline.ids import id_of, text_of
 
 log = logging.getLogger("moorline.catalog")
 
 MEANT = statement("service_meant")
-COMPARED = statement("service_compared")
-
-BUCKETS = 256
+HIGH = statement("service_high")
 
 
 class Meant(msgspec.Struct, frozen=True):
@@ -38,16 +35,7 @@ class Meant(msgspec.Struct, frozen=True):
         return OpenedService(self.number, self.id, self.name, self.salt, self.is_disabled)
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """The digest that is kept of a service, and what it should be; in all and by bucket."""
-
-    kept: Digest
-    true: Digest
-    buckets: list[RangeDigest]
-    wrong: list[int]
-
-
-class OperatorServices(Services):
+class OperatorServices(CheckedServices):
     """The part of the catalog that knows services, with what only operators ask."""
 
     async def meant(self, text: str) -> list[Meant]:
@@ -56,28 +44,12 @@ class OperatorServices(Services):
         exact = [row for row in rows if text in (row.name, text_of(row.id))]
         return exact or rows
 
-    async def compared(self, service: int) -> Compared:
-        kept, true = _Sum(), _Sum()
-        buckets = [RangeDigest(0, 0)] * BUCKETS
-        wrong: list[int] = []
-        for row in await self._catalog.fetch(COMPARED, service):
-            bucket, *numbers = row
-            kept.add(*numbers[:3])
-            true.add(*numbers[3:])
-            buckets[bucket] = RangeDigest(numbers[3], numbers[5] & (1 << 64) - 1)
-            if numbers[:3] != numbers[3:]:
-                wrong.append(bucket)
-        return Compared(kept.digest(), true.digest(), buckets, sorted(wrong))
-
-    async def put_right(self, service: int) -> Compared:
-        """Compares, and recomputes what is kept if it is wrong; returns what was found."""
-        found = await self.compared(service)
-        if found.wrong:
-            await self.recompute(service)
-        return found
-
     async def page(self, service: int, after: bytes, size: int) -> list[bytes]:
-        high = int(hash_ids([after])[:, 0].view(np.int64)[0]) if after else FIRST
+        high = FIRST
+        if after:
+            # Where it stands, which is not where its id belongs if its hash is wrong; or would stand.
+            stored = await self._catalog.fetchval(HIGH, service, after)
+            high = int(hash_ids([after])[:, 0].view(np.int64)[0]) if stored is None else stored
         rows = await self._catalog.fetch(PAGE, service, high, after, size)
         return [row["queue"] for row in rows]
 
@@ -95,30 +67,18 @@ async def recompute_all(catalog: Catalog) -> int:
             "place": f"{place}/{len(everyone)}",
             "queues": found.true.count,
         }
-        if found.wrong:
+        if not found.is_right:
             wrong += 1
-            extra |= {"kept": found.kept.count, "wrong_buckets": len(found.wrong)}
+            extra |= {
+                "kept": found.kept.count,
+                "wrong_buckets": len(found.wrong_buckets),
+                "wrong_hashes": found.wrong_hashes,
+            }
             log.warning("the digest of a service was wrong, and is put right", extra=extra)
         else:
             log.info("the digest of a service is right", extra=extra)
     log.info("digests recomputed", extra={"services": len(everyone), "wrong": wrong})
     return wrong
-
-
-class _Sum:
-    """A digest as a sum over rows of the catalog."""
-
-    def __init__(self) -> None:
-        self.count = self.high = self.low = 0
-
-    def add(self, count: int, high: int, low: int) -> None:
-        self.count += count
-        self.high ^= high
-        self.low ^= low
-
-    def digest(self) -> Digest:
-        high, low = (half.to_bytes(8, "big", signed=True) for half in (self.high, self.low))
-        return Digest(self.count, high + low)
 
 
 def _id(text: str) -> bytes:

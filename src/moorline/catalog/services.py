@@ -17,7 +17,6 @@ from moorline.core.sketch import Words
 
 OPEN = statement("service_open")
 DIGEST = statement("service_digest")
-RECOMPUTED = statement("service_recomputed")
 BUCKETS = statement("service_buckets")
 RANGES = statement("service_ranges")
 LISTS = statement("service_lists")
@@ -83,10 +82,6 @@ class Services:
         row = await self._catalog.fetchrow(DIGEST, service)
         return _digest(row["count"], row["high"], row["low"])
 
-    async def recomputed(self, service: int) -> Digest:
-        row = await self._catalog.fetchrow(RECOMPUTED, service)
-        return _digest(row["count"], row["high"], row["low"])
-
     async def recompute(self, service: int) -> None:
         """Puts the digests right, whatever they were."""
         await self._catalog.execute("select moorline.recompute($1)", service)
@@ -102,8 +97,8 @@ class Services:
             "select moorline.associate($1, $2, $3, $4)",
             service,
             list(queues),
-            _signed(hashes[:, 0]),
-            _signed(hashes[:, 1]),
+            signed(hashes[:, 0]),
+            signed(hashes[:, 1]),
         )
         return _unsigned(changed)
 
@@ -171,9 +166,10 @@ def _range(row: object) -> RangeDigest:
     return RangeDigest(row["count"], row["hash_low"] & (1 << 64) - 1)  # type: ignore[index]
 
 
-def _signed(words: Words) -> list[int]:
-    signed: list[int] = words.view(np.int64).tolist()
-    return signed
+def signed(words: Words) -> list[int]:
+    """As the catalog stores them."""
+    numbers: list[int] = words.view(np.int64).tolist()
+    return numbers
 
 
 def _unsigned(numbers: Sequence[int]) -> Words:

@@ -7,6 +7,7 @@ one buffer; it is imported at its first use, because it is large.
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from moorline.core.sketch import Words
@@ -26,6 +27,12 @@ def hash_ids(ids: Sequence[bytes]) -> Words:
             hashes[place] = value >> 64, value & _LOW
         return hashes
     return _in_bulk(ids)
+
+
+def misfits(ids: Sequence[bytes], stored: Words) -> tuple[Words, npt.NDArray[np.intp]]:
+    """The hashes of ids, and the places at which they are not the ones that were stored."""
+    hashes = hash_ids(ids)
+    return hashes, np.flatnonzero((hashes != stored).any(axis=1))
 
 
 def _in_bulk(ids: Sequence[bytes]) -> Words:

@@ -135,7 +135,7 @@ class Node:
     async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> QueueBroker:
         broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
         assert self._catalog is not None
-        services = OperatorBroker(self._catalog, broker)
+        services = OperatorBroker(self._catalog, broker, identity(folder))
         stack.callback(services.close)
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())

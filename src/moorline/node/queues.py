@@ -100,4 +100,9 @@ def watch_services(metrics: Metrics, services: ServiceBroker) -> None:
         "service_repair_bytes_total", "Sketches and lists sent.", lambda: counts.payload_bytes
     )
     metrics.watch("service_repair_rounds_total", "Questions answered.", lambda: counts.rounds)
+    metrics.watch(
+        "service_put_right_total",
+        "SUBS at which what was kept of a service was not what is there.",
+        lambda: counts.put_right,
+    )
     metrics.watch("service_scans_total", "Scans for a sketch.", lambda: services.sketches.scans)

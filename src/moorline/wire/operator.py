@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from moorline.ids import ID_BYTES
+from moorline.limits import WRONG_QUEUES_TOLD_MAX
 from moorline.wire.message import Answer, Call
 from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash
 
@@ -19,6 +20,7 @@ SERVICES_PER_PAGE = 64
 # Postgres takes no NUL in a text.
 ServiceName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 PageSize = Annotated[int, Meta(ge=1, le=SERVICES_PER_PAGE)]
+WrongQueues = Annotated[tuple[bytes, ...], Meta(max_length=WRONG_QUEUES_TOLD_MAX)]
 BlockSize = Annotated[int, Meta(ge=1, le=QUEUES_PER_BLOCK)]
 
 
@@ -56,7 +58,10 @@ class DescribeService(Call, frozen=True, gc=False, tag=72):
 
 
 class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
-    """The digest as recomputed, the queues in each bucket, and the buckets whose kept digest is wrong."""
+    """The digest as recomputed from the ids, the queues in each bucket, and the buckets that are kept wrong.
+
+    `wrong_hashes` rows have a stored hash that is not that of their id; `wrong_queues` are the first of them.
+    """
 
     facts: ServiceFacts
     sessions: int
@@ -64,22 +69,26 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     recomputed_hash: bytes
     buckets: list[int]
     wrong_buckets: list[int]
+    wrong_hashes: int = 0
+    wrong_queues: WrongQueues = ()
 
 
 class RecomputeService(Call, frozen=True, gc=False, tag=74):
-    """Puts the kept digest right."""
+    """Hashes the ids of all associations anew, and puts their hashes and the kept digest right."""
 
     service: ServiceName
 
 
 class ServiceRecomputed(Answer, frozen=True, gc=False, tag=75):
-    """What was kept, what it is now, and how many of the 256 buckets were wrong."""
+    """What was kept, what it is now, and how many of the 256 buckets and of the rows' hashes were wrong."""
 
     kept_count: int
     kept_hash: bytes
     count: int
     hash: bytes
     wrong_buckets: int
+    wrong_hashes: int = 0
+    wrong_queues: WrongQueues = ()
 
 
 class SwitchService(Call, frozen=True, gc=False, tag=76):
@@ -99,7 +108,10 @@ class ListServiceQueues(Call, frozen=True, gc=False, tag=78):
 
     service: ServiceName
     after: Annotated[bytes, Meta(max_length=ID_BYTES)] = b""
-    count: BlockSize = QUEUES_PER_BLOCK
+    count: WrongQueues = Annotated[tuple[bytes, ...], Meta(max_length=WRONG_QUEUES_TOLD_MAX)]
+
+
+BlockSize = QUEUES_PER_BLOCK
 
 
 class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):

@@ -25,6 +25,7 @@ QueueIds = Annotated[list[QueueId], Meta(max_length=QUEUES_PER_BLOCK)]
 Bits = Annotated[int, Meta(ge=0, le=64)]
 PrefixPair = tuple[Bits, Annotated[int, Meta(ge=0)]]
 Prefixes = Annotated[list[PrefixPair], Meta(max_length=PREFIXES_PER_BLOCK)]
+NodeId = Annotated[bytes, Meta(max_length=ID_BYTES)]
 EstimateBytes = Annotated[bytes, Meta(max_length=448)]
 
 
@@ -33,10 +34,13 @@ class OpenService(Call, frozen=True, gc=False, tag=50):
 
 
 class ServiceOpened(Answer, frozen=True, gc=False, tag=51):
+    """The kept digest, and the id of the node: a queue that it does not know may be another node's."""
+
     service: bytes
     salt: bytes
     count: int
     hash: bytes
+    node: NodeId = b""
 
 
 class Associate(Call, frozen=True, gc=False, tag=52):
@@ -128,9 +132,20 @@ class ListsTold(Answer, frozen=True, gc=False, tag=64):
     highs: list[bytes]
 
 
-COMMANDS = OpenService | Associate | Dissociate | SubscribeService | AskRanges | AskLists
+class CloseService(Call, frozen=True, gc=False, tag=65):
+    """This session acts for no service any more, and gets none of its messages: it is a plain one again."""
+
+
+class ServiceClosed(Answer, frozen=True, gc=False, tag=66):
+    """Also where none was open."""
+
+
+COMMANDS = (
+    OpenService | CloseService | Associate | Dissociate | SubscribeService | AskRanges | AskLists
+)
 EVENTS = (
     ServiceOpened
+    | ServiceClosed
     | Associated
     | Dissociated
     | ServiceSubscribed

@@ -1,0 +1,149 @@
+"""Room: catalog. What is kept of a service against what is there: every id hashed anew, bucket by bucket.
+
+Two things can be wrong, each by itself: a row whose stored hash is not that of its id, and a bucket whose
+digest is not that of its rows. A digest over stored hashes proves nothing about the first: such a row counts
+as the queue that it was, and the messages of that queue find nobody. So the ids are what is proven.
+"""
+
+import logging
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from moorline.catalog.services import Services, signed
+from moorline.catalog.statements import statement
+from moorline.core.digest import Digest
+from moorline.core.hashing import hash_ids, misfits
+from moorline.core.id_set import digest_of
+from moorline.core.prefix import RangeDigest
+from moorline.limits import REHASH_BATCH, SERVICE_CHECK_QUEUES, WRONG_QUEUES_TOLD_MAX
+
+log = logging.getLogger("moorline.catalog")
+
+CHECKED = statement("service_checked")
+LOCK = statement("association_lock")
+REHASH = statement("service_rehash")
+RECOMPUTE = "select moorline.recompute($1)"
+
+BUCKETS = 256
+HALF = BUCKETS // 2
+"""The signed order of the catalog wraps here: a range of buckets ends at it."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The digest that is kept of a service, and that of the ids that are there; in all and by bucket.
+
+    `buckets` are the rows as they are stored, `wrong_buckets` those whose kept digest is not that of their
+    ids. Of rows whose stored hash is not that of the id, all are counted and the first ones are named.
+    """
+
+    kept: Digest
+    true: Digest
+    buckets: list[RangeDigest]
+    wrong_buckets: list[int]
+    wrong_hashes: int
+    wrong_queues: list[bytes]
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.wrong_buckets or self.wrong_hashes)
+
+    @property
+    def told(self) -> tuple[bytes, ...]:
+        """So many of the wrong rows as a message may name."""
+        return tuple(self.wrong_queues[:WRONG_QUEUES_TOLD_MAX])
+
+
+class CheckedServices(Services):
+    """The part of the catalog that knows services, and can prove what it keeps of them."""
+
+    async def checked(self, service: int) -> Checked:
+        """Reads all associations. What is compared is of one moment for each bucket."""
+        expected = (await self.digest(service)).count
+        sums = _Sums()
+        width = HALF
+        while width > 1 and expected * width > SERVICE_CHECK_QUEUES * BUCKETS:
+            width //= 2
+        for first in range(0, BUCKETS, width):
+            low = first - (BUCKETS if first >= HALF else 0)
+            bounds = low << 56, ((low + width) << 56) - 1
+            for row in await self._catalog.fetch(
+                CHECKED, service, *bounds, first, first + width - 1
+            ):
+                sums.add(row)
+        return sums.result()
+
+    async def recomputed(self, service: int) -> Digest:
+        """What the digest should be."""
+        return (await self.checked(service)).true
+
+    async def put_right(self, service: int) -> Checked:
+        """Checks, and mends what is wrong: first the hashes of rows, then the digests over them.
+
+        No row is removed: an id that was changed stays, under its own hash. Which of the two sides lacks it
+        is for the reconciliation to find. Returns what was found.
+        """
+        found = rest = await self.checked(service)
+        while not rest.is_right:
+            if rest.wrong_queues:
+                log.warning(
+                    "associations whose hash is not that of their id: hashed anew",
+                    extra={"service": service, "queues": [one.hex() for one in rest.told]},
+                )
+            await self._mend(service, rest.wrong_queues)
+            if rest.wrong_hashes <= len(rest.wrong_queues):
+                break
+            rest = await self.checked(service)
+        return found
+
+    async def _mend(self, service: int, queues: list[bytes]) -> None:
+        hashes = hash_ids(queues)
+        halves = signed(hashes[:, 0]), signed(hashes[:, 1])
+        await self._catalog.execute_together(
+            [(LOCK, ()), (REHASH, (service, queues, *halves)), (RECOMPUTE, (service,))]
+        )
+
+
+class _Sums:
+    """What the rows of a check add up to."""
+
+    def __init__(self) -> None:
+        self._kept = self._true = Digest.empty()
+        self._buckets = [RangeDigest(0, 0)] * BUCKETS
+        self._wrong_buckets: list[int] = []
+        self._wrong_hashes = 0
+        self._wrong_queues: list[bytes] = []
+
+    def add(self, row: Any) -> None:
+        bucket, count, high, low, queues, lengths, hashes = tuple(row.values())
+        stored = np.frombuffer(hashes, ">u8").astype(np.uint64).reshape(-1, 2)
+        ids = _cut(queues, np.frombuffer(lengths, ">i4"))
+        true, wrong = misfits(ids, stored)
+        kept = Digest(count, b"".join(half.to_bytes(8, "big", signed=True) for half in (high, low)))
+        there = digest_of(true[:, 0], true[:, 1])
+        if kept != there:
+            self._wrong_buckets.append(bucket)
+        self._kept, self._true = self._kept.merge(kept), self._true.merge(there)
+        if len(ids):
+            self._buckets[bucket] = RangeDigest(len(ids), int(np.bitwise_xor.reduce(stored[:, 1])))
+        self._wrong_hashes += len(wrong)
+        room = REHASH_BATCH - len(self._wrong_queues)
+        self._wrong_queues += [ids[place] for place in wrong[:room].tolist()]
+
+    def result(self) -> Checked:
+        return Checked(
+            self._kept,
+            self._true,
+            self._buckets,
+            sorted(self._wrong_buckets),
+            self._wrong_hashes,
+            self._wrong_queues,
+        )
+
+
+def _cut(data: bytes, lengths: npt.NDArray[np.int32]) -> list[bytes]:
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    starts = [0, *ends[:-1]] if ends else []
+    return [data[start:end] for start, end in zip(starts, ends, strict=True)]

@@ -1,0 +1,1 @@
+select hash_high from moorline.association where service = $1 and queue = $2
