@@ -25,13 +25,11 @@ from bench.node import BenchNode, cpu_seconds
 from bench.report import Report
 from moorline.client.moor import Moor
 from moorline.client.service import Service
-from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
 from moorline.core.hashing import hash_ids
 from moorline.core.id_set import IdSet
 from moorline.core.reconcile import Agreed, Asker, Begin, Repair
-from moorline.core.sketch import Salt, Words
-from moorline.wire.service import OpenService, ServiceOpened
+from moorline.core.sketch import Words
 
 NEGENTROPY = {10: 20_514, 1_000: 1_434_277}
 """Bytes of the best peer for a million ids, measured apart on the same kind of machine (one-sided)."""
@@ -104,9 +102,7 @@ class _Hearing:
 
 async def open_service(service: Service) -> None:
     """What every session of a service begins with; it tells the node's digest."""
-    opened = await service._call(OpenService, ServiceOpened)  # noqa: SLF001
-    service._salt = Salt(opened.salt)  # noqa: SLF001
-    service._theirs = Digest(opened.count, opened.hash)  # noqa: SLF001
+    await service._open()  # noqa: SLF001
 
 
 async def find(service: Service, own: IdSet) -> tuple[int, Effect]:

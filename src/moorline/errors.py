@@ -2,6 +2,7 @@
 
     MoorlineError
     ├── ConfigError            the operator's: an option or a file says something we do not take
+    │   └── WrongNode          the list of a service is of another node than the one that was reached
     ├── StartError             the operator's: the node cannot start here and now
     │   ├── FolderInUse        another node runs on this data folder
     │   ├── FolderUnusable     the data folder cannot be read or written
@@ -60,6 +61,12 @@ class MoorlineError(Exception):
 class ConfigError(MoorlineError):
     code = "CONFIG"
     exit_code = 3
+
+
+class WrongNode(ConfigError):
+    """The list of a service is of another node: its queues are there, and their messages come only there."""
+
+    code = "WRONG_NODE"
 
 
 class StartError(MoorlineError):

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from tests.broker.queue_harbour import WITHIN_S, Papers, until
 
+from moorline.broker.operator import OperatorBroker
 from moorline.broker.queues import QueueBroker
-from moorline.broker.services import ServiceBroker
 from moorline.catalog import Catalog
-from moorline.catalog.service_check import CheckedServices
 from moorline.client.associations import Associations
 from moorline.client.moor import Connecting, Moor
 from moorline.client.queue import Message as QueueMessage
@@ -32,6 +31,8 @@ QUICK = Settings(
     sync="process", operators=["operator"], max_queue_messages=100, max_file_messages=101
 )
 
+NODE_ID = b"n" * 24
+
 Result = TypeVar("Result")
 
 
@@ -44,7 +45,7 @@ class Harbour:
         catalog: Catalog,
         papers: Papers,
         settings: Settings,
-        node_id: bytes = b"n" * 24,
+        node_id: bytes = NODE_ID,
     ) -> None:
         self.folder = folder
         self.catalog = catalog
@@ -53,7 +54,7 @@ class Harbour:
         self.store = Store(self.disk, options(settings), wall_ms)
         self.store.open(rebuilt_index)
         self.queues = QueueBroker(self.store, settings)
-        self.services = ServiceBroker(CheckedServices(catalog), self.queues, node_id)
+        self.services = OperatorBroker(catalog, self.queues, node_id)
         self.listeners = Listeners(
             self.queues.handlers() | self.services.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
@@ -112,7 +113,7 @@ class Harbour:
     async def check_digests(self) -> None:
         """Invariant 1: what is kept is what a recompute gives."""
         for row in await self.services.services.all():
-            assert row.digest == await self.services.services.recomputed(row.number), row.name
+            assert row.digest == await self.services._rows.recomputed(row.number), row.name
 
     def session_of(self, moor: Moor) -> Session:
         """The node's end of a connection."""
@@ -129,9 +130,13 @@ class Harbour:
 
 @contextlib.asynccontextmanager
 async def harbour(
-    folder: Path, catalog: Catalog, papers: Papers, settings: Settings = QUICK
+    folder: Path,
+    catalog: Catalog,
+    papers: Papers,
+    settings: Settings = QUICK,
+    node_id: bytes = NODE_ID,
 ) -> AsyncIterator[Harbour]:
-    made = Harbour(folder, catalog, papers, settings)
+    made = Harbour(folder, catalog, papers, settings, node_id)
     await made.open()
     try:
         yield made

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 from tests.broker.interception import Sniffer
-from tests.broker.service_harbour import Harbour, associated
+from tests.broker.service_harbour import NODE_ID, Harbour, associated
 
 from moorline.client.service import LISTS_PER_BLOCK
 from moorline.core.digest import Digest
@@ -79,6 +79,7 @@ async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
 ) -> None:
     """D29: every queue of an Associate was deleted meanwhile, and each is named with the reason."""
     with node.listed() as listed:
+        listed.bind(NODE_ID, "n")
         listed.add([random.Random(n).randbytes(24) for n in range(QUEUES_PER_BLOCK)])
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         assert len(service.report.lost) == QUEUES_PER_BLOCK

@@ -175,7 +175,9 @@ def test_a_service_sees_itself_and_changes_nothing_as_an_operator(
 ) -> None:
     client = Client(moorline, "modest", 2)
     assert moor.json("show", "modest", papers=client.papers)["queues"] == 2
-    for command in ("queues", "recompute", "disable"):
+    assert moor("queues", "modest", papers=client.papers) == 0
+    assert len(moor.out.splitlines()) == 2
+    for command in ("recompute", "disable"):
         assert moor(command, "modest", papers=client.papers) == EXIT_REFUSED
 
 

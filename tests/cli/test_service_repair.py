@@ -5,7 +5,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.cli.service_node import EXIT_FILE, EXIT_REFUSED, EXIT_USAGE, Client, Moorline, Shell
+from tests.cli.service_node import (
+    EXIT_DRIFT,
+    EXIT_FILE,
+    EXIT_REFUSED,
+    EXIT_USAGE,
+    Client,
+    Moorline,
+    Shell,
+)
 
 from moorline.client.associations import Associations
 from moorline.ids import text_of
@@ -71,7 +79,9 @@ def test_what_the_node_refuses_is_named_and_stays_in_the_clients_file(
     own.add([stranger])
     own.close()
     client.drop(client.queues[1:3])
-    done = moor.json("repair", "refused", "--client-file", client.list)
+    done = moor.json("repair", "refused", "--client-file", client.list, code=EXIT_DRIFT)
+    assert "the node refused 2 queues" in moor.err
+    assert "in the list still" in moor.err
     assert done["added"] == 2
     assert set(done["refused"]) == {text_of(gone), text_of(stranger)}
     assert client.listed() == 11
@@ -114,7 +124,8 @@ def test_a_service_repairs_itself_with_its_own_certificate(moorline: Moorline, m
     plan = moor.json(*words, "--dry-run", papers=client.papers)
     assert (plan["added"], plan["removed"]) == (5, 2)
     assert client.listed() == 98
-    done = moor.json(*words, papers=client.papers)
+    done = moor.json(*words, papers=client.papers, code=EXIT_DRIFT)
+    assert "refused 1 queues" in moor.err
     assert (done["added"], done["removed"]) == (4, 2)
     assert done["refused"] == [text_of(client.queues[0])]
     assert client.listed() == 97

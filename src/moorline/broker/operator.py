@@ -96,6 +96,7 @@ class OperatorBroker(ServiceBroker):
             found.wrong_buckets,
             found.wrong_hashes,
             found.told,
+            self._node_id,
         )
 
     def _facts(self, row: Meant | ServiceRow, digest: Digest) -> ServiceFacts:

@@ -124,6 +124,12 @@ class ServiceDelivery:
             if queue is not None:
                 self._subscriptions.detach(queue)
 
+    def wake(self, queue_id: bytes) -> None:
+        """Finds out whose the waiting messages of a queue are that has lost its reader."""
+        queue = self._store.live.get(queue_id)
+        if queue is not None:
+            self._subscriptions.serve([queue])
+
     def forget_routes(self, queues: Iterable[bytes]) -> None:
         """Their associations have changed: whose they are is asked of the catalog again."""
         self._routes.forget(queues)

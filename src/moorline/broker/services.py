@@ -345,7 +345,11 @@ class ServiceBroker:
         """A plain command that must not overtake those that wait for the catalog."""
 
         async def follow(session: Session, call: Unsubscribe) -> Answer | None:
-            return _only(plain(session, [call]))
+            answer = _only(plain(session, [call]))
+            if session in self._by_session:
+                # It is the service's still: what its reader left goes where the others go.
+                self.delivery.wake(call.queue)
+            return answer
 
         return self.turns.later(follow)
 

@@ -9,23 +9,19 @@ import sys
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from moorline.cli import output
 from moorline.cli.progress import progress
 from moorline.cli.reach import Reach, with_node
-from moorline.core.digest import Digest
 from moorline.errors import DriftFound, Drifting
 from moorline.ids import text_of
 from moorline.net.caller import Caller
 from moorline.wire import operator as wire
 from moorline.wire.message import Message
 from moorline.wire.service import QUEUES_PER_BLOCK
-
-if TYPE_CHECKING:
-    from moorline.client.associations import Associations
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -92,8 +88,9 @@ def show(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
             "sessions": found.sessions,
             "recomputed_queues": found.recomputed_count,
             "recomputed_hash": found.recomputed_hash.hex(),
-            "is_digest_right": not found.wrong_buckets,
+            "is_digest_right": not (found.wrong_buckets or found.wrong_hashes),
             "wrong_buckets": found.wrong_buckets,
+            "wrong_hashes": found.wrong_hashes,
             "buckets": found.buckets,
         }
         least, most, empty = min(found.buckets), max(found.buckets), found.buckets.count(0)
@@ -143,34 +140,37 @@ def verify(
     client_file: Annotated[Path | None, FILE_OPTION] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the kept digest with the associations, and these with the client's own list.
+    """Compare what is kept with the associations, hashed anew, and these with the client's own list.
 
-    Nothing is changed, neither on the node nor in the file. Ends with 0 if all are equal, else with 17.
+    Nothing is changed, neither on the node nor in the file. Ends with 0 if all are equal, else with 17; also
+    if there is nothing to compare.
     """
+    from moorline.cli import service_verdict as verdict
     from moorline.client.operator import Reconciler, copied
 
     async def work(caller: Caller) -> None:
         found = await _describe(caller, service)
-        kept = Digest(found.facts.count, found.facts.hash)
-        true = Digest(found.recomputed_count, found.recomputed_hash)
-        rows = [_compared("kept digest", kept, "associations", true)]
-        if found.wrong_buckets and kept == true:
-            rows[0]["verdict"] = "other"  # the errors of two buckets hide each other in the sum
+        rows = verdict.of_node(found)
         facts: dict[str, Any] = {"service": found.facts.name, "comparisons": rows}
+        if found.wrong_queues:
+            facts["wrong_queues"] = [text_of(queue) for queue in found.wrong_queues]
         if client_file is not None:
             with copied(client_file) as own:
-                rows += await asyncio.to_thread(_compared_with_list, own, true)
-                if rows[-1]["verdict"] != "equal":
+                check = await asyncio.to_thread(own.checked)
+                verdict.check_home(client_file, check, found)
+                rows += verdict.of_list(own.digest(), check, found)
+                if rows[-1]["verdict"] != "equal" and not found.wrong_hashes:
                     side = Reconciler(caller, own, _named(reach, found), is_dry=True)
                     with contextlib.suppress(Drifting):  # then the counts must do
                         facts["missing"], facts["extra"] = await side.planned()
+                        facts["extra"] += side.report.restored
         facts["is_equal"] = all(row["verdict"] == "equal" for row in rows)
         columns = list(rows[0])
         output.emit(
             as_json, facts, lambda: output.table(columns, [[*row.values()] for row in rows])
         )
         if not facts["is_equal"]:
-            raise DriftFound(_advice(facts))
+            raise DriftFound(verdict.advice(facts))
 
     _run(reach, work)
 
@@ -184,14 +184,23 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be added and removed.")
     ] = False,
+    bind: Annotated[
+        bool,
+        typer.Option(
+            "--bind",
+            help="The list is this node's from now on: its queues were moved here from another one.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make the node's associations equal to the client's own list.
 
-    An operator puts the kept digest right first; the file is read only.
+    An operator puts what the node keeps right first; the file is read only.
     With the service's own --certificate it is what the client does at its start: it takes the subscription
-    over, and queues that the node refuses leave the list.
+    over, a damaged list is mended, and queues that the node refuses leave it.
+    Ends with 17 if the node refused queues, or if the file is damaged and was only read.
     """
+    from moorline.cli import service_verdict as verdict
     from moorline.client.associations import Associations
     from moorline.client.operator import Reconciler, copied
 
@@ -209,19 +218,25 @@ def repair(
                 ask = _asked(wire.RecomputeService, named)
                 told = await caller.call(ask, wire.ServiceRecomputed)
                 facts["is_digest_put_right"] = told.wrong_buckets > 0
+                facts["wrong_hashes"] = told.wrong_hashes
             seen = stack.enter_context(progress("repairing"))
-            side = Reconciler(caller, own, named, is_dry=dry_run, seen=seen)
+            side = Reconciler(caller, own, named, is_dry=dry_run, bind=bind, seen=seen)
             added, removed = await side.planned()
         report = side.report
         facts |= {
             "added": added if dry_run else report.associated,
             "removed": removed if dry_run else report.dissociated,
             "refused": [text_of(queue) for queue in report.lost],
+            "mended": report.mended,
+            "restored": report.restored,
             "bytes_sent": report.bytes_sent,
             "bytes_received": report.bytes_received,
             "rounds": report.rounds,
         }
         _emit(as_json, facts, facts)
+        is_file_damaged = report.mended > 0 and (dry_run or named is not None)
+        if left := verdict.left(len(report.lost), is_file_damaged, is_own=named is None):
+            raise DriftFound(left)
 
     _run(reach, work)
 
@@ -234,7 +249,7 @@ def recompute(
     all_: Annotated[bool, typer.Option("--all", help="All services.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute digests anew from the associations, put wrong ones right, and say which were wrong."""
+    """Hash the ids of all associations anew, put wrong hashes and digests right, and say which were wrong."""
     if (service is None) == (not all_):
         raise typer.BadParameter("name a SERVICE, or give --all")
 
@@ -255,7 +270,9 @@ def recompute(
                         "kept_queues": told.kept_count,
                         "kept_hash": told.kept_hash.hex(),
                         "wrong_buckets": told.wrong_buckets,
-                        "was_wrong": told.wrong_buckets > 0,
+                        "wrong_hashes": told.wrong_hashes,
+                        "wrong_queues": [text_of(queue) for queue in told.wrong_queues],
+                        "was_wrong": told.wrong_buckets > 0 or told.wrong_hashes > 0,
                     }
                 )
                 seen(len(rows), len(names))
@@ -263,7 +280,10 @@ def recompute(
             for row in rows:
                 output.emit_json(row)
         else:
-            columns = ("service", "queues", "kept_queues", "wrong_buckets", "was_wrong")
+            columns = (
+                *("service", "queues", "kept_queues"),
+                *("wrong_buckets", "wrong_hashes", "was_wrong"),
+            )
             output.table(
                 [_worded(name) for name in columns],
                 [[row[name] for name in columns] for row in rows],
@@ -351,46 +371,6 @@ def _emit(as_json: bool, facts: dict[str, Any], words: dict[str, Any]) -> None:
 
 def _worded(name: str) -> str:
     return name.removeprefix("is_").removesuffix("_s").replace("_", " ")
-
-
-def _compared_with_list(own: "Associations", true: Digest) -> list[dict[str, Any]]:
-    listed = own.recomputed()
-    return [
-        _compared("client's digest", own.digest(), "client's list", listed),
-        _compared("associations", true, "client's list", listed),
-    ]
-
-
-def _compared(what: str, one: Digest, against: str, other: Digest) -> dict[str, Any]:
-    verdict = "equal" if one == other else "other"
-    if one.count != other.count:
-        verdict = "more" if one.count > other.count else "fewer"
-    return {
-        "what": what,
-        "has": one.count,
-        "against": against,
-        "which_has": other.count,
-        "verdict": verdict,
-    }
-
-
-def _advice(facts: dict[str, Any]) -> str:
-    """What differs and what to do about it, in one line."""
-    rows = [row for row in facts["comparisons"] if row["verdict"] != "equal"]
-    texts = [
-        f"the {row['what']} ({row['has']}) and the {row['against']} ({row['which_has']}) differ"
-        for row in rows
-    ]
-    if "missing" in facts:
-        texts.append(f"the node lacks {facts['missing']} queues and has {facts['extra']} too many")
-    hints = {
-        "associations": "decide first which of the two is right: "
-        "`moor service repair` makes the node's equal to the list",
-        "kept digest": "`moor service recompute` puts it right",
-        "client's digest": "the client's file is damaged",
-    }
-    first = next(what for what in hints if any(row["what"] == what for row in rows))
-    return f"{'; '.join(texts)}: {hints[first]}"
 
 
 def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:

@@ -2,6 +2,12 @@
 
 Count and hash are changed in the same transaction as the list: after any crash the digest is that of the
 list. Membership decides before XOR does: adding twice changes nothing.
+
+    association   the queues, with the halves of their hashes
+    digest        one row: count and hash of all of them
+    home          one row, once it is known: the node whose queues they are
+    doubt         one row while the list has failed its check and was not proven since
+    set_aside     what left the list without being dissociated by its user: refused by the node, or damaged
 """
 
 import contextlib
@@ -10,13 +16,15 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
+from moorline.core.hashing import hash_ids, misfits
 from moorline.core.id_set import IdSet
 from moorline.core.sketch import Words
 from moorline.errors import FolderUnusable
+from moorline.ids import ID_BYTES
 
 SCHEMA = """
 create table if not exists association (
@@ -27,16 +35,38 @@ create table if not exists digest (
     count integer not null, high integer not null, low integer not null
 );
 insert or ignore into digest values (1, 0, 0, 0);
+create table if not exists home (
+    one integer primary key check (one = 1), node blob not null, name text not null
+);
+create table if not exists doubt (one integer primary key check (one = 1));
+create table if not exists set_aside (
+    queue blob not null, high integer not null, low integer not null,
+    why text not null, time_s integer not null
+);
 """
 
+ADD = "insert or ignore into association values (?, ?, ?)"
+REMOVE = "delete from association where queue = ?"
+SET_ASIDE = "insert into set_aside values (?, ?, ?, ?, cast(strftime('%s', 'now') as integer))"
+
 _BATCH = 10_000
+
+
+class ListCheck(msgspec.Struct, frozen=True):
+    """A list against its own ids, hashed anew: the set of these, and what is stored that is not true."""
+
+    own: IdSet
+    wrong_hashes: int
+    is_digest_right: bool
+    is_doubtful: bool
+    home: tuple[bytes, str]
 
 
 class Associations:
     """The list. One process at a time; calls are short, bulk ones belong in a thread (client.list_thread)."""
 
     def __init__(self, path: Path | str) -> None:
-        self._path = path
+        self.path = path
         # SQLite crashes if one thread closes what another reads: whoever comes second waits.
         self._in_use = threading.Lock()
         with self._named():
@@ -62,17 +92,84 @@ class Associations:
 
     def recomputed(self) -> Digest:
         """What it should be."""
-        return self.id_set().digest()
+        return self.checked().own.digest()
+
+    def checked(self) -> ListCheck:
+        """Reads all of the list; changes nothing."""
+        with self._using() as db:
+            hashes, wrong = self._read(db)
+            own = IdSet(hashes[:, 0], hashes[:, 1])
+            count, high, low = _kept(db)
+            is_right = own.digest() == Digest(count, _bytes(high) + _bytes(low))
+            is_doubtful = db.execute("select 1 from doubt").fetchone() is not None
+            home = db.execute("select node, name from home").fetchone() or (b"", "")
+        return ListCheck(own, len(wrong), is_right, is_doubtful, home)
+
+    def mend(self) -> None:
+        """Makes what is stored true to the ids, and puts the list in doubt: it may lack what it once had.
+
+        A row whose hash is not that of its id is set aside as it was. Its id stays, if it can be one.
+        """
+        with self._using() as db, _transaction(db):
+            hashes, wrong = self._read(db)
+            for row in wrong:
+                db.execute(SET_ASIDE, (*row, "DAMAGED"))
+                db.execute("delete from association where queue = ?", row[:1])
+            ids = [row[0] for row in wrong if len(row[0]) == ID_BYTES]
+            pairs = hash_ids(ids).view(np.int64).tolist()
+            rows = [(one, *pair) for one, pair in zip(ids, pairs, strict=True)]
+            db.executemany("insert into association values (?, ?, ?)", rows)
+            hashes, _ = self._read(db)
+            true = IdSet(hashes[:, 0], hashes[:, 1]).digest()
+            halves = np.frombuffer(true.hash, ">i8").tolist()
+            db.execute("update digest set count = ?, high = ?, low = ?", (true.count, *halves))
+            db.execute("insert or ignore into doubt values (1)")
+
+    def trust(self) -> None:
+        """It was proven against the node."""
+        with self._using() as db:
+            db.execute("delete from doubt")
+
+    def bind(self, node: bytes, name: str) -> None:
+        """The queues are that node's."""
+        with self._using() as db:
+            db.execute("insert or replace into home values (1, ?, ?)", (node, name))
+
+    def set_aside(self, refused: Sequence[tuple[bytes, str]]) -> None:
+        """Removes what the node refused, and keeps it with the code why."""
+        for start in range(0, len(refused), _BATCH):
+            some = refused[start : start + _BATCH]
+            queues = [queue for queue, _ in some]
+            halves = hash_ids(queues).view(np.int64).tolist()
+            with self._using() as db, _transaction(db):
+                for (queue, code), pair in zip(some, halves, strict=True):
+                    db.execute(SET_ASIDE, (queue, *pair, code))
+                _change_batch(db, queues, REMOVE, with_hashes=False)
+
+    def _read(self, db: sqlite3.Connection) -> tuple[Words, list[tuple[bytes, int, int]]]:
+        """The hashes of all ids, and the rows that have another one."""
+        parts: list[Words] = [np.empty((0, 2), np.uint64)]
+        wrong: list[tuple[bytes, int, int]] = []
+        cursor = db.execute("select queue, high, low from association")
+        while rows := cursor.fetchmany(100_000):
+            try:
+                stored = np.array([row[1:] for row in rows], np.int64).view(np.uint64)
+                hashes, places = misfits([row[0] for row in rows], stored)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise FolderUnusable(
+                    f"{self.path} has a row that is no association of a queue: {error}"
+                ) from error
+            parts.append(hashes)
+            wrong += [rows[place] for place in places.tolist()]
+        return np.concatenate(parts), wrong
 
     def add(self, queues: Sequence[bytes]) -> int:
         """Adds those that are not there; returns how many were not."""
-        return self._change(
-            queues, "insert or ignore into association values (?, ?, ?)", with_hashes=True
-        )
+        return self._change(queues, ADD, with_hashes=True)
 
     def remove(self, queues: Sequence[bytes]) -> int:
         """Removes those that are there; returns how many were."""
-        return self._change(queues, "delete from association where queue = ?", with_hashes=False)
+        return self._change(queues, REMOVE, with_hashes=False)
 
     def __contains__(self, queue: bytes) -> bool:
         with self._using() as db:
@@ -131,7 +228,7 @@ class Associations:
         for start in range(0, len(queues), _BATCH):
             some = queues[start : start + _BATCH]
             with self._using() as db, _transaction(db):
-                changed += _change_batch(db, some, statement, with_hashes)
+                changed += _change_batch(db, some, statement, with_hashes=with_hashes)
         return changed
 
     @contextlib.contextmanager
@@ -146,7 +243,7 @@ class Associations:
             yield
         except sqlite3.Error as error:
             raise FolderUnusable(
-                f"{self._path} cannot be used as the list of a service: {error}"
+                f"{self.path} cannot be used as the list of a service: {error}"
             ) from error
 
 
@@ -164,7 +261,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _change_batch(
-    db: sqlite3.Connection, queues: Sequence[bytes], statement: str, with_hashes: bool
+    db: sqlite3.Connection, queues: Sequence[bytes], statement: str, *, with_hashes: bool
 ) -> int:
     hashes = hash_ids(queues).view(np.int64).tolist()
     sign = 1 if with_hashes else -1

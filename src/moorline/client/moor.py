@@ -146,6 +146,8 @@ class Moor:
 
         One that is gone already is no refusal: its `is_gone` tells.
         """
+        for message in messages:
+            await message.settled()
         answers = await self._caller.call_all([message.acknowledge for message in messages])
         return [
             message.acknowledged(answer)[0]
@@ -250,18 +252,22 @@ class Moor:
 
     # --- services ---------------------------------------------------------------------------------
 
-    def service(self, associations: Path | str, *, window: int = 1) -> "Service":
-        """The service of our certificate; `associations` is the file of its list on this side."""
+    def service(
+        self, associations: Path | str, *, window: int = 1, bind: bool = False
+    ) -> "Service":
+        """The service of our certificate; `associations` is the file of its list on this side.
+
+        The list is of the node where it was first used, and refused elsewhere; `bind` makes it this node's.
+        """
         if self._service is not None and not self._service.is_closed:
             raise ConfigError("this connection already acts for a service: open another one")
         # Not at the top: it brings numpy, and most programs and commands need none of it.
         from moorline.client.associations import Associations
         from moorline.client.service import Service
 
-        former, own = self._service, Associations(associations)
-        self._service = Service(self._caller, own, window=window)
-        if former is not None:
-            former.leave_to(self._service)
+        own = Associations(associations)
+        self._service = Service(self._caller, own, window=window, bind=bind)
+        self._inboxes.gate = self._service
         return self._service
 
     def _pushed(self, messages: list[Pushed]) -> None:

@@ -17,10 +17,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from moorline.client.associations import Associations
+from moorline.client.own_list import Refusal
 from moorline.client.service import Reply, Service
 from moorline.config.addresses import listen_address
 from moorline.core.effects import Effect, Event
 from moorline.core.id_set import IdSet
+from moorline.core.prefix import Prefix
 from moorline.core.reconcile import Answered, AskVerify, Mode, Repair
 from moorline.errors import ConfigError, FolderUnusable
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
@@ -71,9 +73,10 @@ class Reconciler(Service):
         named: str | None,
         *,
         is_dry: bool,
+        bind: bool = False,
         seen: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> None:
-        super().__init__(caller, own, window=1)
+        super().__init__(caller, own, window=1, bind=bind)
         self._named, self._is_dry, self._seen = named, is_dry, seen
         self._added = self._to_add = 0
         caller.pushed = self._hear_all
@@ -119,7 +122,14 @@ class Reconciler(Service):
                 self._added, self._to_add = 0, len(missing)
         return await super()._perform(effect, own)
 
-    async def _associate(self, queues: Sequence[bytes]) -> list[bytes]:
+    async def _restore(self, service: bytes, missing: int, extra: list[Prefix]) -> int:
+        if self._is_dry:
+            is_all = any(prefix.bits == 0 for prefix in extra)
+            self.report.restored = self._theirs.count if is_all else len(extra)
+            raise Planned(missing, 0)
+        return await super()._restore(service, missing, extra)
+
+    async def _associate(self, queues: Sequence[bytes]) -> list[Refusal]:
         refused = await super()._associate(queues)
         self._added += len(queues)
         self._seen(self._added, self._to_add)

@@ -10,6 +10,8 @@ async for message in queue:
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
 from moorline.errors import CallFailed, Malformed, NotFound, SubscriptionEnded
 from moorline.ids import text_of
@@ -43,10 +45,22 @@ WINDOW = 16
 class Message:
     """One message of a queue. It stays the queue's head until it is acknowledged."""
 
-    __slots__ = ("_caller", "body", "id", "is_gone", "is_quota_marker", "queue", "time_ms")
+    __slots__ = (
+        "_caller",
+        "_settled",
+        "body",
+        "id",
+        "is_gone",
+        "is_quota_marker",
+        "queue",
+        "time_ms",
+    )
 
-    def __init__(self, caller: Caller, delivery: Delivery) -> None:
+    def __init__(
+        self, caller: Caller, delivery: Delivery, settled: asyncio.Event | None = None
+    ) -> None:
         self._caller = caller
+        self._settled = settled
         self.queue = delivery.queue
         self.id = delivery.message
         self.time_ms = delivery.time_ms
@@ -62,11 +76,18 @@ class Message:
 
         One that is gone already is done with too: `is_gone` tells, and nothing is raised.
         """
+        await self.settled()
         (answer,) = await self._caller.call_all([self.acknowledge])
         refusal, waiting = self.acknowledged(answer)
         if refusal is not None:
             raise refusal
         return waiting
+
+    async def settled(self) -> None:
+        """Waits while the service of its connection has no agreement with the node."""
+        if self._settled is not None:
+            self._caller.check_loop()
+            await self._settled.wait()
 
     def acknowledge(self, call: int) -> Acknowledge:
         """The ACK of this message, as a call of that number."""
@@ -121,10 +142,21 @@ class Inbox:
         return self._waiting.popleft()
 
 
+class Gate(Protocol):
+    """The service that a connection acts for: what changes its queues goes through it."""
+
+    settled: asyncio.Event
+
+    def subscribing(self, queue: bytes) -> AbstractAsyncContextManager[None]: ...
+
+    def freeing(self, queue: bytes) -> AbstractAsyncContextManager[None]: ...
+
+
 class Inboxes:
     """Sorts what a node pushes by queue."""
 
     def __init__(self) -> None:
+        self.gate: Gate | None = None
         self._by_queue: dict[bytes, Inbox] = {}
         self._leaving: Counter[bytes] = Counter()
         """Unsubscribed from, and not answered: what comes is for the reader that has left."""
@@ -178,6 +210,10 @@ class Queue:
     def __str__(self) -> str:
         return text_of(self.id)
 
+    @property
+    def _gate(self) -> Gate | None:
+        return self._inboxes.gate
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.read()
 
@@ -186,9 +222,11 @@ class Queue:
         self._caller.check_loop()
         inbox = self._inboxes.open(self.id)
         try:
-            await self._caller.call(lambda call: Subscribe(call, self.id, window), Subscribed)
+            async with self._gate.subscribing(self.id) if self._gate else nullcontext():
+                await self._caller.call(lambda call: Subscribe(call, self.id, window), Subscribed)
+            settled = self._gate.settled if self._gate else None
             while True:
-                yield Message(self._caller, await inbox.take(self._caller))
+                yield Message(self._caller, await inbox.take(self._caller), settled)
         finally:
             self._inboxes.close(self.id, inbox, self._caller)
 
@@ -211,7 +249,8 @@ class Queue:
         await self._caller.call(lambda call: Suspend(call, self.id), Done)
 
     async def delete(self) -> None:
-        await self._caller.call(lambda call: DeleteQueue(call, self.id), Done)
+        async with self._gate.freeing(self.id) if self._gate else nullcontext():
+            await self._caller.call(lambda call: DeleteQueue(call, self.id), Done)
 
     async def check(self) -> QueueChecked:
         """The operator's: looks at all its files and says what is wrong; others wait for that moment."""
@@ -225,4 +264,5 @@ class Queue:
 
     async def block(self, *, blocked: bool = True) -> None:
         """The operator's: nothing passes while it is blocked."""
-        await self._caller.call(lambda call: BlockQueue(call, self.id, blocked), Done)
+        async with self._gate.freeing(self.id) if self._gate and blocked else nullcontext():
+            await self._caller.call(lambda call: BlockQueue(call, self.id, blocked), Done)

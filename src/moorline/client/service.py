@@ -10,16 +10,17 @@ other command of the service is sent. `service.report` says what was found and w
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from moorline.client.associations import Associations
-from moorline.client.list_thread import ListThread
+from moorline.client.own_list import OwnList, Refusal, can_be_id
 from moorline.client.queue import Message
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
@@ -46,11 +47,13 @@ from moorline.core.reconcile import AskRanges as RangesWanted
 from moorline.core.reconcile import AskVerify as VerifyWanted
 from moorline.core.sketch import Salt, Words
 from moorline.errors import CallFailed, ConnectionLost, Drifting, Malformed, SubscriptionEnded
+from moorline.ids import text_of
 from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as WireMessage
+from moorline.wire.operator import ListServiceQueues, ServiceQueuesListed
 from moorline.wire.queue import Delivery
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
@@ -61,6 +64,7 @@ from moorline.wire.service import (
     AskRanges,
     Associate,
     Associated,
+    CloseService,
     Dissociate,
     Dissociated,
     ListsTold,
@@ -92,34 +96,26 @@ class Report(msgspec.Struct):
     dissociated: int = 0
     lost: list[bytes] = msgspec.field(default_factory=list)
     """Queues that the node refused to associate again: deleted, blocked, or never its own."""
-
-
-class ServiceMessage(Message):
-    """A message of one of the service's queues. Its acknowledgement waits for an agreement under way."""
-
-    __slots__ = ("_settled",)
-
-    def __init__(self, caller: Caller, delivery: Delivery, settled: asyncio.Event) -> None:
-        super().__init__(caller, delivery)
-        self._settled = settled
-
-    async def ack(self) -> int:
-        self._caller.check_loop()
-        await self._settled.wait()
-        return await super().ack()
+    mended: int = 0
+    """Rows of our own list, its digest among them, that failed their check and were put right."""
+    restored: int = 0
+    """Queues that such a list lacked, and got back from the node."""
 
 
 class Service:
     """A service on one node, and this side's list of its queues."""
 
-    def __init__(self, caller: Caller, associations: Associations, *, window: int) -> None:
+    def __init__(
+        self, caller: Caller, associations: Associations, *, window: int, bind: bool = False
+    ) -> None:
         self.report = Report()
         self.all_delivered = asyncio.Event()
         """Set when of every queue in which messages waited the first `window` have come (ALLS)."""
         self.is_closed = False
         self._caller = caller
         self._associations = associations
-        self._list = ListThread(associations)
+        self._list = OwnList(associations, is_bound=bind)
+        self._is_opening = self._is_open = False
         self._window = window
         self._salt = Salt(bytes(16))
         self._deliveries: deque[Delivery] = deque()
@@ -128,10 +124,12 @@ class Service:
         self._ended: Digest | None = None
         self._theirs = Digest.empty()
         self._told = Digest.empty()
-        self._refused: list[bytes] = []
+        self._refused: list[Refusal] = []
         # The lock of the specification: no other command of the service until the two sides agree.
         self._agreement = asyncio.Lock()
-        self._settled = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set unless an agreement is under way; acknowledgements wait for it."""
+        self.settled.set()
 
     async def __aenter__(self) -> "Service":
         try:
@@ -142,16 +140,18 @@ class Service:
         return self
 
     def close(self) -> None:
-        """Closes our list, after what is under way. The node delivers until the connection ends.
+        """Closes our list, after what is under way. The connection is a plain one again.
 
-        What is left comes to the next service of this connection, or again to another connection.
+        What was not acknowledged comes again, to whoever subscribes next.
         """
+        if self._is_opening and not self.is_closed and self._caller.is_open:
+            self._caller.cast(CloseService)
         self.is_closed = True
-        self._list.close()
+        self._list.thread.close()
 
     async def _leave(self) -> None:
         self.close()
-        await self._list.closed()
+        await self._list.thread.closed()
 
     async def __aexit__(
         self,
@@ -170,56 +170,97 @@ class Service:
         cancelled, the next agreement repeats it.
         """
         async with self._agreement:
-            await self._list.run(self._associations.add, queues)
-            refused = await self._associate(queues)
+            await self._list.add(queues)
+            refused = [queue for queue, _ in await self._associate(queues)]
             if refused:
-                await self._list.run(self._associations.remove, refused)
+                await self._list.remove(refused)
             return refused
 
     async def dissociate(self, queues: Sequence[bytes]) -> None:
         """These queues are the service's no longer."""
         async with self._agreement:
-            await self._list.run(self._associations.remove, queues)
+            await self._list.remove(queues)
             hashes = await asyncio.to_thread(_highs, queues)
             await self._dissociate([Prefix(64, high) for high in hashes])
 
     async def agree(self) -> Report:
         """Verifies that both sides mean the same queues; repairs what differs. Others wait meanwhile."""
         async with self._agreement:
-            self._settled.clear()
+            self.settled.clear()
             try:
                 return await self._agree()
             finally:
                 # Also where it failed: whoever waits is to hear why from the node, not to hang.
-                self._settled.set()
+                self.settled.set()
+
+    @contextlib.asynccontextmanager
+    async def subscribing(self, queue: bytes) -> AsyncIterator[None]:
+        """A SUB of our connection: the node associates the queue, so our list has it first."""
+        async with self._agreement, contextlib.AsyncExitStack() as stack:
+            if self._is_open and not self.is_closed:
+                self._check_ended()
+                await stack.enter_async_context(self._list.added(queue))
+            yield
+
+    @contextlib.asynccontextmanager
+    async def freeing(self, queue: bytes) -> AsyncIterator[None]:
+        """A DEL or BLOCK of our connection takes the association away: when it is done, our list follows."""
+        async with self._agreement:
+            yield
+            if self._is_open and not self.is_closed:
+                await self._list.remove([queue])
+
+    async def _open(self) -> ServiceOpened:
+        self._is_opening = True
+        opened = await self._call(OpenService, ServiceOpened)
+        # What was pushed before is of a service that this connection has closed; it comes again.
+        self._is_open = True
+        self._salt = Salt(opened.salt)
+        self._theirs = Digest(opened.count, opened.hash)
+        return opened
 
     async def _agree(self) -> Report:
         self.report = Report()
         # Of an agreement that was cancelled: the node may think otherwise by now.
         self._refused = []
-        opened = await self._call(OpenService, ServiceOpened)
-        self._salt = Salt(opened.salt)
-        self._theirs = Digest(opened.count, opened.hash)
-        own = await self._list.run(self._associations.id_set)
-        asker = Asker("service", own, self._salt)
+        opened = await self._open()
+        name = self._caller.node.node if self._caller.node is not None else ""
+        own, self.report.mended = await self._list.enter(opened.node, name)
+        asker, is_restoring = Asker("service", own, self._salt), self._list.is_doubtful
         event: Event = Begin()
         while True:
             (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
             match effect:
                 case Agreed(digest):
+                    await self._list.settle()
                     self.report.digest = digest
                     return self.report
                 case GiveUp(why):
                     raise Drifting(why)
+                case Repair(missing, extra) if extra and is_restoring:
+                    # A list that failed its check takes nothing away: what it lacks comes back.
+                    is_restoring = await self._restore(opened.service, len(missing), extra) > 0
                 case _:
                     event = await self._perform(effect, own)
-            if self._refused:
-                # Our own list becomes shorter: what the asker knows of it is old.
-                refused, self._refused = self._refused, []
-                self.report.lost += refused
-                await self._list.run(self._associations.remove, refused)
-                own = await self._list.run(self._associations.id_set)
-                asker, event = Asker("service", own, self._salt), Begin()
+                    if not self._refused:
+                        continue
+            refused, self._refused = self._refused, []
+            self.report.lost += await self._list.let_go(refused)
+            # Our own list has changed: what the asker knows of it is old.
+            own = await self._list.thread.run(self._associations.id_set)
+            asker, event = Asker("service", own, self._salt), Begin()
+
+    async def _restore(self, service: bytes, missing: int, extra: list[Prefix]) -> int:  # noqa: ARG002
+        """Takes over what the node has, page by page; how many queues our list lacked."""
+        name, after, before = text_of(service), b"", self.report.restored
+        while True:
+            make = _made(ListServiceQueues, name, after)
+            page = (await self._call(make, ServiceQueuesListed)).queues
+            if not page:
+                return self.report.restored - before
+            self.report.restored += await self._list.add([one for one in page if can_be_id(one)])
+            self.report.bytes_received += sum(map(len, page))
+            after = page[-1]
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         self._caller.check_loop()
@@ -231,12 +272,14 @@ class Service:
                     raise self._caller.lost.result()
                 self._news.clear()
                 await self._news.wait()
-            yield ServiceMessage(self._caller, self._deliveries.popleft(), self._settled)
+            yield Message(self._caller, self._deliveries.popleft(), self.settled)
 
     # --- what the node pushes ---------------------------------------------------------------------
 
     def hear(self, message: WireMessage) -> bool:
         """Takes what is meant for the service; False if it is not."""
+        if not self._is_open:
+            return isinstance(message, Delivery | PayloadBlock | AllDelivered | ServiceEnded)
         match message:
             case Delivery():
                 self._deliveries.append(message)
@@ -253,14 +296,6 @@ class Service:
 
     def connection_lost(self) -> None:
         self._news.set()
-
-    def leave_to(self, following: "Service") -> None:
-        """What was delivered to us is the next service's of this connection: the node does not repeat it."""
-        if self._ended is None:
-            for delivery in self._deliveries:
-                following.hear(delivery)
-            if self.all_delivered.is_set():
-                following.all_delivered.set()
 
     # --- the reconciliation over the wire ---------------------------------------------------------
 
@@ -336,17 +371,16 @@ class Service:
             await self._dissociate(extra)
         if len(missing):
             pages = iter(self._associations.queues_of(own, missing))
-            while queues := await self._list.run(next, pages, None):
+            while queues := await self._list.thread.run(next, pages, None):
                 self._refused += await self._associate(queues)
         return self._told
 
-    async def _associate(self, queues: Sequence[bytes]) -> list[bytes]:
+    async def _associate(self, queues: Sequence[bytes]) -> list[Refusal]:
         """In blocks, several on their way at once: the node takes a run of them as one statement."""
-        refused: list[bytes] = []
+        refused: list[Refusal] = []
         together = QUEUES_PER_BLOCK * BLOCKS_TOGETHER
         for start in range(0, len(queues), together):
-            if self._ended is not None:
-                raise ConnectionLost("another session of this service took over")
+            self._check_ended()
             some = queues[start : start + together]
             blocks = [
                 _made(Associate, list(some[place : place + QUEUES_PER_BLOCK]))
@@ -360,7 +394,7 @@ class Service:
                     raise Malformed(f"{type(answer).__name__} does not answer an association")
                 self._told = Digest(answer.count, answer.hash)
                 self.report.associated += answer.changed
-                refused += [queue for queue, _ in answer.refused]
+                refused += answer.refused
             self.report.bytes_sent += 24 * len(some)
             self.report.bytes_received += 24 * len(blocks)
         return refused
@@ -375,10 +409,13 @@ class Service:
             self.report.bytes_received += 24
 
     async def _call(self, make: Callable[[int], WireMessage], reply: type[Reply]) -> Reply:
-        if self._ended is not None:
-            raise ConnectionLost("another session of this service took over")
+        self._check_ended()
         self.report.rounds += 1
         return await self._caller.call(make, reply)
+
+    def _check_ended(self) -> None:
+        if self._ended is not None:
+            raise ConnectionLost("another session of this service took over")
 
 
 def _check_soks(soks: ServiceSubscribed) -> None:
@@ -394,9 +431,9 @@ def _check_soks(soks: ServiceSubscribed) -> None:
         raise Malformed(f"a SOKS of mode {mode.name} with {soks.payload_bytes} bytes")
 
 
-def _made(kind: Callable[[int, Any], WireMessage], value: object) -> Callable[[int], WireMessage]:
+def _made(kind: Callable[..., WireMessage], *values: object) -> Callable[[int], WireMessage]:
     """A message of that kind and content, for whatever number its call gets."""
-    return lambda call: kind(call, value)
+    return lambda call: kind(call, *values)
 
 
 def _highs(queues: Sequence[bytes]) -> list[int]:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from moorline.ids import ID_BYTES
 from moorline.limits import WRONG_QUEUES_TOLD_MAX
 from moorline.wire.message import Answer, Call
-from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash
+from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash, NodeId
 
 SERVICES_PER_PAGE = 64
 """Rows of one answer to a listing of services: about 10 KB."""
@@ -71,6 +71,7 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     wrong_buckets: list[int]
     wrong_hashes: int = 0
     wrong_queues: WrongQueues = ()
+    node: NodeId = b""
 
 
 class RecomputeService(Call, frozen=True, gc=False, tag=74):
@@ -108,10 +109,7 @@ class ListServiceQueues(Call, frozen=True, gc=False, tag=78):
 
     service: ServiceName
     after: Annotated[bytes, Meta(max_length=ID_BYTES)] = b""
-    count: WrongQueues = Annotated[tuple[bytes, ...], Meta(max_length=WRONG_QUEUES_TOLD_MAX)]
-
-
-BlockSize = QUEUES_PER_BLOCK
+    count: BlockSize = QUEUES_PER_BLOCK
 
 
 class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):
