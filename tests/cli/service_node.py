@@ -18,7 +18,7 @@ from moorline.cli.main import run
 from moorline.client.associations import Associations
 from moorline.client.moor import Connecting, connect
 
-EXIT_USAGE, EXIT_FILE, EXIT_REFUSED, EXIT_DRIFT = 2, 6, 12, 17
+EXIT_USAGE, EXIT_CONFIG, EXIT_FILE, EXIT_REFUSED, EXIT_DRIFT = 2, 3, 6, 12, 17
 
 
 class Moorline:
@@ -60,11 +60,14 @@ class Moorline:
             *("--certificate", str(papers), "--key", str(papers)),
         ]
 
+    @property
+    def dsn(self) -> str:
+        host = (self.node.data / "run").resolve()
+        return f"postgresql://{SUPERUSER}@/{SUPERUSER}?host={host}&port={PORT}"
+
     def sql(self, statement: str, *values: object) -> list[Any]:
         async def fetch() -> list[Any]:
-            host = (self.node.data / "run").resolve()
-            dsn = f"postgresql://{SUPERUSER}@/{SUPERUSER}?host={host}&port={PORT}"
-            connection = await asyncpg.connect(dsn)
+            connection = await asyncpg.connect(self.dsn)
             try:
                 return list(await connection.fetch(statement, *values))
             finally:

@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import Services
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
 from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
 from moorline.spark.id_sets import Side
-from moorline.spark.jobs.audit import audit, check
+from moorline.spark.jobs.audit import Audited, audit, check
 from moorline.spark.jobs.diff import diff
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -108,7 +109,7 @@ def test_kept_digests_are_recomputed_and_compared(
     assert billing.wrong_buckets == [7]
     assert billing.recomputed == Digest.of(BILLING)
     assert not billing.is_right
-    with pytest.raises(DriftFound, match="the first is billing: `moor service recompute` makes it"):
+    with pytest.raises(DriftFound, match="the first is billing: `moor service recompute` hashes"):
         check([billing])
     assert mail.is_right == (7 not in {int(one) >> 56 for one in hash_ids(MAIL)[:, 0]})
 
@@ -121,3 +122,40 @@ def test_what_cannot_be_audited_is_named(spark: SparkSession, catalog: str) -> N
     assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="holds no catalog of Moorline"):
         audit(spark, catalog.replace("/postgres?", "/template1?"))
+
+
+def test_an_id_that_was_changed_under_its_hash_is_found_and_the_advice_mends_it(
+    spark: SparkSession, catalog: str, tmp_path: Path
+) -> None:
+    """Every digest over stored hashes says equal; audit and diff hash the ids."""
+    asyncio.run(put_right(catalog))
+    changed = f"update moorline.association set queue = decode('{'aa' * 24}', 'hex') where queue = "
+    asyncio.run(execute(catalog, changed + f"'\\x{MAIL[5].hex()}'"))
+    pq.write_table(pa.table({"queue": pa.array(MAIL, pa.binary())}), tmp_path / "mail.parquet")
+    clients = {"mail": Side.of(f"{tmp_path}/mail.parquet#queue")}
+    _, _, mail = audit(spark, catalog, clients)
+    assert (mail.wrong_hashes, mail.is_kept_right, mail.is_client_right) == (1, False, False)
+    assert (mail.only_client, mail.only_node) == (1, 1)
+    with pytest.raises(DriftFound, match="1 ids are stored beside a hash that is not theirs"):
+        check([mail])
+    found = diff(spark, Side.of(f"catalog:{catalog}#mail"), clients["mail"], tasks=2, limit=10)
+    assert sorted(found.ids) == sorted([(b"\xaa" * 24, "left"), (MAIL[5], "right")])
+    asyncio.run(put_right(catalog))
+    _, _, mail = audit(spark, catalog, clients)
+    assert (mail.is_kept_right, mail.only_client, mail.only_node) == (True, 1, 1)
+
+
+async def put_right(dsn: str) -> None:
+    """What `moor service recompute --all` does."""
+    async with Catalog.open(dsn) as opened:
+        services = CheckedServices(opened)
+        for row in await services.all():
+            await services.put_right(row.number)
+
+
+def test_a_proof_over_nothing_is_none() -> None:
+    empty = Audited("empty", Digest.empty(), Digest.empty(), 0)
+    for found in ([], [empty]):
+        with pytest.raises(DriftFound, match="nothing was proven"):
+            check(found)
+    check([empty, Audited("full", Digest.of(MAIL), Digest.of(MAIL), 0)])

@@ -2,12 +2,11 @@
 
 From the catalog they come as Postgres copies them out, rows of one width, which numpy cuts into columns:
 
-    row   fields   2 bytes   3
+    row   fields   2 bytes   1
           queue    4 + 24    its length and its bytes
-          high     4 + 8     of the hash, big-endian
-          low      4 + 8
 
-From a node they come page by page, and the hashes are computed here.
+From a node they come page by page. The hashes are computed here, from the ids: a digest over them is one of
+the queues that are there, whatever is stored beside them.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from typing import Any
 
 import asyncpg
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -29,6 +27,7 @@ from moorline.core.hashing import hash_ids
 from moorline.errors import ConfigError, Malformed
 from moorline.ids import ID_BYTES, text_of
 from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_TASK
+from moorline.spark.id_sets import hashed
 from moorline.spark.node_link import Links
 from moorline.spark.options import partitions_of, reach_of
 from moorline.spark.reaching import reaching
@@ -41,7 +40,7 @@ from moorline.wire.operator import (
 
 ALL = "*"
 HASH_BYTES = 16
-ROW_BYTES = 2 + 4 + ID_BYTES + 4 + 8 + 4 + 8
+ROW_BYTES = 2 + 4 + ID_BYTES
 COPY_HEAD_BYTES = 19
 """What Postgres writes before the first row: a signature, flags, and the length of nothing."""
 
@@ -53,10 +52,6 @@ _ROW = np.dtype(
         ("fields", ">i2"),
         ("queue_bytes", ">i4"),
         ("queue", f"V{ID_BYTES}"),
-        ("high_bytes", ">i4"),
-        ("high", ">u8"),
-        ("low_bytes", ">i4"),
-        ("low", ">u8"),
     ]
 )
 assert _ROW.itemsize == ROW_BYTES
@@ -255,12 +250,11 @@ async def _connected(dsn: str) -> asyncpg.Connection:
 
 def _cut(data: bytes) -> tuple[bytes, bytes]:
     rows = np.frombuffer(data, _ROW)
-    widths = (rows["fields"] == 3) & (rows["queue_bytes"] == ID_BYTES)
-    if not (widths & (rows["high_bytes"] == 8) & (rows["low_bytes"] == 8)).all():
+    if not ((rows["fields"] == 1) & (rows["queue_bytes"] == ID_BYTES)).all():
         raise Malformed("the catalog copied out a row of another width than an association has")
+    queues = rows["queue"].tobytes()
     # Big-endian again: numpy makes numbers of its own kind of them.
-    hashes: npt.NDArray[Any] = np.stack([rows["high"], rows["low"]], axis=1).astype(">u8")
-    return rows["queue"].tobytes(), hashes.tobytes()
+    return queues, hashed(_fixed(queues, ID_BYTES)).astype(">u8").tobytes()
 
 
 def _batch(

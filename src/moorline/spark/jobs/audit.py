@@ -74,13 +74,26 @@ class Audited(msgspec.Struct, frozen=True):
 
 
 def check(found: list[Audited]) -> None:
-    """Raises if something differs."""
+    """Raises if something differs, or if there was nothing that could."""
+    if not any(one.recomputed.count or one.kept.count or one.client for one in found):
+        raise DriftFound(
+            "nothing was proven: there is no service in this catalog, or none has a queue"
+        )
     parts = []
-    kept = [one for one in found if not one.is_kept_right]
+    hashes = [one for one in found if one.wrong_hashes]
+    if hashes:
+        wrong = sum(one.wrong_hashes for one in hashes)
+        parts.append(
+            f"{wrong:,} ids are stored beside a hash that is not theirs, of {_count(hashes, found)}, the "
+            f"first is {hashes[0].service}: `moor service recompute` hashes them anew; then the client's "
+            "next start, or `moor service repair` with its list, brings back the queues that were meant"
+        )
+    kept = [one for one in found if not one.is_kept_right and not one.wrong_hashes]
     if kept:
         parts.append(
             f"what is kept is wrong for {_count(kept, found)}, the first is {kept[0].service}: "
-            "`moor service recompute` makes it true"
+            "`moor service recompute` makes it true; then the client's next start, or `moor service repair` "
+            "with its list, brings back associations that are gone"
         )
     clients = [one for one in found if not one.is_client_right]
     if clients:

@@ -1,3 +1,3 @@
--- The associations of a service whose hashes are in a range, with both halves of their hashes.
-select queue, hash_high, hash_low from moorline.association
+-- The queues of a service whose stored hashes are in a range.
+select queue from moorline.association
 where service = $1 and hash_high between $2 and $3
