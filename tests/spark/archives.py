@@ -17,7 +17,8 @@ from tests.spark.publishing import Message, number_of, publish
 import moorline
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive import Archived, ArchiveOptions, archive
-from moorline.spark.jobs.archive_files import Archive, ArchivedFile, archived
+from moorline.spark.jobs.archive_files import Archive, archived
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.node_side import Told, ask
 from moorline.spark.jobs.verify import VerifyOptions, verify
 from moorline.spark.jobs.verify_report import Report

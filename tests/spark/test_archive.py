@@ -24,11 +24,12 @@ from moorline.core.stream import Stream
 from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.jobs.archive import ArchiveOptions, archive, check, check_format
-from moorline.spark.jobs.archive_files import Archive, ArchivedFile, archived
+from moorline.spark.jobs.archive_files import Archive, archived
 from moorline.spark.jobs.archive_place import OWN
 from moorline.spark.jobs.compaction import Compacted, compact
 from moorline.spark.jobs.compare import LOST
 from moorline.spark.jobs.failures import explained
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.node_side import ask
 from moorline.spark.jobs.verify import VerifyOptions, verify
 
@@ -89,7 +90,9 @@ def _crash_before_the_entry(spark: SparkSession, node: NodeProcess, where: Path)
     asyncio.run(publish(node.address, 300, COUNT))
     archive_of(spark, node, where, compact=False)
     newest = max(Archive(str(where)).entries(), key=lambda entry: (bool(entry.query), entry.batch))
-    (where / OWN / "entries" / f"{newest.name}.json").unlink()
+    for folder in ("entries", "receipts"):
+        for path in (where / OWN / folder).glob(f"{newest.name}.*"):
+            path.unlink()
     _last(where / OWN / "checkpoint" / "commits").unlink()
     assert archived(spark, str(where)).count() == COUNT
     archive_of(spark, node, where, compact=False)

@@ -8,18 +8,18 @@ import pytest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import ARCHIVE_ORPHAN_S
-from moorline.spark.jobs.archive_files import (
-    Archive,
+from moorline.spark.jobs.archive_files import Archive, Holdings, SealedStream, folder_of, stream_of
+from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.clean import Cleaned, check, clean
+from moorline.spark.jobs.manifest import (
     ArchivedFile,
     Entry,
-    Holdings,
     LostRange,
-    SealedStream,
-    folder_of,
-    stream_of,
+    idle_entries,
+    live_files,
+    lost_ranges,
+    reached,
 )
-from moorline.spark.jobs.archive_place import OWN
-from moorline.spark.jobs.manifest import idle_entries, live_files, lost_ranges, reached
 
 STREAM = Stream("node-1", 3, 7)
 
@@ -106,13 +106,13 @@ def test_a_file_that_nobody_wrote_is_named_but_not_one_that_is_being_written(
         os.utime(tmp_path / name, (long_ago, long_ago))
     archive.add(batch(0, known))
     assert archive.strays(archive.entries()) == [added, left, "extra.parquet"]
-    # What a person put beside the folders of the archive is not ours to remove.
-    assert archive.clean() == 1
-    assert archive.strays(archive.entries()) == [added, "extra.parquet"]
+    # None of them is a job's to remove: it may be all that is left of an entry.
+    assert archive.clean() == 0
+    assert archive.strays(archive.entries()) == [added, left, "extra.parquet"]
     assert (tmp_path / "README.txt").exists()
 
 
-def test_a_clean_removes_what_is_replaced_and_what_a_crash_left(tmp_path: Path) -> None:
+def test_a_clean_removes_what_is_replaced_by_files_that_are_there(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path))
     names = [f"{folder_of('q-000000', STREAM)}/{name}.parquet" for name in "abcd"]
     for name in names:
@@ -124,9 +124,14 @@ def test_a_clean_removes_what_is_replaced_and_what_a_crash_left(tmp_path: Path) 
     archive.add(batch(0, a))
     archive.add(batch(1, b))
     archive.add(Entry("compacted", [file(b)], replaced=[a]))
-    assert archive.clean() == 2
-    # A file that no entry names may be one that is just being written.
-    assert sorted(path.name for path in tmp_path.rglob("*.parquet")) == ["b.parquet", "d.parquet"]
+    # While what replaces it is away, it may be the only copy.
+    (tmp_path / b).rename(tmp_path / "away")
+    assert archive.clean() == 0
+    (tmp_path / "away").rename(tmp_path / b)
+    assert archive.clean() == 1
+    # A file that no entry names is left, however old.
+    left = sorted(path.name for path in tmp_path.rglob("*.parquet"))
+    assert left == ["b.parquet", "c.parquet", "d.parquet"]
     assert [one.path for one in archive.live()] == [b]
     assert archive.clean() == 0
     assert (tmp_path / new).exists()
@@ -136,7 +141,7 @@ def test_an_entry_that_is_not_whole_is_an_error_with_its_name(tmp_path: Path) ->
     archive = Archive(str(tmp_path))
     archive.add(batch(0, "a"))
     (tmp_path / OWN / "entries" / "q-000000.json").write_text('{"name": "q-0')
-    with pytest.raises(DriftFound, match=r"q-000000\.json is not as it was written"):
+    with pytest.raises(DriftFound, match=r"1 of the entries .* are not as written \(q-000000\)"):
         archive.entries()
 
 
@@ -145,6 +150,88 @@ def test_a_write_that_a_crash_cut_short_is_not_seen(tmp_path: Path) -> None:
     archive.add(batch(0, "a"))
     (tmp_path / OWN / "entries" / "q-000001.json.1234.new").write_text('{"na')
     assert [entry.name for entry in archive.entries()] == ["q-000000"]
+
+
+def test_an_entry_that_is_gone_changed_or_doubled_is_never_passed_over(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.open(Holdings("parquet", ["#"]))
+    for number in range(3):
+        archive.add(batch(number, f"{number}"))
+    folder = tmp_path / OWN / "entries"
+    one = folder / "q-000001.json"
+    data = one.read_bytes()
+    one.unlink()
+    with pytest.raises(DriftFound, match=r"gone \(q-000001\).*bring them back from a copy"):
+        archive.live()
+    with pytest.raises(DriftFound, match=r"gone \(q-000001\)"):
+        archive.has_entry("q-000001")
+    assert not archive.has_entry("q-000003")
+    one.write_bytes(data.replace(b'"rows":10', b'"rows":11'))
+    with pytest.raises(DriftFound, match="not as written"):
+        archive.clean()
+    one.write_bytes(data)
+    (folder / "copy.json").write_bytes(data)
+    with pytest.raises(DriftFound, match=r"not as written \(copy\)"):
+        archive.entries()
+    (folder / "copy.json").unlink()
+    assert [entry.name for entry in archive.entries()] == [f"q-{number:06}" for number in range(3)]
+
+    # All of them gone is not an archive without any; and neither is one that lost what it is of.
+    for path in folder.iterdir():
+        path.unlink()
+    with pytest.raises(DriftFound, match="3 of the entries"):
+        archive.entries()
+    (tmp_path / OWN / "archive.json").unlink()
+    with pytest.raises(DriftFound, match=r"archive\.json is gone, and entries are there"):
+        archive.open(Holdings("parquet", ["#"]))
+
+
+def test_a_writer_that_was_killed_before_its_receipt_has_written(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.add(batch(0, "a"))
+    archive.add(batch(1, "b"))
+    receipts = tmp_path / OWN / "receipts"
+    for path in receipts.glob("q-000001*"):
+        path.unlink()
+    assert paths(archive.entries()) == ["a", "b"]
+    archive.complete_receipts()
+    assert len(list(receipts.iterdir())) == 2
+
+
+def test_what_nobody_claims_is_removed_only_when_that_is_meant(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    archive.open(Holdings("parquet", ["#"]))
+    mine, lost = (f"{folder_of(f'q-00000{number}', STREAM)}/x.parquet" for number in range(2))
+    for number, name in enumerate((mine, lost)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+        archive.add(batch(number, name))
+    assert clean(str(tmp_path), is_meant=True) == Cleaned([], [], [])
+    (tmp_path / OWN / "entries" / "q-000001.json").unlink()
+    found = clean(str(tmp_path), is_meant=False)
+    assert found == Cleaned([lost], ["q-000001"], [])
+    with pytest.raises(DriftFound, match="1 files that no entry names, 1 entries that are gone"):
+        check(found)
+    assert (tmp_path / lost).exists()
+    done = clean(str(tmp_path), is_meant=True)
+    assert done.is_done
+    check(done)
+    assert not (tmp_path / lost).exists()
+    assert (tmp_path / mine).exists()
+    assert paths(archive.entries()) == [mine]
+
+
+def test_a_record_of_seals_that_was_edited_is_named_and_not_believed(tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path))
+    seal = SealedStream(*STREAM, 0, 10, "00" * 24)
+    archive.note_seals([seal])
+    (record,) = (tmp_path / OWN / "seals").iterdir()
+    record.write_text(record.read_text().replace('"end":10', '"end":11'))
+    assert archive.seals() == {}
+    assert archive.edited_seals() == [f"{OWN}/seals/{record.name}"]
+    archive.note_seals([seal])
+    archive.set_aside(archive.edited_seals()[0])
+    assert (archive.seals(), archive.edited_seals()) == ({STREAM: seal}, [])
 
 
 def test_an_archive_is_of_what_it_was_made_for(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from moorline.core.stream import Stream
 from moorline.limits import REPLAY_PIECE_ROWS, REPLAY_STEP_S
-from moorline.spark.jobs.archive_files import ArchivedFile
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.replay import ReplayOptions
 from moorline.spark.jobs.replay_plan import Plan, Step
 

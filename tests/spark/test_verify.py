@@ -1,6 +1,8 @@
 """`verify` on a real Spark: an archive that somebody changed is found out, named and repaired."""
 
+import random
 import shutil
+import struct
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from tests.spark.publishing import COUNT, message
 
 from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs.archive_files import Archive, archived
+from moorline.spark.jobs.clean import clean
 from moorline.spark.jobs.compare import ALTERED, EXTRA, MISSING, Difference
 from moorline.spark.jobs.node_side import Told
 from moorline.spark.jobs.verify import VerifyOptions, verify
@@ -85,8 +88,12 @@ def test_every_kind_of_damage_is_found_and_repaired(
         found[str(altered.stream)].differences
     )
     assert found[str(gone.stream)].counts == {MISSING: gone.rows}
-    assert [(one.path, one.text) for one in report.files] == [(str(where / gone.path), "is gone")]
-    with pytest.raises(DriftFound, match=rf"3 of .* differ .*{gone.path} is gone; --repair"):
+    problems = {Path(one.path): one.text for one in report.files}
+    assert problems.keys() == {where / file.path for file in (removed, altered, gone)}
+    assert problems[where / gone.path] == "is gone"
+    with pytest.raises(
+        DriftFound, match=r"3 of .* differ .*; 3 files are not as written.*; --repair"
+    ):
         check(report)
 
     repaired = verified(spark, filled, where, repair=True)
@@ -115,7 +122,7 @@ def test_a_flipped_byte_and_a_truncated_file_are_named(
     assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
 
 
-def test_a_file_that_somebody_added_is_named_and_removed(
+def test_a_file_that_somebody_added_is_named_and_kept_until_somebody_says_otherwise(
     spark: SparkSession, filled: NodeProcess, where: Path
 ) -> None:
     """The manifest does not count it, but whoever reads the folder by himself would."""
@@ -126,11 +133,19 @@ def test_a_file_that_somebody_added_is_named_and_removed(
     report = verified(spark, filled, where)
     assert report.differing == []
     assert {one.path for one in report.files} == set(map(str, added))
-    with pytest.raises(DriftFound, match=r"2 files are not as written.*is in no entry.*--repair"):
+    with pytest.raises(
+        DriftFound, match=r"2 files are not as written.*is in no entry.*clean"
+    ) as caught:
         check(report)
-    repaired = verified(spark, filled, where, repair=True)
-    assert (repaired.is_equal, repaired.removed_files, repaired.fetched) == (True, 2, 0)
+    assert "--repair" not in str(caught.value)
+    assert not verified(spark, filled, where, repair=True).is_equal
+    assert sorted(clean(str(where), is_meant=False).files) == sorted(
+        str(path.relative_to(where)) for path in added
+    )
+    assert all(path.exists() for path in added)
+    assert clean(str(where), is_meant=True).is_done
     assert not any(path.exists() for path in added)
+    assert verified(spark, filled, where).is_equal
     assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
 
 
@@ -181,6 +196,72 @@ def test_a_node_that_does_not_answer_is_no_node_that_lost_a_stream(
     report = verify(spark, options, Told([], {}, ["node-1"]))
     with pytest.raises(DriftFound, match=rf"{file.stream}: the node does not answer, start it$"):
         check(report)
+
+
+def test_other_bytes_with_the_same_rows_are_found_and_written_anew(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    """Statistics in a footer that are not those of the rows: a filtered read would pass over these."""
+    file = sealed_files(where, filled)[0]
+    data = (where / file.path).read_bytes()
+    at = data.rindex(struct.pack("<q", file.last))
+    changed = data[:at] + struct.pack("<q", file.last - 1) + data[at + 8 :]
+    (where / file.path).write_bytes(changed)
+    assert table_of(where, file).num_rows == file.rows
+    report = verified(spark, filled, where)
+    assert report.differing == []
+    path = str(where / file.path)
+    assert report.files == [FileProblem(path, "has other bytes than were written")]
+    with pytest.raises(DriftFound, match=r"other bytes than were written; --repair puts it right$"):
+        check(report)
+    # No node is needed for it: the rows are right.
+    options = VerifyOptions(str(where), source_of(filled), repair=True)
+    repaired = verify(spark, options, Told([], {}, []))
+    assert (repaired.is_equal, repaired.fetched) == (True, 0)
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+
+
+def test_any_one_file_that_is_altered_removed_or_doubled_is_found(
+    spark: SparkSession, filled: NodeProcess, whole: Path, tmp_path: Path
+) -> None:
+    """Whatever it is: never called equal, and no intact file is removed."""
+    chance = random.Random(20)
+    names = sorted(
+        path.relative_to(whole)
+        for path in whole.rglob("*")
+        if path.is_file()
+        and not path.name.endswith((".crc", "lock"))
+        and "checkpoint" not in path.parts
+        and "receipts" not in path.parts
+    )
+    for number in range(8):
+        where = Path(shutil.copytree(whole, tmp_path / str(number)))
+        name = chance.choice(names)
+        how = chance.choice(["remove", "flip", "cut", "double"])
+        target = where / name
+        data = bytearray(target.read_bytes())
+        if how == "remove":
+            target.unlink()
+        elif how == "flip":
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            target.write_bytes(data)
+        elif how == "cut":
+            target.write_bytes(data[: chance.randrange(len(data))])
+        else:
+            shutil.copy(target, target.with_name(f"copy-{target.name}"))
+        before = {path: path.read_bytes() for path in where.rglob("*.parquet") if path != target}
+        # Who cannot ask the node has nothing but the archive.
+        try:
+            found = verify(spark, VerifyOptions(str(where), {}, repair=True), Told([], {}, []))
+            is_proven = found.is_equal and len(found.streams) == len(told_by(filled).seals)
+        except (DriftFound, ConfigError):
+            is_proven = False
+        # A copy of a small file under a name that nobody reads; entries are all read.
+        is_harmless = how == "double" and name.suffix == ".json" and "entries" not in name.parts
+        is_mended = how == "flip" and name.suffix == ".parquet"
+        assert not is_proven or is_harmless or is_mended, (name, how)
+        for path, bytes_before in before.items():
+            assert path.read_bytes() == bytes_before, (name, how)
 
 
 def test_the_driver_holds_the_digests_of_few_streams_at_once(
@@ -245,11 +326,17 @@ def test_a_stream_that_is_not_archived_to_its_end_is_behind_and_not_wrong(
     entries = archive.entries()
     for path in folder.iterdir():
         path.unlink()
+    for path in (where / "_moorline" / "receipts").iterdir():
+        path.unlink()
     for entry in entries:
         archive.add(msgspec.structs.replace(entry, reached=dict.fromkeys(entry.reached, 1)))
     report = verified(spark, filled, where, repair=True)
-    assert report.is_equal
-    assert (report.streams, report.behind) == ([], len(told_by(filled).seals))
+    assert (report.differing, report.streams, report.files) == ([], [], [])
+    assert report.behind == len(told_by(filled).seals)
+    # Nothing is wrong, and nothing is proven: that is no success.
+    assert not report.is_equal
+    with pytest.raises(DriftFound, match=r"nothing is proven: .* not archived to their end"):
+        check(report)
 
 
 def test_there_must_be_an_archive(spark: SparkSession, filled: NodeProcess, tmp_path: Path) -> None:

@@ -169,6 +169,26 @@ def verify(
     check(report)
 
 
+@app.command(epilog="Example: moor pipeline clean ./archive --yes")
+def clean(
+    where: Where,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove and forget what is listed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List files of an archive that no entry names, and entries that are gone; --yes removes and forgets.
+
+    A file that nobody claims may be what a crash left, or all that is left of an entry that somebody removed:
+    no other command removes it. What forgotten entries had is missing from then on, and `moor pipeline verify
+    --repair` fetches it from nodes that still have it. Ends with 17 if something is left.
+    """
+    need_spark()
+    from moorline.spark.jobs import clean as job
+
+    found = job.clean(where, is_meant=yes)
+    output.emit(as_json, found, lambda: tables.show_cleaned(found))
+    job.check(found)
+
+
 @app.command(
     epilog="Example: moor pipeline replay ./archive --topics 'orders/#' --prefix again/ --rate 5000"
 )
@@ -211,7 +231,7 @@ def replay(
     """
     need_spark()
     from moorline.spark.jobs import replay as job
-    from moorline.spark.jobs.archive_files import MAX_US
+    from moorline.spark.jobs.manifest import MAX_US
     from moorline.spark.jobs.node_side import check_reached
 
     options = job.ReplayOptions(

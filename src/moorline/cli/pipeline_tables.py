@@ -9,6 +9,7 @@ from moorline.limits import PIPELINE_ROWS_SHOWN
 if TYPE_CHECKING:
     from moorline.spark.jobs.archive import Archived
     from moorline.spark.jobs.audit import Audited
+    from moorline.spark.jobs.clean import Cleaned
     from moorline.spark.jobs.diff import Found
     from moorline.spark.jobs.flows import FlowReport
     from moorline.spark.jobs.replay import Replayed
@@ -80,11 +81,8 @@ def show_report(report: "Report") -> None:
     ]
     if report.lost:
         parts.append(f"{report.lost:,} were gone before they were archived, as was allowed")
-    if report.fetched or report.removed or report.removed_files:
-        parts.append(
-            f"repaired: {report.fetched:,} messages fetched, {report.removed:,} removed, "
-            f"{_many(report.removed_files, 'file', 'files')} removed"
-        )
+    if report.fetched or report.removed:
+        parts.append(f"repaired: {report.fetched:,} messages fetched, {report.removed:,} removed")
     if report.unsealed:
         parts.append(f"{report.unsealed:,} more are in streams that are not sealed yet")
     if report.behind:
@@ -94,6 +92,25 @@ def show_report(report: "Report") -> None:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "-"
+
+
+def show_cleaned(found: "Cleaned") -> None:
+    rows = [("file", path) for path in found.files]
+    rows += [("entry that is gone", name) for name in found.missing]
+    rows += [("entry that is not as written", name) for name in found.altered]
+    if rows:
+        output.table(("what", "name"), rows[:PIPELINE_ROWS_SHOWN])
+        if len(rows) > PIPELINE_ROWS_SHOWN:
+            output.line(f"and {len(rows) - PIPELINE_ROWS_SHOWN} more: --json has them")
+        output.line("")
+    files = _many(len(found.files), "file", "files")
+    entries = _many(len(found.missing) + len(found.altered), "entry", "entries")
+    if found.is_done:
+        output.line(f"{files} removed, {entries} forgotten")
+    elif rows:
+        output.line(f"{files} and {entries} that nobody claims; nothing was removed")
+    else:
+        output.line("every file is claimed by an entry, and every entry is there")
 
 
 def audit_facts(one: "Audited") -> dict[str, Any]:

@@ -24,20 +24,13 @@ from moorline.errors import (
     Untrusted,
 )
 from moorline.limits import ARCHIVE_BATCH_MESSAGES, ARCHIVE_UPKEEP_MS
-from moorline.spark.jobs.archive_files import (
-    MESSAGE_SCHEMA,
-    Archive,
-    Entry,
-    Holdings,
-    LostRange,
-    SealedStream,
-)
+from moorline.spark.jobs.archive_files import MESSAGE_SCHEMA, Archive, Holdings, SealedStream
 from moorline.spark.jobs.archive_nodes import know_nodes
 from moorline.spark.jobs.archive_place import OWN, Place
 from moorline.spark.jobs.batches import Batch, query_of
 from moorline.spark.jobs.compaction import compact
 from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
-from moorline.spark.jobs.manifest import reached
+from moorline.spark.jobs.manifest import Entry, LostRange, reached
 from moorline.spark.jobs.node_side import node_ids, opened_streams
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
 from moorline.spark.places import ends, firsts, lines_of
@@ -104,6 +97,7 @@ def archive(
     target = opened(options)
     busy = f"another run of `moor pipeline archive` works on {target.where}: there can be one"
     with target.alone(f"{OWN}/lock", busy):
+        target.complete_receipts()
         know_nodes(target, node_ids(options.source))
         return _archived(spark, options, target, sealed, seen, stopping)
 

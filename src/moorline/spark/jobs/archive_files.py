@@ -2,6 +2,7 @@
 
     archive/_moorline/archive.json            what it holds: format and topics
     archive/_moorline/entries/NAME.json       the manifest: one entry for each writing
+    archive/_moorline/receipts/NAME.HASH.json that there is such an entry (archive_entries.py)
     archive/_moorline/seals/NAME.json         counts and digests of sealed streams, as their nodes told them
     archive/_moorline/replays/TOKEN.….json    plans of replays, and how far they are
     archive/_moorline/lock                    held by the one run of `archive` that there may be
@@ -24,13 +25,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
+import xxhash
 
 from moorline.core.digest import Digest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
-from moorline.limits import ARCHIVE_ORPHAN_S
-from moorline.spark.jobs.archive_place import OWN, Place
-from moorline.spark.jobs.manifest import idle_entries, live_files
+from moorline.limits import MIB
+from moorline.spark.jobs.archive_entries import BATCH_FOLDER, EntryPlace
+from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.manifest import MAX_US, ArchivedFile
 from moorline.spark.jobs.ttl_bits import SQL_TO_SECONDS
 from moorline.wire.topic import StreamFacts
 
@@ -52,9 +55,6 @@ COLUMNS = (
 )
 """All that the content of a message is made of."""
 
-MAX_US = (1 << 63) - 1
-"""Behind every message: where nobody says when the last one was, or is to be."""
-
 MESSAGE_SCHEMA = (
     "offset long, timestamp timestamp, ttl_s int, flags int, topic string, key binary, "
     "raw_headers binary, producer long, sequence long, value binary"
@@ -64,61 +64,12 @@ TEXT_FORMATS = ("json", "xml")
 TEXT_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 """Formats that write times as text would leave out the microseconds."""
 
+SEALS = f"{OWN}/seals"
+
+HASH_READ_BYTES = 4 * MIB
+"""Read at once of a file that is hashed: enough for full speed, nothing beside a row group."""
+
 Value = TypeVar("Value")
-
-BATCH_FOLDER = "batch="
-"""How the folder of each writing begins."""
-
-
-class ArchivedFile(msgspec.Struct, frozen=True):
-    """A file of one stream; `path` is below the archive, offsets go from `first` to `last`.
-
-    Times are those of its messages, where the footer tells them.
-    """
-
-    path: str
-    rows: int
-    size_bytes: int
-    node: str
-    shard: int
-    generation: int
-    first: int
-    last: int
-    first_us: int = 0
-    last_us: int = MAX_US
-
-    @property
-    def stream(self) -> Stream:
-        return Stream(self.node, self.shard, self.generation)
-
-
-class LostRange(msgspec.Struct, frozen=True):
-    """Messages `first` to before `upto` of a shard were gone before they were archived, which was allowed."""
-
-    shard: str
-    first: int
-    upto: int
-    why: str
-
-    def __str__(self) -> str:
-        count = self.upto - self.first
-        return f"{count} messages of {self.shard}, {self.first} to {self.upto - 1}: {self.why}"
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """Files that came, and paths that they replace.
-
-    One that a batch of a query wrote says so, and how far each shard was read with it: `reached` has the
-    first offset of each that is not in the archive. `lost` says what of it was gone, where that is allowed.
-    """
-
-    name: str
-    files: list[ArchivedFile]
-    replaced: list[str] = []
-    query: str = ""
-    batch: int = -1
-    reached: dict[str, int] = {}
-    lost: list[LostRange] = []
 
 
 class Holdings(msgspec.Struct, frozen=True):
@@ -159,10 +110,30 @@ class SealedStream(msgspec.Struct, frozen=True):
         return Digest.from_bytes(bytes.fromhex(self.chosen or self.digest))
 
 
-class Archive(Place):
-    """A place with a manifest."""
+class SealRecord(msgspec.Struct, frozen=True):
+    """What nodes said at one time, and the XXH3-128 of that: what was edited since is not believed."""
 
-    kind = "an archive"
+    seals: list[SealedStream]
+    check: str
+
+    @staticmethod
+    def of(seals: list[SealedStream]) -> "SealRecord":
+        return SealRecord(seals, xxhash.xxh3_128_hexdigest(msgspec.json.encode(seals)))
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A small file of ours: what it says, and the XXH3-128 of that."""
+
+    value: msgspec.Raw
+    check: str
+
+    @staticmethod
+    def of(data: bytes) -> "Checked":
+        return Checked(msgspec.Raw(data), xxhash.xxh3_128_hexdigest(data))
+
+
+class Archive(EntryPlace):
+    """A folder, or another place, with the messages of topics."""
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -182,6 +153,11 @@ class Archive(Place):
         """Makes it, or refuses to go on with something else than it is of."""
         known = self.read_own("archive.json", Holdings)
         if known is None:
+            if self.account() != ([], [], []):
+                raise DriftFound(
+                    f"{self.uri(OWN)}/archive.json is gone, and entries are there: bring it back from a "
+                    "copy, or give another folder"
+                )
             made = msgspec.structs.replace(wanted, id=uuid.uuid4().hex)
             self.write_own("archive.json", made)
             return made
@@ -192,106 +168,30 @@ class Archive(Place):
             )
         return known
 
-    # --- the manifest -----------------------------------------------------------------------------
-
-    def entries(self) -> list[Entry]:
-        entries = []
-        for path in self.listed(f"{OWN}/entries"):
-            found = self.read(path)
-            # A clean of another job may have been faster.
-            if found is not None:
-                entries.append(self._decoded(found, Entry, path))
-        return entries
-
-    def has_entry(self, name: str) -> bool:
-        return self.read(f"{OWN}/entries/{name}.json") is not None
-
-    def add(self, entry: Entry) -> None:
-        """From now on its files count, and those that it replaces do not."""
-        self.write(f"{OWN}/entries/{entry.name}.json", entry)
-
-    def live(self) -> list[ArchivedFile]:
-        """The files that count, by path."""
-        return live_files(self.entries())
-
-    def present(self) -> list[ArchivedFile]:
-        """The files that count, all of them there: Spark would name a missing one in words of its own."""
-        live = self.live()
-        missing = self._missing(live)
-        if missing:
-            # A compaction may have replaced them while we looked.
-            live = self.live()
-            missing = self._missing(live)
-        if missing:
-            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise DriftFound(
-                f"{self.uri(missing[0])} is gone{more}: `moor pipeline verify` says what can be repaired"
-            )
-        return live
-
-    def _missing(self, files: list[ArchivedFile]) -> list[str]:
-        from pyarrow import fs
-
-        infos = self.files.get_file_info([self.full(file.path) for file in files])
-        return [
-            file.path
-            for file, info in zip(files, infos, strict=True)
-            if info.type == fs.FileType.NotFound
-        ]
-
-    def clean(self) -> int:
-        """Removes what is replaced, and what a crash left; how many files."""
-        entries = self.entries()
-        removed = 0
-        for path in sorted({path for entry in entries for path in entry.replaced}):
-            removed += self.remove(path)
-        for name in idle_entries(entries):
-            self.remove(f"{OWN}/entries/{name}.json")
-        return removed + self._clean_orphans(entries)
-
-    def _clean_orphans(self, entries: list[Entry]) -> int:
-        """In the folders that writings make: what a person put elsewhere is not ours to remove."""
-        known = {file.path for entry in entries for file in entry.files}
-        oldest_ns = time.time_ns() - ARCHIVE_ORPHAN_S * 10**9
-        removed = 0
-        for path, changed_ns in self.data_files():
-            is_ours = path.startswith(BATCH_FOLDER) and path not in known
-            # An entry of Spark's own writing names the folder of its files.
-            if is_ours and changed_ns < oldest_ns and path.rpartition("/")[0] not in known:
-                removed += self.remove(path)
-        return removed
-
-    def strays(self, entries: list[Entry]) -> list[str]:
-        """Parquet files that nobody counts and nobody is writing: whoever reads the folder would see them.
-
-        A writing that has no entry yet, or never will, has files in a folder of its own for at most a day.
-        """
-        known = {file.path for entry in entries for file in entry.files}
-        known |= {path for entry in entries for path in entry.replaced}
-        over = {f"{BATCH_FOLDER}{entry.name}" for entry in entries}
-        oldest_ns = time.time_ns() - ARCHIVE_ORPHAN_S * 10**9
-        return [
-            path
-            for path, changed_ns in self.data_files()
-            if path.endswith(".parquet")
-            and path not in known
-            and (
-                not path.startswith(BATCH_FOLDER)
-                or path.partition("/")[0] in over
-                or changed_ns < oldest_ns
-            )
-        ]
-
     # --- seals ------------------------------------------------------------------------------------
 
     def seals(self) -> dict[Stream, SealedStream]:
         """The newest word about each stream."""
         known: dict[Stream, SealedStream] = {}
-        for path in self.listed(f"{OWN}/seals"):
-            found = self.read(path)
-            for seal in self._decoded(found, list[SealedStream], path) if found else []:
+        for path in self.listed(SEALS):
+            for seal in self._sealed(path) or []:
                 known[seal.stream] = seal
         return known
+
+    def edited_seals(self) -> list[str]:
+        """Paths of records that are not as they were written."""
+        return [path for path in self.listed(SEALS) if self._sealed(path) is None]
+
+    def set_aside(self, path: str) -> None:
+        """Leaves a small file where nobody reads it."""
+        self.files.move(self.full(path), self.full(f"{path}.aside"))
+
+    def _sealed(self, path: str) -> list[SealedStream] | None:
+        try:
+            record = msgspec.json.decode(self.read(path) or b"", type=SealRecord)
+        except msgspec.DecodeError:
+            return None
+        return record.seals if record == SealRecord.of(record.seals) else None
 
     def note_seals(self, told: Iterable[SealedStream]) -> None:
         """Keeps those that are new, so that they are known when retention has taken the streams."""
@@ -299,7 +199,8 @@ class Archive(Place):
         new = [seal for seal in told if _adds(seal, known.get(seal.stream))]
         if new:
             # Names in the order of time: what was said last is read last.
-            self.write(f"{OWN}/seals/{time.time_ns():020}-{uuid.uuid4().hex[:8]}.json", new)
+            name = f"{SEALS}/{time.time_ns():020}-{uuid.uuid4().hex[:8]}.json"
+            self.write(name, SealRecord.of(new))
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -328,22 +229,31 @@ class Archive(Place):
             max((one.max for one in offsets), default=-1),
             min((first for first, _ in times), default=0),
             max((last for _, last in times), default=MAX_US),
+            self.hash_of(path),
         )
 
+    def hash_of(self, path: str) -> str:
+        """XXH3-128 of all bytes of a file."""
+        hashed = xxhash.xxh3_128()
+        with self.files.open_input_stream(self.full(path)) as source:
+            while piece := source.read(HASH_READ_BYTES):
+                hashed.update(piece)
+        return hashed.hexdigest()
+
     def read_own(self, name: str, kind: type[Value]) -> Value | None:
-        found = self.read(f"{OWN}/{name}")
-        return None if found is None else self._decoded(found, kind, f"{OWN}/{name}")
+        path = f"{OWN}/{name}"
+        found = self.read(path)
+        if found is None:
+            return None
+        record = self.decoded(found, Checked, path)
+        if record != Checked.of(bytes(record.value)):
+            raise DriftFound(
+                f"{self.uri(path)} is not as it was written: bring it back from a copy"
+            )
+        return self.decoded(bytes(record.value), kind, path)
 
     def write_own(self, name: str, value: object) -> None:
-        self.write(f"{OWN}/{name}", value)
-
-    def _decoded(self, data: bytes, kind: type[Value], path: str) -> Value:
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
-            raise DriftFound(
-                f"{self.uri(path)} is not as it was written ({error}): bring it back from a copy"
-            ) from error
+        self.write(f"{OWN}/{name}", Checked.of(msgspec.json.encode(value)))
 
 
 def stream_of(path: str) -> Stream:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs.archive_files import Archive
+from moorline.spark.jobs.archive_place import OWN
 
 FILE = "nodes.json"
 
@@ -14,7 +15,13 @@ def know_nodes(archive: Archive, ids: Mapping[str, str]) -> None:
     Its messages would have the offsets of those that are here: some would be passed over, and a repair
     would put others in the place of what may be the only copy.
     """
-    known = archive.read_own(FILE, dict[str, str]) or {}
+    found = archive.read_own(FILE, dict[str, str])
+    if found is None and archive.entries():
+        raise DriftFound(
+            f"{archive.uri(OWN)}/{FILE} is gone, which says whose messages these are: bring it back from a "
+            "copy, or archive to another folder"
+        )
+    known = found or {}
     for node, one in ids.items():
         if known.get(node, one) != one:
             raise ConfigError(
@@ -22,5 +29,5 @@ def know_nodes(archive: Archive, ids: Mapping[str, str]) -> None:
                 f"the id {known[node]}, this one {one}. Archive it to another folder, or give the node "
                 "another name; nothing was changed"
             )
-    if ids.keys() - known.keys():
+    if found is None or ids.keys() - known.keys():
         archive.write_own(FILE, {**known, **ids})

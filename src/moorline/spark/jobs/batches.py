@@ -15,20 +15,18 @@ from moorline.core.stream import Stream
 from moorline.errors import ConnectionLost, DriftFound, MessagesGone
 from moorline.limits import ARCHIVE_TASK_MESSAGES
 from moorline.spark.jobs import tasks
+from moorline.spark.jobs.archive_entries import BATCH_FOLDER
 from moorline.spark.jobs.archive_files import (
-    BATCH_FOLDER,
     COLUMNS,
     MESSAGE_SCHEMA,
     PARTITIONS,
     STREAM_SCHEMA,
     Archive,
-    ArchivedFile,
-    Entry,
-    LostRange,
     folder_of,
     text_options,
 )
 from moorline.spark.jobs.archive_place import Place
+from moorline.spark.jobs.manifest import ArchivedFile, Entry, LostRange
 from moorline.spark.jobs.ttl_bits import SQL_TO_BITS
 
 if TYPE_CHECKING:

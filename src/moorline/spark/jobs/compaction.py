@@ -1,8 +1,9 @@
 """Room: spark. Compaction of an archive: the small files of a sealed stream become few.
 
-Only what is sealed: it grows no more, so it is moved once. The new files are written aside, the entry makes
-them count in place of the old ones, and these are removed last. A stream with a file that was changed is left
-as it is and named: `verify --repair` has to put it right first.
+Only what is sealed: it grows no more, so it is moved once. The new files are written aside and read back:
+they must have the same messages. Then the entry makes them count in place of the old ones, and these are
+removed last. A stream with a file that was changed is left as it is and named: `verify --repair` has to put
+it right first.
 """
 
 import uuid
@@ -15,8 +16,8 @@ from moorline.core.stream import Stream
 from moorline.errors import DriftFound
 from moorline.limits import ARCHIVE_FILE_BYTES, ARCHIVE_MERGES_MAX
 from moorline.spark.jobs import tasks
-from moorline.spark.jobs.archive_files import Archive, ArchivedFile, Entry, folder_of
-from moorline.spark.jobs.manifest import by_stream
+from moorline.spark.jobs.archive_files import Archive, folder_of
+from moorline.spark.jobs.manifest import ArchivedFile, Entry, by_stream
 from moorline.spark.jobs.watching import Seen, nobody
 
 if TYPE_CHECKING:
@@ -84,13 +85,14 @@ def _files_needed(files: list[ArchivedFile]) -> int:
 
 def merge_files(item: bytes) -> Iterator[Merged]:
     """In a worker: by the order of offsets, row group by row group."""
-    from moorline.spark.jobs.parquet import part_writer, rows_between
+    from moorline.spark.jobs.parquet import check_unchanged, part_writer, rows_between
 
     merge = msgspec.json.decode(item, type=Merge)
     target = Archive(merge.where)
     try:
-        with part_writer(target, folder_of(merge.batch, merge.stream)) as writer:
+        with part_writer(target, folder_of(merge.batch, merge.stream), is_proven=True) as writer:
             for file in sorted(merge.files, key=lambda file: file.first):
+                check_unchanged(target, file)
                 for batch in rows_between(target, file, file.first, file.last + 1):
                     writer.write(batch)
     except DriftFound as error:

@@ -16,16 +16,16 @@ import pyarrow as pa
 from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import VERIFY_RANGES_MAX
-from moorline.spark.jobs.archive_files import Archive, ArchivedFile, folder_of
+from moorline.spark.jobs.archive_files import Archive, folder_of
 from moorline.spark.jobs.digests import (
     BucketDigests,
     Rows,
     StreamDigests,
     batches_of,
     hashed_rows,
-    problem_of,
-    read_or_problem,
+    read_file,
 )
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.node_side import Lost, node_rows
 from moorline.spark.jobs.parquet import PartWriter, part_writer
 
@@ -94,6 +94,7 @@ class _Sides(NamedTuple):
     file_of: Numbers
     row_of: Numbers
     unreadable: list[str]
+    changed: list[str]
 
 
 class _Verdict(NamedTuple):
@@ -176,12 +177,16 @@ def _read(ask: Ask, archive: Archive) -> _Sides:
             lost.append((found.first, found.upto))
         else:
             node.append(hashed_rows(found))
-    parts, files, rows, unreadable = [], [], [], []
+    parts, files, rows = [], [], []
+    unreadable: list[str] = []
+    changed: list[str] = []
     for number, file in enumerate(ask.files):
-        found_rows, problem = read_or_problem(archive, file)
-        if problem is not None:
+        found_rows, problem = read_file(archive, file)
+        if found_rows is None:
             unreadable.append(file.path)
             continue
+        if problem:
+            changed.append(file.path)
         offsets = found_rows.offsets
         outside = (offsets < batch.first) | (offsets >= batch.end)
         mask = within(offsets, ask.ranges) | outside
@@ -196,6 +201,7 @@ def _read(ask: Ask, archive: Archive) -> _Sides:
         np.concatenate([nothing, *files]),
         np.concatenate([nothing, *rows]),
         unreadable,
+        changed,
     )
 
 
@@ -211,11 +217,12 @@ def _repaired(
     stream = ask.node.stream
     replaced = list(sides.unreadable)
     fetched = 0
-    with part_writer(archive, folder_of(ask.repaired, stream)) as writer:
+    with part_writer(archive, folder_of(ask.repaired, stream), is_proven=True) as writer:
         for number, file in enumerate(ask.files):
             bad = sides.row_of[verdict.is_bad & (sides.file_of == number)]
-            # Whoever changed a file left its checksum beside it: Spark would not read it again.
-            if len(bad) or (file.path not in replaced and problem_of(archive, file) is not None):
+            # One with other bytes is written anew, rows that are right and all: its footer may tell readers
+            # to pass over them.
+            if len(bad) or file.path in sides.changed:
                 _copy_without(archive, file, bad, writer)
                 replaced.append(file.path)
         for found in _from_node(ask.node, runs_of(verdict.needed)):

@@ -5,7 +5,7 @@ the fixed part as a numpy record, the rest joined by Arrow, all of it hashed by 
 looks at a single message.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +20,8 @@ from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS
 from moorline.spark.id_sets import Words, hashed
-from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile
+from moorline.spark.jobs.archive_files import COLUMNS, Archive
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.packing import CONTENT_FIELDS
 from moorline.wire.segment import PRODUCER
 
@@ -106,13 +107,12 @@ def problem_of(archive: Archive, file: ArchivedFile) -> str | None:
     return None
 
 
-def problems_of(archive: Archive, files: Iterable[ArchivedFile]) -> dict[str, str]:
-    """Those that are gone or have another size, by path. One that a compaction replaced meanwhile is none."""
-    found = {file.path: text for file in files if (text := problem_of(archive, file)) is not None}
-    if not found:
-        return {}
-    counting = {file.path for file in archive.live()}
-    return {path: text for path, text in found.items() if path in counting}
+def change_of(archive: Archive, file: ArchivedFile) -> str | None:
+    """What is wrong with its bytes, all of them read."""
+    problem = problem_of(archive, file)
+    if problem is None and file.hash and archive.hash_of(file.path) != file.hash:
+        return "has other bytes than were written"
+    return problem
 
 
 # --- by bucket --------------------------------------------------------------------------------------
@@ -176,36 +176,49 @@ class FileBatch(msgspec.Struct, frozen=True):
 
 
 class StreamDigests(msgspec.Struct, frozen=True):
-    """What a task found of a stream, and which files could not be read."""
+    """What a task found of a stream; which files could not be read, and which can be but were changed."""
 
     stream: Stream
     buckets: list[tuple[int, int, str]]
     problems: list[tuple[str, str]]
+    changed: list[tuple[str, str]] = []
 
 
 def digest_files(item: bytes) -> Iterator[StreamDigests]:
     batch = msgspec.json.decode(item, type=FileBatch)
     archive = Archive(batch.where)
     digests = BucketDigests(batch.first, batch.end)
-    problems = []
+    problems: list[tuple[str, str]] = []
+    changed: list[tuple[str, str]] = []
     for file in batch.files:
-        rows, problem = read_or_problem(archive, file)
-        if problem is not None:
-            problems.append((file.path, problem))
-        else:
+        rows, problem = read_file(archive, file)
+        if rows is not None:
             digests.add(rows)
-    yield StreamDigests(batch.stream, digests.told(), problems)
+        if problem:
+            (changed if rows is not None else problems).append((file.path, problem))
+    yield StreamDigests(batch.stream, digests.told(), problems, changed)
 
 
-def read_or_problem(archive: Archive, file: ArchivedFile) -> tuple[Rows, str | None]:
-    """All of a file, or why it cannot be used: a part of it is worth nothing, nobody knows which."""
-    problem = problem_of(archive, file)
-    if problem is not None and "gone" in problem:
-        return Rows.none(), problem
+def look_at_files(item: bytes) -> Iterator[StreamDigests]:
+    """Whether files have the bytes that were written, whatever these say."""
+    batch = msgspec.json.decode(item, type=FileBatch)
+    archive = Archive(batch.where)
+    found = [(file.path, change_of(archive, file)) for file in batch.files]
+    yield StreamDigests(batch.stream, [], [(path, text) for path, text in found if text])
+
+
+def read_file(archive: Archive, file: ArchivedFile) -> tuple[Rows | None, str]:
+    """All of a file, and what is wrong with its bytes; no rows where it cannot be read to its end.
+
+    A part of it is worth nothing: nobody knows which.
+    """
+    problem = change_of(archive, file) or ""
     try:
-        return rows_of(archive, file.path), None
+        return rows_of(archive, file.path), problem
+    except FileNotFoundError:
+        return None, "is gone"
     except (OSError, pa.ArrowException, pa.ArrowInvalid) as error:
-        return Rows.none(), problem or f"cannot be read: {error}"
+        return None, problem or f"cannot be read: {error}"
 
 
 def merged(found: list[StreamDigests]) -> dict[Stream, dict[int, Digest]]:

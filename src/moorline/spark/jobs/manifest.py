@@ -5,15 +5,69 @@ they take the place of; a file counts if an entry names it and no entry has repl
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from moorline.core.stream import Stream
 
-if TYPE_CHECKING:
-    from moorline.spark.jobs.archive_files import ArchivedFile, Entry, LostRange
+MAX_US = (1 << 63) - 1
+"""Behind every message: where nobody says when the last one was, or is to be."""
 
 
-def live_files(entries: Iterable["Entry"]) -> list["ArchivedFile"]:
+class ArchivedFile(msgspec.Struct, frozen=True):
+    """A file of one stream; `path` is below the archive, offsets go from `first` to `last`.
+
+    Times are those of its messages, where the footer tells them.
+    """
+
+    path: str
+    rows: int
+    size_bytes: int
+    node: str
+    shard: int
+    generation: int
+    first: int
+    last: int
+    first_us: int = 0
+    last_us: int = MAX_US
+    hash: str = ""
+    """XXH3-128 of its bytes; none of a folder that Spark wrote."""
+
+    @property
+    def stream(self) -> Stream:
+        return Stream(self.node, self.shard, self.generation)
+
+
+class LostRange(msgspec.Struct, frozen=True):
+    """Messages `first` to before `upto` of a shard were gone before they were archived, which was allowed."""
+
+    shard: str
+    first: int
+    upto: int
+    why: str
+
+    def __str__(self) -> str:
+        count = self.upto - self.first
+        return f"{count} messages of {self.shard}, {self.first} to {self.upto - 1}: {self.why}"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Files that came, and paths that they replace.
+
+    One that a batch of a query wrote says so, and how far each shard was read with it: `reached` has the
+    first offset of each that is not in the archive. `lost` says what of it was gone, where that is allowed.
+    """
+
+    name: str
+    files: list[ArchivedFile]
+    replaced: list[str] = []
+    query: str = ""
+    batch: int = -1
+    reached: dict[str, int] = {}
+    lost: list[LostRange] = []
+
+
+def live_files(entries: Iterable[Entry]) -> list[ArchivedFile]:
     """The files that some entry names and none has replaced."""
     entries = list(entries)
     replaced = {path for entry in entries for path in entry.replaced}
@@ -21,7 +75,7 @@ def live_files(entries: Iterable["Entry"]) -> list["ArchivedFile"]:
     return [files[path] for path in sorted(files) if path not in replaced]
 
 
-def reached(entries: Iterable["Entry"]) -> dict[str, int]:
+def reached(entries: Iterable[Entry]) -> dict[str, int]:
     """How far each shard is archived: the first offset that is not."""
     ends: dict[str, int] = {}
     for entry in entries:
@@ -30,7 +84,7 @@ def reached(entries: Iterable["Entry"]) -> dict[str, int]:
     return ends
 
 
-def idle_entries(entries: list["Entry"]) -> list[str]:
+def idle_entries(entries: list[Entry]) -> list[str]:
     """Names of entries that say nothing any more, in an order in which each may go.
 
     One may go when none of its files counts, nobody else names a file that it replaces, and it tells of no
@@ -61,14 +115,14 @@ def idle_entries(entries: list["Entry"]) -> list[str]:
         gone += idle
 
 
-def by_stream(files: Iterable["ArchivedFile"]) -> dict[Stream, list["ArchivedFile"]]:
+def by_stream(files: Iterable[ArchivedFile]) -> dict[Stream, list[ArchivedFile]]:
     streams: dict[Stream, list[ArchivedFile]] = {}
     for file in files:
         streams.setdefault(file.stream, []).append(file)
     return streams
 
 
-def lost_ranges(entries: Iterable["Entry"]) -> dict[str, list["LostRange"]]:
+def lost_ranges(entries: Iterable[Entry]) -> dict[str, list[LostRange]]:
     """What was gone before it was archived, by shard."""
     found: dict[str, list[LostRange]] = {}
     for entry in entries:

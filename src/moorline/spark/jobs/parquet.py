@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,8 +19,9 @@ from moorline.limits import (
     ARCHIVE_ROW_GROUP_BYTES,
     ARCHIVE_ROW_GROUP_ROWS,
 )
-from moorline.spark.jobs.archive_files import COLUMNS, Archive, ArchivedFile, statistics
-from moorline.spark.jobs.digests import problem_of
+from moorline.spark.jobs.archive_files import COLUMNS, Archive, statistics
+from moorline.spark.jobs.digests import batches_of, change_of, hashed_rows, problem_of
+from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.ttl_bits import to_bits
 
 SCHEMA = pa.schema(
@@ -53,8 +55,9 @@ def as_archived(batch: pa.RecordBatch) -> pa.RecordBatch:
 class PartWriter:
     """Takes batches, writes files under names that nobody else draws; `files` are there at the end."""
 
-    def __init__(self, target: Archive, folder: str) -> None:
+    def __init__(self, target: Archive, folder: str, *, is_proven: bool) -> None:
         self.files: list[ArchivedFile] = []
+        self._taken = RowSum() if is_proven else None
         self._target = target
         self._folder = folder
         self._waiting: list[pa.RecordBatch] = []
@@ -67,7 +70,10 @@ class PartWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        self._waiting.append(batch.select(list(COLUMNS)).cast(SCHEMA))
+        taken = batch.select(list(COLUMNS)).cast(SCHEMA)
+        self._waiting.append(taken)
+        if self._taken is not None:
+            self._taken.add(taken)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ARCHIVE_ROW_GROUP_ROWS or self._bytes >= ARCHIVE_ROW_GROUP_BYTES:
@@ -99,6 +105,20 @@ class PartWriter:
     def end(self) -> None:
         self._write_group()
         self._end_file()
+        if self._taken is not None:
+            self._prove(self._taken)
+
+    def _prove(self, taken: "RowSum") -> None:
+        """Reads back what was written: the files that it takes the place of go because of it."""
+        found = RowSum()
+        for file in self.files:
+            for batch in batches_of(self._target, file.path):
+                found.add(batch)
+        if found != taken:
+            raise DriftFound(
+                f"{self._target.uri(self._folder)} does not read as what was written: nothing was changed; "
+                "look at the disk, and run this again"
+            )
 
     def drop(self) -> None:
         """What is there has no entry and counts for nothing: nobody should find it either."""
@@ -109,16 +129,45 @@ class PartWriter:
             self._target.remove(file.path)
 
 
+class RowSum:
+    """How many rows, and the sum of the hashes of their contents: equal for equal rows in any order.
+
+    A sum and no XOR: a row that is there twice must not vanish.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = np.zeros(2, np.uint64)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        rows = hashed_rows(batch)
+        self.count += len(rows.offsets)
+        self.total += rows.hashes.sum(axis=0, dtype=np.uint64)
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, RowSum)
+        return self.count == other.count and bool((self.total == other.total).all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @contextlib.contextmanager
-def part_writer(target: Archive, folder: str) -> Iterator[PartWriter]:
-    """Its files are whole behind the block; an error in it leaves none."""
-    writer = PartWriter(target, folder)
+def part_writer(target: Archive, folder: str, *, is_proven: bool = False) -> Iterator[PartWriter]:
+    """Its files are whole behind the block, and with `is_proven` read back; an error in it leaves none."""
+    writer = PartWriter(target, folder, is_proven=is_proven)
     try:
         yield writer
         writer.end()
     except BaseException:
         writer.drop()
         raise
+
+
+def check_unchanged(archive: Archive, file: ArchivedFile) -> None:
+    """Refuses a file with other bytes than were written."""
+    change = change_of(archive, file)
+    if change is not None:
+        raise _changed(archive, file, change)
 
 
 def rows_between(

@@ -27,9 +27,9 @@ from moorline.errors import BadTopic, ConfigError, DriftFound
 from moorline.limits import REPLAY_STAGE_ROWS, REPLAY_TOKEN_LENGTH_MAX
 from moorline.spark.frames import HEADERS_TYPE
 from moorline.spark.jobs import tasks
-from moorline.spark.jobs.archive_files import MAX_US, Archive, ArchivedFile
+from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.failures import explained
-from moorline.spark.jobs.manifest import by_stream
+from moorline.spark.jobs.manifest import MAX_US, ArchivedFile, by_stream
 from moorline.spark.jobs.parquet import rows_between
 from moorline.spark.jobs.replay_plan import Piece, Plan, Step
 from moorline.spark.jobs.ttl_bits import to_seconds

@@ -21,8 +21,7 @@ from moorline.limits import (
     REPLAY_STEP_PIECES,
     REPLAY_STEP_S,
 )
-from moorline.spark.jobs.archive_files import ArchivedFile
-from moorline.spark.jobs.manifest import by_stream
+from moorline.spark.jobs.manifest import ArchivedFile, by_stream
 
 
 class Piece(NamedTuple):

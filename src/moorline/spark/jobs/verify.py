@@ -4,8 +4,9 @@
     differs ──► the same digests of the node's messages ──► ranges that differ ──► message by message
 
 A stream whose sum is that of its seal is proven without asking the node for a single message. Only streams
-that are sealed, and that the archive has come to the end of, can be proven: the others still grow. Of these
-it is looked whether their files are there, in the size that was written.
+that are sealed, and that the archive has come to the end of, can be proven: the others still grow. Every file
+that counts must have the bytes that were written, whatever these say: rows may be right, and the statistics
+in a footer wrong, by which readers pass over them.
 """
 
 import uuid
@@ -19,14 +20,7 @@ from moorline.core.stream import Stream
 from moorline.errors import ConfigError
 from moorline.limits import VERIFY_LOOKS_MAX, VERIFY_STREAMS_MAX, VERIFY_TASK_BYTES
 from moorline.spark.jobs import tasks
-from moorline.spark.jobs.archive_files import (
-    Archive,
-    ArchivedFile,
-    Entry,
-    Holdings,
-    LostRange,
-    SealedStream,
-)
+from moorline.spark.jobs.archive_files import Archive, Holdings, SealedStream
 from moorline.spark.jobs.archive_nodes import know_nodes
 from moorline.spark.jobs.compare import Ask, Compared, NodeBatch, compare_stream, digest_node
 from moorline.spark.jobs.digests import (
@@ -35,11 +29,19 @@ from moorline.spark.jobs.digests import (
     StreamDigests,
     bucket_range,
     digest_files,
+    look_at_files,
     merged,
-    problems_of,
     total,
 )
-from moorline.spark.jobs.manifest import by_stream, live_files, lost_ranges, reached
+from moorline.spark.jobs.manifest import (
+    ArchivedFile,
+    Entry,
+    LostRange,
+    by_stream,
+    live_files,
+    lost_ranges,
+    reached,
+)
 from moorline.spark.jobs.node_side import Told
 from moorline.spark.jobs.verify_report import (
     BY_COUNT,
@@ -54,6 +56,10 @@ from moorline.spark.jobs.watching import Seen, nobody
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+STRAY = "is in no entry of the manifest: nobody counts it, and `moor pipeline clean` removes it"
+EDITED = "is not as it was written: nobody believes it"
+CONFLICT = "its node tells another digest of it than the archive has kept: was one of them edited?"
 
 Buckets = dict[int, Digest]
 Seals = dict[Stream, SealedStream]
@@ -77,26 +83,26 @@ def verify(
     """Compares; with `repair` also puts right, and compares again. `nodes` is what they tell now."""
     archive, holdings = opened(options)
     know_nodes(archive, nodes.ids)
+    if options.repair:
+        for path in archive.edited_seals():
+            archive.set_aside(path)
     archive.note_seals(nodes.seals)
     checking = _Checking(spark, archive, holdings, options.source, nodes, seen)
     name = f"repaired-{uuid.uuid4().hex[:12]}"
     report, compared = checking.run(repaired=name if options.repair else "")
     if not options.repair:
         return report
-    strays = sum(archive.remove(path) for path in archive.strays(archive.entries()))
     files = [file for one in compared for file in one.files]
     replaced = [path for one in compared for path in one.replaced]
-    if files or replaced:
-        archive.add(Entry(name, files, replaced=replaced))
-        archive.clean()
-    if not strays and not files and not replaced:
+    if not files and not replaced:
         return report
+    archive.add(Entry(name, files, replaced=replaced))
     again, _ = checking.run(repaired="")
+    archive.clean()
     return msgspec.structs.replace(
         again,
         fetched=sum(one.fetched for one in compared),
         removed=sum(one.counts.get("extra", 0) for one in compared),
-        removed_files=strays,
     )
 
 
@@ -119,6 +125,7 @@ class _Found(NamedTuple):
     proven: set[Stream]
     compared: dict[Stream, Compared]
     problems: dict[str, str]
+    """What is wrong with files, by path."""
 
 
 class _Checking:
@@ -139,7 +146,7 @@ class _Checking:
         self._source = source
         self._addresses = nodes.addresses
         self._silent = set(nodes.silent)
-        self._told = {seal.stream for seal in nodes.seals}
+        self._told = {seal.stream: seal for seal in nodes.seals}
         self._seen = seen
 
     def run(self, *, repaired: str) -> tuple[Report, list[Compared]]:
@@ -156,7 +163,13 @@ class _Checking:
         files = by_stream(live_files(entries))
         reports: list[StreamReport] = []
         compared: list[Compared] = []
-        problems = dict.fromkeys(strays, "is in no entry of the manifest: nobody counts it")
+        problems = dict.fromkeys(strays, STRAY)
+        problems |= dict.fromkeys(self._archive.edited_seals(), EDITED)
+        problems |= {
+            str(stream): CONFLICT
+            for stream, seal in known.items()
+            if self._told.get(stream, seal).digest != seal.digest
+        }
         for some in _slices(complete, VERIFY_STREAMS_MAX):
             found = self._checked(
                 some, {stream: files.get(stream, []) for stream in some}, repaired
@@ -167,12 +180,15 @@ class _Checking:
             ]
             compared += found.compared.values()
             problems |= found.problems
-        growing = [file for stream in files.keys() - complete.keys() for file in files[stream]]
-        early = problems_of(self._archive, growing)
+        early = self._looked_at(
+            {stream: files[stream] for stream in files.keys() - complete.keys()}
+        )
         report = Report(
             reports,
             [
-                FileProblem(self._archive.uri(path), text, is_early=path in early)
+                FileProblem(
+                    self._archive.uri(path), text, path in early, text in (STRAY, EDITED, CONFLICT)
+                )
                 for path, text in sorted((problems | early).items())
             ],
             len(known) - len(complete),
@@ -183,7 +199,7 @@ class _Checking:
 
     def _checked(self, seals: Seals, files: Files, repaired: str) -> _Found:
         """The archive's side; where it is not what was sealed, the node's; and then message by message."""
-        buckets, problems = self._archived(seals, files)
+        buckets, problems, changed = self._archived(seals, files)
         sums = {stream: total(buckets.get(stream, {})) for stream in seals}
         differing = {
             stream: buckets.get(stream, {})
@@ -203,17 +219,27 @@ class _Checking:
             for stream, seal in here.items()
             if stream not in proven
         ]
+        if repaired:
+            # Files whose rows are right and whose bytes are not: written anew, and no node is asked.
+            asks += [
+                Ask(self._archive.where, self._node_batch(seal), [], files[stream], repaired)
+                for stream, seal in seals.items()
+                if (stream not in differing or stream in proven)
+                and any(file.path in changed for file in files[stream])
+            ]
         compared = tasks.run(self._spark, compare_stream, asks, Compared, self._seen)
-        return _Found(sums, differing, proven, {one.stream: one for one in compared}, problems)
+        found = {one.stream: one for one in compared}
+        return _Found(sums, differing, proven, found, problems | changed)
 
     # --- both sides' digests ----------------------------------------------------------------------
 
     def _archived(
         self, complete: Seals, files: Files
-    ) -> tuple[dict[Stream, Buckets], dict[str, str]]:
-        """The buckets of every stream, and the files that cannot be used."""
+    ) -> tuple[dict[Stream, Buckets], dict[str, str], dict[str, str]]:
+        """The buckets of every stream, files that cannot be used, and files that can but were changed."""
         found: dict[Stream, Buckets] = {}
         problems: dict[str, str] = {}
+        changed: dict[str, str] = {}
         waiting = set(complete)
         for _ in range(VERIFY_LOOKS_MAX):
             items = [
@@ -229,6 +255,7 @@ class _Checking:
             ]
             results = tasks.run(self._spark, digest_files, items, StreamDigests, self._seen)
             found |= merged(results)
+            changed |= {path: text for one in results for path, text in one.changed}
             bad = {path: text for one in results for path, text in one.problems}
             if not bad:
                 break
@@ -251,7 +278,22 @@ class _Checking:
             for stream in waiting:
                 found.pop(stream, None)
                 files[stream] = now.get(stream, [])
-        return found, problems
+        return found, problems, changed
+
+    def _looked_at(self, files: Files) -> dict[str, str]:
+        """Files of streams that cannot be proven yet, with what is wrong with their bytes."""
+        items = [
+            FileBatch(self._archive.where, stream, 0, 0, part)
+            for stream, some in files.items()
+            for part in _shared(some)
+        ]
+        results = tasks.run(self._spark, look_at_files, items, StreamDigests, self._seen)
+        found = {path: text for one in results for path, text in one.problems}
+        if not found:
+            return {}
+        # One that a compaction replaced meanwhile is no problem.
+        counting = {file.path for file in self._archive.live()}
+        return {path: text for path, text in found.items() if path in counting}
 
     def _on_nodes(
         self, streams: Seals

@@ -35,12 +35,13 @@ class FileProblem(msgspec.Struct, frozen=True):
     """A file that is not as it was written, or that nobody wrote.
 
     An early one is of a stream that is not sealed, or not archived to its end yet: there is no digest that
-    a repair could reach.
+    a repair could reach. One that is apart is no file of a stream, and no repair of messages mends it.
     """
 
     path: str
     text: str
     is_early: bool = False
+    is_apart: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -54,7 +55,6 @@ class Report(msgspec.Struct, frozen=True):
     unsealed: int = 0
     fetched: int = 0
     removed: int = 0
-    removed_files: int = 0
 
     @property
     def differing(self) -> list[StreamReport]:
@@ -66,13 +66,16 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def is_equal(self) -> bool:
-        return not self.differing and not self.files
+        """Nothing differs, and there is something that could have: over nothing there is no proof."""
+        return not self.differing and not self.files and bool(self.streams)
 
 
 def check(report: Report) -> None:
-    """Raises if something differs, with what to do next."""
+    """Raises if something differs or nothing is proven, with what to do next."""
     if report.is_equal:
         return
+    if not report.streams and not report.files:
+        raise DriftFound(_nothing(report))
     differing = report.differing
     silent = [one.stream for one in differing if one.is_node_silent]
     gone = [one.stream for one in differing if not one.is_on_node and not one.is_node_silent]
@@ -99,10 +102,22 @@ def check(report: Report) -> None:
             f"{_files(len(early))} of streams that are not sealed, or not archived to their end yet: "
             "when they are, --repair fetches what is missing; until then `moor pipeline archive` goes on"
         )
-    is_late = len(report.files) > len(early)
-    if len(gone) + len(silent) < len(differing) + is_late and not unread:
+    is_late = any(not one.is_early and not one.is_apart for one in report.files)
+    is_mendable = len(gone) + len(silent) < len(differing) or (is_late and not differing)
+    if is_mendable and not unread:
         parts.append("--repair puts it right")
     raise DriftFound("; ".join(parts))
+
+
+def _nothing(report: Report) -> str:
+    """Why there is nothing to prove."""
+    if report.behind:
+        why = f"{report.behind} sealed streams are not archived to their end: run `moor pipeline archive`"
+    elif report.unsealed:
+        why = f"{report.unsealed} messages are archived, of streams that are not sealed yet"
+    else:
+        why = "nothing is archived yet"
+    return f"nothing is proven: {why}"
 
 
 def _files(count: int) -> str:
