@@ -346,6 +346,9 @@ QUEUE_SLICE_MAX = 256
 RANGES_PER_TAKE_MAX = 10_000
 """Ranges of one answer: some 200 KB. A stream has more only where members left that many holes."""
 
+LOST_RANGES_MAX = 1_024
+"""Losses that a client confirms in one message; ours confirms each by itself."""
+
 NODE_SEEN_MS = 1_000
 """Time between two signs of life of a node in the catalog, and two looks for other nodes."""
 

@@ -15,7 +15,7 @@ from moorline.core.feed import Feed
 from moorline.core.group_message import FromLeader
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
 from moorline.core.leader import Leader
-from moorline.core.stream import Shard
+from moorline.core.stream import RETENTION, Gap, Shard
 
 SUBSCRIPTION = 1
 TAKEN_MAX = 4
@@ -48,6 +48,7 @@ class MemberNode:
         self.handler = Handler(name, self._new_id, lambda: next(self.numbers), TIMES, progress_ms=5)
         self.waiting: dict[int, deque[int]] = defaultdict(deque)
         self.taken: dict[str, tuple[Feed, int]] = {}
+        self.telling: dict[str, tuple[Feed, Gap]] = {}
         self.is_subscribed = False
         self.is_closing = False
         self.now_ms = 0
@@ -81,6 +82,8 @@ class MemberNode:
                 effects = [SetTimer("pump", 100 if self.world.is_calm else 10)]
             case TimerFired(name) if name.startswith("ack "):
                 effects = self._finish(name)
+            case TimerFired(name) if name.startswith("lost "):
+                effects = self._tell(name)
             case TimerFired(name):
                 effects = self.handler.timer(name, now_ms)
             case _:
@@ -89,7 +92,7 @@ class MemberNode:
 
     def _performed(self, effects: list[Effect]) -> list[Effect]:
         done, due, is_pumped = list[Effect](), deque(effects), False
-        while due or not is_pumped or (self.is_closing and not self.taken):
+        while due or not is_pumped or (self.is_closing and not self.taken and not self.telling):
             if not due and not is_pumped:
                 is_pumped = True
                 due.extend(self._pump())
@@ -123,6 +126,8 @@ class MemberNode:
         effects: list[Effect] = []
         if self.is_closing:
             return effects
+        for feed in list(self.handler.feeds.values()):
+            self._look_for_gone(feed, effects)
         room = self.window - sum(len(feed.out) for feed in self.handler.feeds.values())
         for feed in list(self.handler.feeds.values()):
             if room > 0 and not feed.stopped:
@@ -134,6 +139,24 @@ class MemberNode:
                 self.taken[name] = (self.handler.feeds[number], offset)
                 effects.append(SetTimer(name, self.chance.choice((1, 2, 3, 20, 60))))
         return effects
+
+    def _look_for_gone(self, feed: Feed, effects: list[Effect]) -> None:
+        """The client hears of a loss a little later, and confirms it."""
+        gone = self.world.extents(feed.stream.line)[0].first
+        for gap, _ in feed.lose(0, gone, RETENTION) if gone > feed.progress.low else ():
+            name = f"lost {feed.number} {gap.first} {gap.upto}"
+            self.telling[name] = (feed, gap)
+            effects.append(SetTimer(name, self.chance.choice((1, 2, 3, 20))))
+            effects += self.handler.changed(feed, self.now_ms)
+
+    def _tell(self, name: str) -> list[Effect]:
+        feed, gap = self.telling.pop(name)
+        if feed.number not in self.handler.feeds:
+            return []  # whoever has the stream now is told
+        for number in range(gap.first, gap.upto):
+            self.world.tell_lost((feed.stream.line, number))
+        assert feed.confirm(gap.first, gap.upto)
+        return self.handler.changed(feed, self.now_ms)
 
     def _read(self, feed: Feed, room: int, effects: list[Effect]) -> int:
         world, shard = self.world, feed.stream.line

@@ -126,6 +126,7 @@ class GroupSimulation:
         leader = self.leader()
         assert leader is not None
         assert leader._replan(self.simulator.now_ms()) == [], "I9: a plan of a quiet group is empty"
+        self._check_losses()
 
     def is_done(self) -> bool:
         return not self.world.missing and self.is_balanced() and self.is_committed()
@@ -230,6 +231,18 @@ class GroupSimulation:
         assert isinstance(machine, MemberNode)
         return machine
 
+    def _check_losses(self) -> None:
+        """I18: every message that was dropped before it was done was told, and no other one."""
+        world = self.world
+        counted = sum(place.lost for place in world.places.values())
+        if self.fair:
+            done = world.processed.keys() | world.buried.keys()
+            assert not world.told.keys() & done, "I18: acknowledged, and told to be lost"
+            assert world.told.total() == len(world.told) == counted, "I18: told or counted twice"
+        else:
+            # One that a member had acknowledged when it died may be told to the next one.
+            assert counted <= len(world.told), "I18: counted, and nobody was told"
+
     def _check_place(self, shard: Shard, place: Place) -> None:
         low = self.checked[shard]
         assert place.offset >= low, f"I4: {shard} went back to {place.offset}"
@@ -296,7 +309,7 @@ def fair(seed: int, *, mode: type[Leader] = Leader, steps: int = 1_500) -> Group
         replay=fair_queue if mode is QueueLeader else fair,
     )
     simulation.join()
-    simulation.run(steps, churn=draw.choice((0.01, 0.05)))
+    simulation.run(steps, churn=draw.choice((0.01, 0.05)), retention=draw.choice((0, 0.01, 0.05)))
     simulation.settle()
     return simulation
 

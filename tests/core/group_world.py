@@ -65,10 +65,12 @@ class World:
     claimed: tuple[str, int] = ("", 0)
     places: dict[Shard, Place] = field(default_factory=dict)
     missing: set[Offset] = field(default_factory=set)
-    """Published, and nobody has acknowledged or buried it."""
+    """Published, and nobody has acknowledged or buried it, or was told that it is lost."""
     processed: Counter[Offset] = field(default_factory=Counter)
     rejected: Counter[Offset] = field(default_factory=Counter)
     buried: Counter[Offset] = field(default_factory=Counter)
+    told: Counter[Offset] = field(default_factory=Counter)
+    """What clients were told to be lost, whether it matches or not."""
     first_seen: dict[Shard, int] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
     gaps: list[GapFound] = field(default_factory=list)
@@ -128,8 +130,6 @@ class World:
         shard = chance.choice(self.shards)
         oldest = next((end for end in self.sealed[shard] if end > self.dropped[shard]), None)
         if oldest is not None:
-            for number in range(self.dropped[shard], oldest):
-                self.missing.discard((shard, number))
             self.dropped[shard] = oldest
             self._changed(shard)
 
@@ -139,6 +139,11 @@ class World:
 
     def bury(self, offset: Offset) -> None:
         self.buried[offset] += 1
+        self.missing.discard(offset)
+
+    def tell_lost(self, offset: Offset) -> None:
+        assert offset[1] < self.dropped[offset[0]], f"{offset} is there, and was told to be lost"
+        self.told[offset] += 1
         self.missing.discard(offset)
 
     def duplicates(self) -> int:

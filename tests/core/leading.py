@@ -16,10 +16,18 @@ from moorline.core.group_message import (
     UpdateProgress,
     lease_item,
 )
-from moorline.core.leader import Commit, Committed, Leader, LeaderOptions, Led, LinesSeen
+from moorline.core.leader import (
+    Commit,
+    Committed,
+    GapFound,
+    Leader,
+    LeaderOptions,
+    Led,
+    LinesSeen,
+)
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.stream import Extent, Gap, Shard, Stream
 
 EPOCH = 3
 LEASE_UNTIL_MS = 10_000_000
@@ -56,6 +64,7 @@ class Leading:
         self.number = 0
         self.answers = True
         self.commits: list[Commit] = []
+        self.gaps: list[GapFound] = []
         self.said: list[FromLeader] = []
         """Everything since the last `take`."""
         self.tell(Led())
@@ -63,6 +72,7 @@ class Leading:
     def tell(self, event: Event) -> list[Effect]:
         effects = self.leader.handle(event, self.now_ms)
         self.said += [effect.message for effect in effects if isinstance(effect, Send)]
+        self.gaps += [effect for effect in effects if isinstance(effect, GapFound)]
         for effect in effects:
             if isinstance(effect, Commit):
                 self.commits.append(effect)
@@ -102,15 +112,18 @@ class Leading:
         delivered: int = 0,
         final: bool = False,
         returned: tuple[Range, ...] = (),
+        lost: tuple[Gap, ...] = (),
     ) -> None:
         self.number += 1
         self.hear(
-            UpdateProgress(borrower, EPOCH, self.number, lease, place, delivered, final, returned)
+            UpdateProgress(
+                borrower, EPOCH, self.number, lease, place, delivered, final, returned, lost
+            )
         )
 
-    def finished(self, borrower: str, lease: int) -> None:
+    def finished(self, borrower: str, lease: int, lost: tuple[Gap, ...] = ()) -> None:
         self.number += 1
-        self.hear(RevokeFinished(borrower, EPOCH, self.number, lease))
+        self.hear(RevokeFinished(borrower, EPOCH, self.number, lease, lost))
 
     def ping(self, borrower: str, *leases: tuple[int, Stream]) -> None:
         self.number += 1

@@ -44,7 +44,7 @@ from moorline.core.group_message import (
     report_item,
 )
 from moorline.core.progress import Place
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
 from moorline.errors import MachineError
 from moorline.limits import LEASES_REMEMBERED_MAX
 
@@ -356,3 +356,26 @@ def test_an_event_that_it_does_not_know_is_a_mistake_of_ours() -> None:
 
     with pytest.raises(MachineError, match="a Borrower knows no"):
         tell(connected(), Odd())
+
+
+def test_a_lease_that_is_over_waits_for_what_its_client_is_just_told() -> None:
+    borrower = holding(1)
+    gap = Gap(0, 4, "RETENTION")
+    tell(borrower, StreamProgress(1, Place(0), 4, final=False, telling=True))
+    assert hear(borrower, Revoked("b1", 3, 1)) == [], "it would be told to the next one too"
+    told = StreamProgress(1, Place(4), 4, final=False, lost=(gap,))
+    removed, finished = tell(borrower, told)
+    assert removed == Remove("b1", 1)
+    assert sent([finished]) == [RevokeFinished("b1", 3, 3, 1, (gap,))]
+    # Said again, it says the same: the Leader may hear the second one first.
+    assert sent(hear(borrower, Revoked("b1", 3, 1))) == [RevokeFinished("b1", 3, 4, 1, (gap,))]
+
+
+def test_what_was_lost_is_in_every_report_and_in_the_last_word() -> None:
+    borrower = holding(1, 2)
+    gap = Gap(0, 4, "DAMAGE")
+    tell(borrower, StreamProgress(1, Place(4), 4, final=False, lost=(gap,)))
+    effects = hear(borrower, grant(1, Stream("n1", 1, 0)))
+    assert sent(effects) == [UpdateProgress("b1", 3, 4, 1, Place(4), 4, False, (), (gap,))]
+    (left, *_) = sent(tell(borrower, Disconnected()))
+    assert left == Disconnect("b1", 3, ((1, Place(4)), (2, Place(0))), ((1, (gap,)),))

@@ -5,6 +5,7 @@ from tests.core.leading import EPOCH, OPTIONS, Leading, shard, stream
 
 from moorline.core.effects import Effect, Event, SetTimer
 from moorline.core.group_message import (
+    Disconnect,
     Grant,
     Invalidate,
     Revoke,
@@ -26,7 +27,7 @@ from moorline.core.leader import (
     Stopped,
 )
 from moorline.core.progress import Place
-from moorline.core.stream import Extent
+from moorline.core.stream import Extent, Gap
 from moorline.errors import MachineError
 
 
@@ -78,23 +79,74 @@ def test_a_generation_that_is_sealed_after_it_was_read_goes_back_by_itself() -> 
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
 
 
-def test_x15_retention_under_a_slow_group_is_reported_once_and_passed_over() -> None:
+DROPPED = LinesSeen(((shard(0), (Extent(stream(0, 1), 10, 20, False),), 0),))
+
+
+def slow_group() -> Leading:
+    """Its first generation is gone, of which 3, 4 and 6 to 9 are not done; 3 is in its member's hand."""
     leading = Leading()
     leading.tell(generations(10, 20, sealed=1))
     leading.join("b1")
     leading.confirm()
-    leading.report("b1", 1, Place(3, ((5, 6),)))
-    dropped = LinesSeen(((shard(0), (Extent(stream(0, 1), 10, 20, False),), 0),))
-    effects = leading.tell(dropped)
-    assert [effect for effect in effects if isinstance(effect, GapFound)] == [
-        GapFound(shard(0), 3, 10, 6)
-    ]
+    leading.report("b1", 1, Place(3, ((5, 6),)), delivered=6)
+    leading.tell(DROPPED)
+    return leading
+
+
+def test_x15_what_a_member_tells_its_client_to_be_lost_is_counted_once_and_passed() -> None:
+    leading = slow_group()
+    assert leading.take(Revoked) == [], "what it has in hand may still be acknowledged"
+    lost = (Gap(4, 5, "RETENTION"), Gap(6, 10, "RETENTION"))
+    for _ in range(2):
+        leading.report("b1", 1, Place(3, ((4, 10),)), delivered=10, lost=lost)
+    assert leading.gaps == [GapFound(shard(0), *gap) for gap in lost]
+    leading.report("b1", 1, Place(10), delivered=10, lost=lost)
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
-    assert not any(isinstance(effect, GapFound) for effect in leading.tell(dropped))
-    leading.finished("b1", 1)
+    leading.finished("b1", 1, lost)
     (grant,) = leading.take(Grant)
     assert (grant.stream, grant.place) == (stream(0, 1), Place(10))
-    assert leading.places()[shard(0)] == Place(10)
+    assert leading.places()[shard(0)] == Place(10, lost=5)
+    assert len(leading.gaps) == 2
+
+
+def test_x15_a_stream_that_is_gone_is_taken_back_from_a_member_that_hangs() -> None:
+    leading = slow_group()
+    for _ in range(0, OPTIONS.revoke_ms, OPTIONS.tick_ms):
+        leading.ping("b1", (1, stream(0)))
+        leading.after(OPTIONS.tick_ms)
+    assert leading.take(Revoke) == [Revoke("b1", EPOCH, 1)]
+    leading.hand_over("b1", 1, Place(3, ((5, 6),)))
+    (grant,) = leading.take(Grant)
+    assert grant.place == Place(3, ((5, 6),)), (
+        "whoever has the next one tells what is gone before it"
+    )
+    assert leading.gaps == []
+
+
+@pytest.mark.parametrize("last_word", ["finished", "left"])
+def test_x15_what_was_told_in_the_last_moment_counts_too(last_word: str) -> None:
+    leading = slow_group()
+    lost = (Gap(3, 5, "RETENTION"), Gap(6, 10, "RETENTION"))
+    if last_word == "finished":
+        leading.report("b1", 1, Place(3, ((5, 6),)), delivered=10, final=True)
+        leading.finished("b1", 1, lost)
+    else:
+        leading.hear(Disconnect("b1", EPOCH, ((1, Place(10)),), ((1, lost),)))
+    assert leading.leader.lines[shard(0)].progress.low == 10
+    assert leading.places()[shard(0)] == Place(10, lost=6)
+
+
+def test_a_leader_goes_on_counting_where_the_one_before_it_was() -> None:
+    leading = Leading(places=[(shard(0), Place(3, lost=40))])
+    leading.tell(DROPPED)
+    line = leading.leader.lines[shard(0)]
+    assert (line.lost, line.gone, line.lag) == (40, 7, 10)
+    leading.join("b1")
+    (grant,) = leading.confirm()
+    assert (grant.stream, grant.place) == (stream(0, 1), Place(3)), "its client is told from 3 on"
+    lost = (Gap(3, 10, "RETENTION"),)
+    leading.report("b1", 1, Place(10), delivered=10, lost=lost)
+    assert leading.places()[shard(0)] == Place(10, lost=47)
 
 
 def test_x24_a_message_that_is_out_holds_its_stream_and_no_other() -> None:

@@ -6,11 +6,12 @@ import pytest
 from tests.core.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
 from moorline.core.group_message import Grant, Invalidate, Revoke, Revoked
-from moorline.core.leader import Change, LinesSeen
+from moorline.core.leader import Change, GapFound, LinesSeen
+from moorline.core.lease import Status
 from moorline.core.progress import Place
 from moorline.core.queue_leader import QueueLeader
 from moorline.core.ranges import Range
-from moorline.core.stream import Extent
+from moorline.core.stream import Extent, Gap
 from moorline.limits import QUEUE_SLICE_MAX
 
 
@@ -40,7 +41,8 @@ def check_books(leading: Leading) -> None:
     queue_leader = leading.leader
     assert isinstance(queue_leader, QueueLeader)
     for view in queue_leader.borrowers.values():
-        assert view.locked == sum(len(lease.open) for lease in view.leases.values())
+        held = [lease for lease in view.leases.values() if not lease.is_gone]
+        assert view.locked == sum(len(lease.open) for lease in held)
         assert view.locked <= view.window
         assert (view.id in queue_leader._roomy) == (view.locked < view.window)
     for line_shard, line in queue_leader.lines.items():
@@ -315,13 +317,56 @@ def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
     leading.tell(LinesSeen(((shard(0), extents, 0),)))
     leading.confirm()
     leading.report("b1", 1, Place(0), delivered=3, returned=((1, 2),))
+    leading.take(Grant)
     leading.tell(LinesSeen(((shard(0), extents[1:], 0),)))
-    revoked = leading.take(Revoked)
-    assert {message.lease for message in revoked} >= {1}
-    for message in revoked:
-        leading.finished("b1", message.lease)
-    assert granted(leading) == [("b1", (5, 7)), ("b1", (7, 8))], "nothing below 5"
+    # What is in hand may still be acknowledged. What nobody had is for a client to know, room or not.
+    (gone,) = leading.take(Grant)
+    assert (gone.stream, gone.ranges) == (stream(0, 1), ((3, 5),))
+    leading.report("b1", gone.lease, gone.place)
+    lost = Gap(3, 5, "RETENTION")
+    leading.report("b1", gone.lease, Place(0, ((3, 5),)), delivered=5, lost=(lost,))
+    assert leading.gaps == [GapFound(shard(0), *lost)]
+    leading.finished("b1", gone.lease)
+    leading.report("b1", 1, Place(0, ((0, 1), (2, 3))), delivered=3, returned=((1, 2),))
+    for lease in list(leading.leader.leases.values()):
+        assert lease.status is not Status.GRANTED or lease.stream == stream(0, 1)
+    assert {held for _, held in granted(leading)} >= {(5, 7)}
     check_books(leading)
+
+
+def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
+    leading = Leading(QueueLeader, places=[(shard(0), Place(2, ((4, 6),)))])
+    leading.join("b1", "b2", window=2)
+    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 3), 900, 910, False),), 0),)))
+    gone, *rest = leading.confirm()
+    assert gone.ranges == ((2, 4), (6, 900))
+    assert [ranges_of(grant) for grant in rest] == [(900, 902), (902, 904)]
+    assert locked(leading) == {"b1": 2, "b2": 2}
+    told = (Gap(2, 4, "RETENTION"), Gap(6, 900, "RETENTION"))
+    for _ in range(3):
+        leading.report(
+            gone.borrower, gone.lease, Place(0, ((2, 4), (6, 900))), delivered=900, lost=told
+        )
+    assert leading.gaps == [GapFound(shard(0), *one) for one in told]
+    line = leading.leader.lines[shard(0)]
+    assert (line.lost, line.gone, line.progress.low) == (896, 0, 900)
+    assert leading.places()[shard(0)] == Place(900, lost=896)
+
+
+def test_what_is_gone_and_not_confirmed_in_time_is_told_to_another() -> None:
+    leading = Leading(QueueLeader, places=[(shard(0), Place(0))])
+    leading.join("b1", "b2")
+    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 1), 5, 5, False),), 0),)))
+    (gone,) = leading.confirm()
+    keep_alive(leading, OPTIONS.lock_ms)
+    (again,) = leading.take(Grant)
+    assert again.ranges == ((0, 5),)
+    assert leading.leader.lines[shard(0)].progress.failures == {}, "nobody is to blame"
+    # The first one did confirm it, and that is heard late.
+    lost = (Gap(0, 5, "RETENTION"),)
+    leading.report(gone.borrower, gone.lease, Place(0, ((0, 5),)), delivered=5, lost=lost)
+    leading.report(again.borrower, again.lease, Place(0, ((0, 5),)), delivered=5, lost=lost)
+    assert leading.leader.lines[shard(0)].lost == 5
 
 
 def test_a_changed_limit_counts_for_what_is_handed_out_next() -> None:
@@ -341,11 +386,10 @@ def test_a_stream_that_is_away_for_a_while_is_waited_for() -> None:
     leading = queue("b1", end=4)
     leading.confirm()
     leading.tell(LinesSeen(((shard(0), (), 0),)))
-    for message in leading.take(Revoked):
-        leading.finished("b1", message.lease)
     assert leading.take(Grant) == []
     leading.tell(LinesSeen((growing(0, 6),)))
-    assert sorted(held for _, held in granted(leading)) == [(0, 4), (4, 6)]
+    assert granted(leading) == [("b1", (4, 6))]
+    check_books(leading)
     check_books(leading)
 
 

@@ -88,6 +88,7 @@ def _show(told: GroupDescribed) -> None:
         "leader": told.group.leader or None,
         "created": time_of(told.group.created_us),
         "lag": sum(place.lag for place in told.places),
+        "lost": sum(place.lost for place in told.places),
     }
     del facts["created_us"]
     output.table(("what", "value"), [(_worded(name), value) for name, value in facts.items()])
@@ -99,7 +100,7 @@ def _show(told: GroupDescribed) -> None:
     output.table(COLUMNS, places)
 
 
-COLUMNS = ("stream", "offset", "end", "lag", "member", "status", "pending", "failing")
+COLUMNS = ("stream", "offset", "end", "lag", "member", "status", "pending", "failing", "lost")
 
 
 def _row(place: PlaceFacts) -> tuple[object, ...]:
@@ -112,6 +113,7 @@ def _row(place: PlaceFacts) -> tuple[object, ...]:
         place.status,
         place.pending,
         place.failing,
+        place.lost,
     )
 
 
@@ -194,13 +196,23 @@ def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for name in ("member", "stream", "offset", "end", "lag", "pending", "failing", "status"):
+    for name in (
+        "member",
+        "stream",
+        "offset",
+        "end",
+        "lag",
+        "pending",
+        "failing",
+        "lost",
+        "status",
+    ):
         table.add_column(
             name, justify="left" if name in ("member", "stream", "status") else "right"
         )
     idle = {one.member for one in told.members} - {place.member for place in told.places}
     for member in sorted(idle):
-        table.add_row(Text(escaped(member)), *["-"] * 7)
+        table.add_row(Text(escaped(member)), *["-"] * 8)
     before = None
     places = sorted(told.places, key=lambda one: (not one.member, one.member, one.node, one.shard))
     for place in places:
@@ -214,6 +226,7 @@ def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
             f"{place.lag:,}",
             f"{place.pending:,}",
             f"{place.failing:,}",
+            f"{place.lost:,}",
             place.status,
         )
         table.add_row(*(Text(escaped(cell)) for cell in cells))
@@ -335,6 +348,7 @@ def _described(told: GroupDescribed) -> dict[str, Any]:
     return {
         **_facts(told.group),
         "lag": sum(place.lag for place in told.places),
+        "lost": sum(place.lost for place in told.places),
         "members": [msgspec.structs.asdict(one) for one in told.members],
         "streams": [dict(zip(COLUMNS, _row(place), strict=True)) for place in told.places],
     }

@@ -198,9 +198,9 @@ class _Losses:
     def tell(self) -> None:
         news, self._told = self._lost[self._told :], len(self._lost)
         for lost in news:
-            many = lost.upto - lost.first
+            many = f"{lost.count:,}" if lost.is_exact else f"at most {lost.count:,}"
             where = f"{lost.shard}, from {lost.first} on"
-            output.error(f"messages lost: {many:,} of {where}: {lost.reason}")
+            output.error(f"messages lost: {many} of {where}: {lost.reason}")
 
 
 def _show(message: TopicMessage, *, as_json: bool) -> None:

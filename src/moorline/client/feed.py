@@ -16,19 +16,29 @@ from moorline.wire.topic import (
 
 
 class Lost:
-    """Messages that were gone before they could be delivered."""
+    """Messages that were gone before they were acknowledged.
 
-    __slots__ = ("first", "reason", "shard", "upto")
+    None of them was acknowledged. With `is_exact` each of them was for this reader. Else that is a bound: the
+    messages of other topics that lay between are among them, and nobody can tell any more.
+    """
+
+    __slots__ = ("first", "is_exact", "reason", "shard", "upto")
 
     def __init__(self, lost: MessagesLost) -> None:
         self.shard = f"{lost.node}/{lost.shard}"
         self.first = lost.first
         self.upto = lost.upto
         self.reason = lost.reason
+        self.is_exact = lost.is_exact
+
+    @property
+    def count(self) -> int:
+        """How many; at most so many, unless `is_exact`."""
+        return self.upto - self.first
 
     def __repr__(self) -> str:
-        count = self.upto - self.first
-        return f"<Lost {count} of {self.shard}, from {self.first}: {self.reason}>"
+        bound = "" if self.is_exact else "at most "
+        return f"<Lost {bound}{self.count} of {self.shard}, from {self.first}: {self.reason}>"
 
 
 class TopicMessage:

@@ -27,6 +27,7 @@ from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Done
 from moorline.wire.segment import stored_at
 from moorline.wire.topic import (
+    ConfirmLost,
     FeedBegun,
     FeedEnded,
     FeedStopping,
@@ -78,7 +79,8 @@ class Subscription:
         self.filter = filter_text
         self.qos = qos
         self.lost: list[Lost] = []
-        """What was gone before it could be delivered, as it became known."""
+        """What was gone before it was acknowledged, as it became known; a loss of a group is told to one
+        member, who would have got the messages."""
         self._caller = caller
         self._closed = closed
         self._waiting: deque[Batch | TopicMessage] = deque()
@@ -280,6 +282,7 @@ class Subscriptions:
                 self._of(subscription, "").put(TopicMessage(None, stored_at(frame, 0), 1))
             case MessagesLost(subscription):
                 self._of(subscription, "").lost.append(Lost(message))
+                self._caller.send(ConfirmLost(message.feed, [(message.first, message.upto)]))
             case TopicSubscriptionEnded(subscription, code):
                 self._of(subscription, "").end(code)
             case _:

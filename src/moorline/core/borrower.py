@@ -53,7 +53,7 @@ from moorline.core.group_message import (
 from moorline.core.machine import Machine
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
 from moorline.limits import LEASES_REMEMBERED_MAX
 
 __all__ = [
@@ -95,13 +95,29 @@ class LeaseState(Enum):
 class Held:
     """A lease as the Borrower sees it."""
 
-    __slots__ = ("delivered", "final", "number", "place", "returned", "state", "stream")
+    __slots__ = (
+        "delivered",
+        "final",
+        "is_over",
+        "lost",
+        "number",
+        "place",
+        "returned",
+        "state",
+        "stream",
+        "telling",
+    )
 
     def __init__(self, stream: Stream, place: Place) -> None:
         self.stream = stream
         self.place = place
         self.delivered = place.offset
         self.returned: tuple[Range, ...] = ()
+        self.lost: tuple[Gap, ...] = ()
+        self.telling = False
+        """The client is just being told of a loss."""
+        self.is_over = False
+        """The Leader has said so, and only the client is waited for."""
         self.state = LeaseState.GRANTED
         self.final = False
         self.number = 0
@@ -132,9 +148,10 @@ class Borrower(Machine[BorrowerState]):
         self._pinged_digest = b""
         # Leases whose last report may not have come to the Leader.
         self._unsure: dict[int, None] = {}
-        # Leases that are over: a grant of one that comes late must not begin it again. Those that it has
+        # Leases that are over, and what was lost of each: a grant of one that comes late must not begin it
+        # again. Those that it has
         # no room for are over up to a number.
-        self._over: dict[int, None] = {}
+        self._over: dict[int, tuple[Gap, ...]] = {}
         self._over_upto = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002  (its timers are effects)
@@ -228,7 +245,7 @@ class Borrower(Machine[BorrowerState]):
         held = self.leases.get(lease)
         if held is None:
             # The grant is lost or behind this: it never began here, and never will.
-            self._forget(lease)
+            self._forget(lease, ())
             return [self._never(lease)]
         if held.state is LeaseState.REVOKING:
             return [self._report(lease)]
@@ -237,12 +254,20 @@ class Borrower(Machine[BorrowerState]):
 
     def _revoked(self, lease: int) -> list[Effect]:
         effects: list[Effect] = []
-        if self.leases.pop(lease, None) is not None:
+        held = self.leases.get(lease)
+        if held is not None and held.telling:
+            # What the client hears of now would be told once more, to whoever has the stream next.
+            held.is_over = True
+            return []
+        if held is not None:
+            del self.leases[lease]
             self._unsure.pop(lease, None)
             effects.append(Remove(self.id, lease))
-        self._forget(lease)
+        self._forget(lease, held.lost if held is not None else ())
         self._number += 1
-        finished = RevokeFinished(self.id, self.epoch, self._number, lease)
+        # Each time: of two that were said the Leader may hear the second one first.
+        lost = self._over.get(lease, ())
+        finished = RevokeFinished(self.id, self.epoch, self._number, lease, lost)
         return [*effects, Send(LEADER, finished)]
 
     # --- the session speaks -----------------------------------------------------------------------
@@ -252,10 +277,13 @@ class Borrower(Machine[BorrowerState]):
         if held is None:
             return []
         held.place, held.delivered = progress.place, progress.delivered
-        held.returned = progress.returned
+        held.returned, held.lost = progress.returned, progress.lost
+        held.telling = progress.telling
         held.final = progress.final and held.state is LeaseState.REVOKING
         if self.state is BorrowerState.UNSUBSCRIBING:
             return self._leave() if self._is_drained() else []
+        if held.is_over and not held.telling:
+            return self._revoked(progress.lease)
         return [self._report(progress.lease)]
 
     def _unsubscribe(self) -> list[Effect]:
@@ -278,8 +306,9 @@ class Borrower(Machine[BorrowerState]):
 
     def _leave(self) -> list[Effect]:
         places = tuple((lease, held.place) for lease, held in self.leases.items())
+        lost = tuple((lease, held.lost) for lease, held in self.leases.items() if held.lost)
         return [
-            Send(LEADER, Disconnect(self.id, self.epoch, places)),
+            Send(LEADER, Disconnect(self.id, self.epoch, places, lost)),
             *self._removals(),
             *self._end(Destroyed(self.id)),
         ]
@@ -359,6 +388,7 @@ class Borrower(Machine[BorrowerState]):
             held.delivered,
             held.final,
             held.returned,
+            held.lost,
         )
         return Send(LEADER, message)
 
@@ -367,8 +397,8 @@ class Borrower(Machine[BorrowerState]):
         self._number += 1
         return Send(LEADER, UpdateProgress(self.id, self.epoch, self._number, lease, None, 0, True))
 
-    def _forget(self, lease: int) -> None:
-        self._over[lease] = None
+    def _forget(self, lease: int, lost: tuple[Gap, ...]) -> None:
+        self._over.setdefault(lease, lost)
         if len(self._over) > LEASES_REMEMBERED_MAX:
             oldest = next(iter(self._over))
             self._over_upto = max(self._over_upto, oldest)

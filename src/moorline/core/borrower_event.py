@@ -5,7 +5,7 @@ import msgspec
 from moorline.core.effects import Effect, Event
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
 
 
 class BorrowerTimes(msgspec.Struct, frozen=True):
@@ -31,13 +31,19 @@ class Disconnected(Event, frozen=True):
 
 
 class StreamProgress(Event, frozen=True):
-    """So far the session is with a lease; `final` when nothing of it is out any more."""
+    """So far the session is with a lease; `final` when nothing of it is out any more.
+
+    `lost` are messages of it that were gone, and that the client knows to be; while `telling` it is about
+    to know of more.
+    """
 
     lease: int
     place: Place
     delivered: int
     final: bool
     returned: tuple[Range, ...] = ()
+    lost: tuple[Gap, ...] = ()
+    telling: bool = False
 
 
 # --- what it asks of the session ------------------------------------------------------------------

@@ -2,11 +2,23 @@
 
 It knows what was delivered and what became of it, and never touches a message. A feed that is stopped
 delivers no more and is *drained* when nothing that it delivered is still out.
+
+What is gone from its stream is delivered too, as a loss: it is told to the client, who confirms it, and only
+then is it done. What the client has in hand is not lost: it may still be acknowledged.
 """
+
+from typing import NamedTuple
 
 from moorline.core.progress import Place, Progress
 from moorline.core.ranges import Range, Ranges
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
+
+
+class Loss(NamedTuple):
+    """Messages that a client is to be told of; `is_exact` if each of them was for this reader."""
+
+    gap: Gap
+    is_exact: bool
 
 
 class Feed:
@@ -15,6 +27,7 @@ class Feed:
     __slots__ = (
         "again",
         "deliveries_max",
+        "lost",
         "next",
         "number",
         "out",
@@ -24,6 +37,7 @@ class Feed:
         "stopped",
         "stream",
         "subscription",
+        "telling",
     )
 
     def __init__(
@@ -52,16 +66,21 @@ class Feed:
         """Delivered, and neither acknowledged nor given back."""
         self.again = Ranges()
         """Looked at, and to be delivered once more."""
+        self.telling: dict[Range, Gap] = {}
+        """Gone, and told to the client, who has not confirmed it yet."""
+        self.lost: list[Gap] = []
+        """Gone, and the client knows it."""
         self.stopped = False
 
     @property
     def is_drained(self) -> bool:
-        return self.stopped and not self.out
+        return self.stopped and not self.out and not self.telling
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do with a feed of ranges."""
-        return self.ranges is not None and not self.out and self.next >= self.ranges.end
+        is_at_end = self.ranges is not None and self.next >= self.ranges.end
+        return is_at_end and not self.out and not self.telling
 
     def wanted(self, upto: int) -> Range | None:
         """What is to be read next, below `upto`: first what must be delivered again."""
@@ -116,6 +135,47 @@ class Feed:
         self.out.remove(offset, offset + 1)
         self._put_back(offset, offset + 1)
         return False
+
+    # --- what is gone -----------------------------------------------------------------------------
+
+    def lose(self, first: int, upto: int, reason: str) -> list[Loss]:
+        """All below `upto` that was not looked at, and from `first` on what is to come again, is gone.
+
+        Returns what of it the client is to be told of now: neither what is done, nor what it has in hand, nor
+        what it was told before. A feed that is stopped tells no more: whoever has the stream next does.
+        """
+        if self.stopped:
+            return []
+        told = Ranges(self.telling)
+        mine = [(first, upto)] if self.ranges is None else self.ranges.clip(first, upto)
+        gone = Ranges()
+        for start, stop in mine:
+            for one in self.progress.open_ranges(start, stop):
+                gone.add(*one)
+        for known in (self.out, told, self.returned):
+            for start, stop in known.clip(first, upto):
+                gone.remove(start, stop)
+        losses: list[Loss] = []
+        for start, stop in gone:
+            # What was delivered once matched the filter; of the rest nobody can tell any more.
+            losses += [Loss(Gap(*one, reason), True) for one in self.again.clip(start, stop)]
+            losses += [Loss(Gap(*one, reason), False) for one in self.again.missing(start, stop)]
+        for gap, _ in losses:
+            self.telling[gap.first, gap.upto] = gap
+            self.again.remove(gap.first, gap.upto)
+        self.next = max(self.next, upto)
+        return sorted(losses)
+
+    def confirm(self, first: int, upto: int) -> bool:
+        """The client knows of a loss: now it is done. False if it was not told so."""
+        gap = self.telling.pop((first, upto), None)
+        if gap is None:
+            return False
+        self.progress.ack(first, upto)
+        self.lost.append(gap)
+        return True
+
+    # --- what comes back --------------------------------------------------------------------------
 
     def _put_back(self, first: int, upto: int) -> None:
         """Members that share messages share these too; otherwise the stream is ours, and so are they."""

@@ -31,7 +31,7 @@ class Commits:
         if self.is_busy or not self._changed:
             return None
         self._number += 1
-        places = tuple((shard, lines[shard].progress.place()) for shard in sorted(self._changed))
+        places = tuple((shard, lines[shard].place()) for shard in sorted(self._changed))
         self._under_way = Commit(self._number, places)
         self._changed.clear()
         return self._under_way

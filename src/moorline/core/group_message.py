@@ -9,7 +9,7 @@ import msgspec
 
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
 
 
 class GroupMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -46,7 +46,8 @@ class UpdateProgress(FromBorrower, frozen=True, tag=3):
     """So far I am; `place` is None where I never had the lease. `final`: I do nothing more with it.
 
     Nothing at or above `delivered` was handed out yet. `returned` are messages of a lease of ranges that
-    others should have: all that were, so that a report that is lost takes nothing with it.
+    others should have: all that were, so that a report that is lost takes nothing with it. So are `lost`:
+    messages that were gone, and that my client was told of; the place has passed them.
     """
 
     epoch: int
@@ -56,21 +57,24 @@ class UpdateProgress(FromBorrower, frozen=True, tag=3):
     delivered: int
     final: bool
     returned: tuple[Range, ...] = ()
+    lost: tuple[Gap, ...] = ()
 
 
 class RevokeFinished(FromBorrower, frozen=True, tag=4):
-    """I have nothing of that lease any more."""
+    """I have nothing of that lease any more; `lost` as in a report: the last one may have come too late."""
 
     epoch: int
     number: int
     lease: int
+    lost: tuple[Gap, ...] = ()
 
 
 class Disconnect(FromBorrower, frozen=True, tag=5):
-    """I go; so far I was, lease by lease."""
+    """I go; so far I was, lease by lease; `lost` as in a report, of those leases that lost anything."""
 
     epoch: int
     places: tuple[tuple[int, Place], ...]
+    lost: tuple[tuple[int, tuple[Gap, ...]], ...] = ()
 
 
 # --- from the Leader ------------------------------------------------------------------------------

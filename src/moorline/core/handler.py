@@ -54,8 +54,8 @@ class Handler:
         self._leases: dict[int, tuple[str, int]] = {}
         self._changed: dict[int, None] = {}
         self._timer_set = False
-        # What the Agent heard at once of a feed: how many went back, and that it is drained.
-        self._told: dict[int, tuple[int, bool]] = {}
+        # What the Agent heard at once of a feed: how many went back, that it is drained, and losses.
+        self._told: dict[int, tuple[int, bool, int, bool]] = {}
         self._retired: list[Feed] = []
 
     # --- the session ------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ class Handler:
         """Something of this feed was delivered, acknowledged or given back."""
         if feed.number not in self._leases:
             return []
-        # Somebody waits for a word that something came back, or that a lock is done with.
-        told = self._told.get(feed.number, (0, False))
-        if (len(feed.returned), feed.is_drained) != told or feed.is_done:
+        # Somebody waits for a word that something came back or is lost, or that a lock is done with.
+        told = self._told.get(feed.number, (0, False, 0, False))
+        if _urgent(feed) != told or feed.is_done:
             return self._report(feed, now_ms)
         self._changed[feed.number] = None
         if self._timer_set:
@@ -173,8 +173,18 @@ class Handler:
             return []
         borrower, lease = known
         returned: tuple[Range, ...] = tuple(feed.returned)
-        self._told[feed.number] = (len(feed.returned), feed.is_drained)
+        self._told[feed.number] = _urgent(feed)
         progress = StreamProgress(
-            lease, feed.progress.place(), feed.next, feed.is_drained, returned
+            lease,
+            feed.progress.place(),
+            feed.next,
+            feed.is_drained,
+            returned,
+            tuple(feed.lost),
+            bool(feed.telling),
         )
         return self._passed(self._agent.progress(borrower, progress, now_ms))
+
+
+def _urgent(feed: Feed) -> tuple[int, bool, int, bool]:
+    return len(feed.returned), feed.is_drained, len(feed.lost), bool(feed.telling)

@@ -44,7 +44,7 @@ from moorline.core.machine import Machine
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.sharing import Sharing
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
 
 __all__ = [
@@ -172,20 +172,27 @@ class Leader(Machine[LeaderState]):
             case UpdateProgress():
                 view.number = max(view.number, message.number)
                 return self._update(view, message, now_ms)
-            case RevokeFinished(lease=number):
+            case RevokeFinished(lease=number, lost=lost):
                 view.number = max(view.number, message.number)
                 lease = view.leases.get(number)
                 if lease is None or lease.status is not Status.REVOKED:
                     return []
+                gaps = self._lose(lease, lost)
                 self._drop(lease)
-                return self._replan(now_ms)
-            case Disconnect(epoch=epoch, places=places):
+                return gaps + self._replan(now_ms)
+            case Disconnect(epoch=epoch, places=places, lost=lost):
+                # Under another Leader the numbers were those of other leases.
+                held = view.leases if epoch == self.epoch else {}
+                gaps = [
+                    gap
+                    for number, several in lost
+                    if number in held
+                    for gap in self._lose(held[number], several)
+                ]
                 for number, place in places:
-                    found = view.leases.get(number)
-                    # Under another Leader the number was that of another lease.
-                    if found is not None and epoch == self.epoch:
-                        self._merge(found, place)
-                return self._remove(view, "LEFT")
+                    if number in held:
+                        self._merge(held[number], place)
+                return gaps + self._remove(view, "LEFT")
 
     def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
         if wanted.borrower in self._departed:
@@ -219,20 +226,32 @@ class Leader(Machine[LeaderState]):
                 # really holds it, its next ping shows that.
                 return []
             return self._expel(view, "DISAGREED")
+        gaps: list[Effect] = []
         if update.place is not None:
+            # First what is lost: the place has passed it, as if it had been acknowledged.
+            gaps = self._lose(lease, update.lost)
             lease.delivered = max(lease.delivered, update.delivered)
             lease.reported = max(lease.reported, update.number)
-            if self._merge(lease, update.place) | self._returned(lease, update.returned):
+            is_new = self._merge(lease, update.place)
+            if self._returned(lease, update.returned) or is_new or gaps:
                 lease.progress_ms = now_ms
         if update.final and lease.status is not Status.REVOKED:
             # Also of one that is still being granted: a Borrower that has forgotten it never begins it.
             lease.move(Status.REVOKING, now_ms)
             lease.move(Status.REVOKED, now_ms)
-            return [self._say(lease, now_ms)]
+            return [*gaps, self._say(lease, now_ms)]
         if lease.status is Status.GRANTING:
             lease.move(Status.GRANTED, now_ms)
             lease.progress_ms = now_ms
-        return self._finish_if_done(lease, now_ms)
+        return gaps + self._finish_if_done(lease, now_ms)
+
+    def _lose(self, lease: Lease, lost: Iterable[Gap]) -> list[Effect]:
+        """A member told its client that these are gone; what others told before is not counted again."""
+        line = self.lines[lease.stream.line]
+        found = line.lose(lost)
+        if found:
+            self._commits.note(line.shard)
+        return [GapFound(line.shard, *gap) for gap in found]
 
     def _merge(self, lease: Lease, place: Place) -> bool:
         """Whether there was anything new in it."""
@@ -257,7 +276,11 @@ class Leader(Machine[LeaderState]):
     def _is_done(self, lease: Lease) -> bool:
         line = self.lines[lease.stream.line]
         extent = line.extent_of(lease.stream)
-        return extent is None or (extent.sealed and line.progress.low >= extent.end)
+        if extent is None:
+            # Retention took it. What the client has in hand may still be acknowledged, and of the rest it is
+            # told; when all of that is known, the next one begins.
+            return bool(line.extents) and line.progress.low >= line.first
+        return extent.sealed and line.progress.low >= extent.end
 
     # --- streams come and go ----------------------------------------------------------------------
 
@@ -271,8 +294,9 @@ class Leader(Machine[LeaderState]):
                 line = self.lines[shard] = Line(shard, Place(start))
                 self._commits.note(shard)
             line.extents = extents
-            effects += self._gap(line)
             for lease in list(line.leases.values()):
+                if lease.gone_ms is None and line.extent_of(lease.stream) is None:
+                    lease.gone_ms = now_ms
                 effects += self._finish_if_done(lease, now_ms)
         return effects + self._replan_lines(now_ms)
 
@@ -280,16 +304,6 @@ class Leader(Machine[LeaderState]):
         """Streams have grown, which changes no plan, or there is one that nobody has."""
         is_new = any(not line.leases and line.current() for line in self.lines.values())
         return self._replan(now_ms) if is_new else []
-
-    def _gap(self, line: Line) -> list[Effect]:
-        """What retention took before the group had read it is said once, and passed over."""
-        if not line.extents or line.extents[0].first <= line.progress.low:
-            return []
-        low, first = line.progress.low, line.extents[0].first
-        count = sum(upto - start for start, upto in line.progress.open_ranges(low, first))
-        line.progress.ack(low, first)
-        self._commits.note(line.shard)
-        return [GapFound(line.shard, low, first, count)] if count else []
 
     # --- who reads what ---------------------------------------------------------------------------
 
@@ -378,16 +392,22 @@ class Leader(Machine[LeaderState]):
                 self._blame(view)
                 effects += self._expel(view, "REVOKE_DEADLINE" if late else "SILENT")
         for lease in list(self.leases.values()):
-            if lease.status is not Status.GRANTED and (
-                now_ms - lease.sent_ms >= self.options.resend_ms
-            ):
-                effects.append(self._say(lease, now_ms))
+            if lease.status is not Status.GRANTED:
+                if now_ms - lease.sent_ms >= self.options.resend_ms:
+                    effects.append(self._say(lease, now_ms))
+            elif self._is_overdue(lease, now_ms):
+                effects.append(self._take_back(lease, now_ms))
         if not self.borrowers:
             if self._idle_since_ms is None:
                 self._idle_since_ms = now_ms
             elif now_ms - self._idle_since_ms >= self.options.idle_ms:
                 return effects + self._end("IDLE")
         return effects + self._replan(now_ms)
+
+    def _is_overdue(self, lease: Lease, now_ms: int) -> bool:
+        """The stream is gone, and its member holds the group up with what it has in hand of it."""
+        is_gone = lease.ranges is None and lease.gone_ms is not None
+        return is_gone and now_ms - (lease.gone_ms or 0) >= self.options.revoke_ms
 
     # --- what operators ask for -------------------------------------------------------------------
 

@@ -82,12 +82,12 @@ class Commit(Effect, frozen=True):
 
 
 class GapFound(Effect, frozen=True):
-    """Messages of a shard were gone before the group had read them."""
+    """Messages of a shard were gone before the group had done them, and a member was told: said once."""
 
     shard: Shard
     first: int
     upto: int
-    count: int
+    reason: str
 
 
 class Stopped(Effect, frozen=True):

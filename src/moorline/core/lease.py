@@ -31,6 +31,8 @@ class Lease:
         "borrower",
         "confirmed",
         "delivered",
+        "gone_ms",
+        "is_gone",
         "number",
         "open",
         "progress_ms",
@@ -67,6 +69,10 @@ class Lease:
         """Whether the Borrower has said that it has it."""
         self.delivered = 0
         """Nothing at or above it was handed to the member."""
+        self.gone_ms: int | None = None
+        """When its stream was found to be gone: its member may finish what it has in hand, for a while."""
+        self.is_gone = False
+        """Of a lease of ranges: there is nothing left of them but to tell a client that they are gone."""
 
     def move(self, status: Status, now_ms: int) -> None:
         if status is self.status:

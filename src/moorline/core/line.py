@@ -1,12 +1,16 @@
 """Room: core. A shard and a member as a group's Leader sees them."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
+
+import msgspec
 
 from moorline.core.group_message import LeaderWanted
 from moorline.core.lease import Lease
 from moorline.core.progress import Place, Progress
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.ranges import Range
+from moorline.core.stream import Extent, Gap, Shard, Stream
 
 
 class BorrowerView:
@@ -29,15 +33,34 @@ class BorrowerView:
 class Line:
     """A shard as the group sees it."""
 
-    __slots__ = ("extents", "leases", "owner", "progress", "shard")
+    __slots__ = ("extents", "leases", "lost", "owner", "progress", "shard")
 
     def __init__(self, shard: Shard, place: Place) -> None:
         self.shard = shard
         self.progress = Progress(place)
         self.extents: tuple[Extent, ...] = ()
         self.leases: dict[int, Lease] = {}
+        self.lost = place.lost
+        """Messages that were gone before they were done, and that a member was told of."""
         self.owner = ""
         """The Borrower that had it last: it is given back to it, if it is still there."""
+
+    def place(self) -> Place:
+        """What is stored of it."""
+        place = self.progress.place()
+        return msgspec.structs.replace(place, lost=self.lost) if self.lost else place
+
+    def lose(self, lost: Iterable[Gap]) -> list[Gap]:
+        """A member told its client of these: what of it was open until now, which is counted."""
+        found = [
+            Gap(start, stop, reason)
+            for first, upto, reason in lost
+            for start, stop in self.progress.open_ranges(first, upto)
+        ]
+        for first, upto, _ in found:
+            self.progress.ack(first, upto)
+            self.lost += upto - first
+        return found
 
     def current(self) -> Extent | None:
         """The stream that is to be read: a generation begins when the one before it is done."""
@@ -62,13 +85,23 @@ class Line:
         return None
 
     @property
+    def first(self) -> int:
+        """Everything below is gone."""
+        return self.extents[0].first if self.extents else self.progress.low
+
+    @property
     def end(self) -> int:
         return self.extents[-1].end if self.extents else self.progress.low
 
     @property
     def lag(self) -> int:
-        """Messages of the shard that are not done, whether they match the filter or not."""
-        return max(0, self.end - self.progress.low - self.progress.done_above())
+        """Messages of the shard that are there and not done, whether they match the filter or not."""
+        return _count(self.progress.open_ranges(self.first, self.end))
+
+    @property
+    def gone(self) -> int:
+        """Messages of the shard that are neither there nor done: the next member is told of them."""
+        return _count(self.progress.open_ranges(self.progress.low, self.first))
 
 
 class Lag(NamedTuple):
@@ -78,6 +111,10 @@ class Lag(NamedTuple):
     lag: int
     borrower: str
     status: str
+
+
+def _count(ranges: Iterable[Range]) -> int:
+    return sum(upto - first for first, upto in ranges)
 
 
 def _end(extent: Extent) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moorline.core.line import Line
-from moorline.core.ranges import Ranges
+from moorline.core.ranges import Range, Ranges
 
 
 class Piece(NamedTuple):
@@ -72,7 +72,7 @@ class Pool:
             yield Piece(first, stop, "")
             first = stop
 
-    def fresh(self) -> tuple[int, int] | None:
+    def fresh(self) -> Range | None:
         """The next messages of one stream that nobody had yet."""
         self.next = max(self.next, self.line.progress.low)
         is_open = self.line.progress.open_ranges(self.next, self.line.end)
@@ -83,3 +83,17 @@ class Pool:
         if not is_open:
             self.next = max(self.next, self.line.end)
         return None
+
+    def take_gone(self) -> tuple[Range, ...]:
+        """Takes out what nobody has and nobody can get any more."""
+        gone, low = Ranges(), self.line.progress.low
+        if low >= self.line.first:
+            return ()
+        for first, upto in self.back.clip(low, self.line.first):
+            for one in self.line.progress.open_ranges(first, upto):
+                gone.add(*one)
+        for one in self.line.progress.open_ranges(self.next, self.line.first):
+            gone.add(*one)
+        self.take_back(low, self.line.first)
+        self.next = max(self.next, self.line.first)
+        return tuple(gone)

@@ -1,6 +1,7 @@
 """Room: core. A private subscription: one reader of all shards, with a place of its own in each.
 
 It reads the generations of a shard one after the other, as a group does, without a Leader: nobody shares it.
+What retention took is passed by the feed that should have read it, when the client knows.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,17 +9,8 @@ from collections.abc import Callable, Iterable
 from moorline.core.effects import Effect
 from moorline.core.feed import Feed
 from moorline.core.handler import FeedClosed, FeedOpened
-from moorline.core.progress import Place, Progress
+from moorline.core.progress import Place
 from moorline.core.stream import Extent, Shard
-
-
-class Skipped(Effect, frozen=True):
-    """Messages of a shard were gone before they could be delivered."""
-
-    subscription: int
-    shard: Shard
-    first: int
-    upto: int
 
 
 class _Line:
@@ -97,11 +89,9 @@ class PrivateLines:
         """Ends the feed of a stream that is done or gone, and begins the next one."""
         effects: list[Effect] = []
         if line.feed is not None:
-            extent = next((e for e in line.extents if e.stream == line.feed.stream), None)
-            if extent is not None and not (extent.sealed and line.feed.progress.low >= extent.end):
+            if not _is_over(line.feed, line.extents):
                 return []
             effects += self._close(line)
-        effects += self._skip(shard, line)
         current = next((e for e in line.extents if not e.sealed or e.end > line.place.offset), None)
         if current is not None:
             line.feed = Feed(self._new_feed(), self._subscription, current.stream, line.place)
@@ -109,13 +99,10 @@ class PrivateLines:
             effects.append(FeedOpened(line.feed))
         return effects
 
-    def _skip(self, shard: Shard, line: _Line) -> list[Effect]:
-        if not line.extents or line.extents[0].first <= line.place.offset:
-            return []
-        low, first = line.place.offset, line.extents[0].first
-        progress = Progress(line.place)
-        missed = progress.open_ranges(low, first)
-        progress.ack(low, first)
-        line.place = progress.place()
-        self._dirty.add(shard)
-        return [Skipped(self._subscription, shard, start, upto) for start, upto in missed]
+
+def _is_over(feed: Feed, extents: tuple[Extent, ...]) -> bool:
+    """Whether a stream is done; or gone, and all of it acknowledged or told to be lost."""
+    extent = next((one for one in extents if one.stream == feed.stream), None)
+    if extent is None:
+        return bool(extents) and feed.progress.low >= extents[0].first
+    return extent.sealed and feed.progress.low >= extent.end

@@ -3,6 +3,7 @@
     offset     everything below is done
     acked      ranges above it that are done too
     failures   (offset, count) of those not done that a member rejected or died over
+    lost       how many were gone before they were done, and were told; they are among those that are done
 
 It only grows: merging an old report changes nothing. Going back is a seek, which starts another one.
 """
@@ -20,6 +21,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     acked: tuple[Range, ...] = ()
     failures: tuple[Range, ...] = ()
+    lost: int = 0
+    """Only of what a group has stored: of one lease nobody asks."""
 
 
 class Progress:

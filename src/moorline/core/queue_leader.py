@@ -50,10 +50,12 @@ class QueueLeader(Leader):
     # --- handing out ------------------------------------------------------------------------------
 
     def _replan(self, now_ms: int) -> list[Effect]:
-        if not self._roomy or not (self._waiting or self._refilled):
+        if not self.borrowers or not (self._waiting or self._refilled):
             return []
+        effects = self._hand_gone(now_ms)
+        if not self._roomy:
+            return effects
         rooms = _Rooms(self.borrowers[borrower] for borrower in self._roomy)
-        effects: list[Effect] = []
         for shard in list(self._refilled):
             effects += self._hand_back(self._pool(shard), rooms, now_ms)
             self._note(shard)
@@ -68,6 +70,21 @@ class QueueLeader(Leader):
             granted = self._hand_slice(pool, min(share, QUEUE_SLICE_MAX), rooms, now_ms)
             if granted is not None:
                 effects.append(granted)
+                self._note(shard)
+        return effects
+
+    def _hand_gone(self, now_ms: int) -> list[Effect]:
+        """What retention took before anybody had it: a member tells its client, with or without room."""
+        effects: list[Effect] = []
+        for shard in {**self._waiting, **self._refilled}:
+            pool = self._pool(shard)
+            gone = pool.take_gone()
+            if gone:
+                view = min(self.borrowers.values(), key=lambda one: one.locked)
+                extent = pool.line.extents[0]
+                lease = self._sharing.grant(extent.stream, view.id, now_ms, gone)
+                lease.is_gone = True
+                effects.append(self._say(lease, now_ms))
                 self._note(shard)
         return effects
 
@@ -106,6 +123,10 @@ class QueueLeader(Leader):
         assert upto <= extent.end
         self._count(view, upto - first)
         return self._grant(extent.stream, view.id, now_ms, ((first, upto),))
+
+    def _count_of(self, lease: Lease, change: int) -> None:
+        """What is gone is told in one piece, and takes no room: nothing of it is delivered."""
+        self._count(self.borrowers[lease.borrower], 0 if lease.is_gone else change)
 
     def _count(self, view: BorrowerView, change: int) -> None:
         view.locked += change
@@ -163,7 +184,7 @@ class QueueLeader(Leader):
             lease.open.remove(0, place.offset)
             for first, upto in place.acked:
                 lease.open.remove(first, upto)
-            self._count(self.borrowers[lease.borrower], len(lease.open) - before)
+            self._count_of(lease, len(lease.open) - before)
         return is_new
 
     def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:
@@ -179,12 +200,11 @@ class QueueLeader(Leader):
                     pool.put_back(offset, offset + 1, offset, lease.borrower)
             lease.open.remove(first, upto)
         self._note(lease.stream.line)
-        self._count(self.borrowers[lease.borrower], len(lease.open) - before)
+        self._count_of(lease, len(lease.open) - before)
         return len(lease.open) != before
 
     def _is_done(self, lease: Lease) -> bool:
-        line = self.lines[lease.stream.line]
-        return not lease.open or line.extent_of(lease.stream) is None
+        return not lease.open
 
     def _finish_if_done(self, lease: Lease, now_ms: int) -> list[Effect]:
         return super()._finish_if_done(lease, now_ms) + self._replan(now_ms)
@@ -199,7 +219,7 @@ class QueueLeader(Leader):
         for first, upto in lease.open:
             is_here = refused is not None and first <= refused < upto
             pool.put_back(first, upto, refused if is_here else None, lease.borrower)
-        self._count(self.borrowers[lease.borrower], -len(lease.open))
+        self._count_of(lease, -len(lease.open))
         lease.open = Ranges()
         self._note(lease.stream.line)
 
@@ -209,7 +229,7 @@ class QueueLeader(Leader):
 
     def _blame_for(self, lease: Lease) -> int | None:
         """The oldest that the member has of a lease counts as failed; what is behind it only waited."""
-        if not lease.open or lease.open.first >= lease.delivered:
+        if lease.is_gone or not lease.open or lease.open.first >= lease.delivered:
             return None
         line = self.lines[lease.stream.line]
         line.progress.fail(lease.open.first)

@@ -37,6 +37,10 @@ class Extent(NamedTuple):
     sealed: bool
 
 
+RETENTION = "RETENTION"
+DAMAGE = "DAMAGE"
+
+
 class Gap(NamedTuple):
     """Messages `first` to before `upto` cannot be read any more: RETENTION or DAMAGE."""
 

@@ -35,7 +35,7 @@ async def bury(
     if found is None:
         return  # the stream is another's by now, who finds the same
     if isinstance(found, Gap):
-        reading.buried(running, offset)
+        reading.not_buried(running, offset, found.reason)
         return
     message = stored_at(found.data, 0)
     origin = [

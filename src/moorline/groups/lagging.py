@@ -49,7 +49,8 @@ def in_order(places: Iterable[PlaceFacts]) -> list[tuple[Shard, PlaceFacts]]:
 def _waiting(line: Line, lines: Lines, status: str) -> PlaceFacts:
     line.extents = lines.get(line.shard, ())
     low, failing = line.progress.low, len(line.progress.failures)
-    return PlaceFacts(*line.shard, low, line.end, line.lag, "", status, 0, failing)
+    lost = line.lost + line.gone
+    return PlaceFacts(*line.shard, low, line.end, line.lag, "", status, 0, failing, lost)
 
 
 def _place_of(leader: Leader, lag: Lag) -> PlaceFacts:
@@ -59,5 +60,13 @@ def _place_of(leader: Leader, lag: Lag) -> PlaceFacts:
     pending = sum(upto - first for first, upto in line.progress.open_ranges(low, delivered))
     failing = len(line.progress.failures)
     return PlaceFacts(
-        *lag.shard, lag.offset, lag.end, lag.lag, lag.borrower, lag.status, pending, failing
+        *lag.shard,
+        lag.offset,
+        lag.end,
+        lag.lag,
+        lag.borrower,
+        lag.status,
+        pending,
+        failing,
+        line.lost + line.gone,
     )

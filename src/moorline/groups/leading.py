@@ -148,7 +148,8 @@ class Leading:
         return Committed(commit.number) if held else Fenced()
 
     def _gap(self, gap: GapFound) -> None:
-        self._counts.messages_missed += gap.count
+        count = gap.upto - gap.first
+        self._counts.messages_missed += count
         log.warning(
             "messages were gone before the group had read them",
             extra={
@@ -156,7 +157,8 @@ class Leading:
                 "shard": str(gap.shard),
                 "first": gap.first,
                 "upto": gap.upto,
-                "messages": gap.count,
+                "messages": count,
+                "reason": gap.reason,
             },
         )
 

@@ -15,7 +15,7 @@ from moorline.catalog.readers import Place as Row
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.stream import Shard
-from moorline.errors import MoorlineError
+from moorline.errors import CallFailed, MoorlineError
 
 log = logging.getLogger("moorline.groups")
 
@@ -23,7 +23,17 @@ Waiting = tuple[int, int, list[Row], "asyncio.Future[bool]"]
 """Reader, epoch, places, and who waits for them to be stored."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[Range, ...])
+_ranges_of = msgspec.msgpack.Decoder(tuple[Range, ...])
+
+
+class _Rest(msgspec.Struct, frozen=True, array_like=True):
+    """What the second text of bytes of a stored place holds."""
+
+    failures: tuple[Range, ...] = ()
+    lost: int = 0
+
+
+_rest_of = msgspec.msgpack.Decoder(_Rest)
 
 
 class Places:
@@ -35,13 +45,8 @@ class Places:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self, reader: int) -> list[tuple[Shard, Place]]:
-        return [
-            (
-                Shard(row.node, row.shard),
-                Place(row.offset, _ranges(row.acked), _ranges(row.failures)),
-            )
-            for row in await self._groups.places(reader)
-        ]
+        rows = await self._groups.places(reader)
+        return [(Shard(row.node, row.shard), _place_of(row)) for row in rows]
 
     async def commit(self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]]) -> bool:
         """Stores places; False if the reader is another's by now."""
@@ -99,9 +104,17 @@ def row_of(shard: Shard, place: Place) -> Row:
         shard.number,
         place.offset,
         _encoder.encode(place.acked) if place.acked else b"",
-        _encoder.encode(place.failures) if place.failures else b"",
+        _encoder.encode(_Rest(place.failures, place.lost)) if place.failures or place.lost else b"",
     )
 
 
-def _ranges(data: bytes) -> tuple[Range, ...]:
-    return _decoder.decode(data) if data else ()
+def _place_of(row: Row) -> Place:
+    try:
+        acked = _ranges_of.decode(row.acked) if row.acked else ()
+        rest = _rest_of.decode(row.failures) if row.failures else _Rest()
+    except msgspec.DecodeError as error:
+        raise CallFailed(
+            f"the stored place in {row.node}/{row.shard} is damaged, or of another version of Moorline "
+            f"({error}): `moor group delete` and `create` begin anew"
+        ) from error
+    return Place(row.offset, acked, rest.failures, rest.lost)

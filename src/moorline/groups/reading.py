@@ -14,10 +14,10 @@ from functools import partial
 from moorline.core.block import Block
 from moorline.core.feed import Feed
 from moorline.core.ranges import Range, Ranges
-from moorline.core.stream import Gap
+from moorline.core.stream import RETENTION, Extent, Gap
 from moorline.core.topic import Matcher
 from moorline.errors import MoorlineError
-from moorline.groups.cluster import Cluster
+from moorline.groups.cluster import Cluster, Lines
 from moorline.groups.selection import Selection, select
 from moorline.groups.tasks import Tasks
 from moorline.journal.segment import part_of
@@ -107,6 +107,7 @@ class Reading:
 
     def begin(self, feed: Feed, window: Window) -> None:
         running = self.running[feed.number] = Running(feed, window, self._woken)
+        self._look_for_gone(running, self._cluster.line(feed.stream.line))
         self.ready(running)
 
     def end(self, feed: Feed) -> None:
@@ -180,6 +181,55 @@ class Reading:
         running.burying.discard(offset)
         if running.is_open:
             self._freed(running, running.feed.ack(offset, offset + 1))
+
+    # --- what is gone -----------------------------------------------------------------------------
+
+    def reshaped(self, lines: Lines) -> None:
+        """Shards have other streams than before; what retention took meanwhile, clients are told at once."""
+        for running in list(self.running.values()):
+            extents = lines.get(running.feed.stream.line)
+            if extents is not None:
+                self._look_for_gone(running, extents)
+
+    def _look_for_gone(self, running: Running, extents: tuple[Extent, ...]) -> None:
+        # Not left to whoever reads it: a reader whose window is full would know long after.
+        if extents and extents[0].first > running.feed.progress.low:
+            self._lose(running, 0, extents[0].first, RETENTION)
+
+    def _lose(self, running: Running, first: int, upto: int, reason: str) -> None:
+        feed, stream = running.feed, running.feed.stream
+        losses = feed.lose(first, upto, reason)
+        for gap, is_exact in losses if self._session.is_open else ():
+            self._session.send(
+                MessagesLost(
+                    running.window.number,
+                    stream.node,
+                    stream.shard,
+                    *gap,
+                    feed=feed.number,
+                    is_exact=is_exact,
+                )
+            )
+        if losses:
+            self._changed(feed)
+
+    def confirm_lost(self, number: int, ranges: list[Range]) -> None:
+        """The client knows of these losses."""
+        running = self.running.get(number)
+        if running is None:
+            return  # too late: whoever has the stream now is told
+        for first, upto in ranges:
+            running.feed.confirm(first, upto)
+        self._changed(running.feed)
+
+    def not_buried(self, running: Running, offset: int, reason: str) -> None:
+        """A message was gone before there was a dead letter of it: that is a loss too."""
+        running.burying.discard(offset)
+        if running.is_open and offset in running.feed.out:
+            running.feed.out.remove(offset, offset + 1)
+            running.feed.again.add(offset, offset + 1)
+            self._lose(running, offset, offset + 1, reason)
+            self._freed(running, 1)
 
     def _freed(self, running: Running, count: int) -> None:
         if count:
@@ -311,21 +361,14 @@ class Reading:
                 self._wait(running)
             return
         if isinstance(found, Gap):
-            self._lost(running, found, wanted[1])
+            first, upto = max(found.first, wanted[0]), min(found.upto, wanted[1])
+            self._lose(running, first, upto, found.reason)
         else:
             room = window.size - window.out
             selection = select(found, wanted[1], room, window.matcher, wall_us())
             self._deliver(running, found.first, selection)
         self._changed(feed)
         self.ready(running)
-
-    def _lost(self, running: Running, gap: Gap, upto: int) -> None:
-        feed, stream = running.feed, running.feed.stream
-        first, upto = max(gap.first, feed.progress.low), min(gap.upto, upto)
-        feed.looked_at(first, upto, [])
-        self._session.send(
-            MessagesLost(running.window.number, stream.node, stream.shard, first, upto, gap.reason)
-        )
 
     def _deliver(self, running: Running, first: int, selection: Selection) -> None:
         feed, window = running.feed, running.window

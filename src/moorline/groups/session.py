@@ -21,7 +21,7 @@ from moorline.core.group_message import (
     LeaderWanted,
 )
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
-from moorline.core.private import PrivateLines, Skipped
+from moorline.core.private import PrivateLines
 from moorline.core.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
@@ -40,7 +40,6 @@ from moorline.wire.topic import (
     FeedBegun,
     FeedEnded,
     FeedStopping,
-    MessagesLost,
     TopicSubscriptionEnded,
 )
 
@@ -244,8 +243,6 @@ class TopicSession:
                     self._cancel(name)
                 case SubscriptionOver(number, reason):
                     self.end_subscription(number, reason)
-                case Skipped(number, shard, first, upto):
-                    self._tell_lost(number, shard, first, upto)
                 case _:
                     raise AssertionError(f"nobody to perform {effect}")
 
@@ -259,22 +256,8 @@ class TopicSession:
         if self.session.is_open:
             self.session.send(FeedEnded(feed.number))
         subscription = self.subscriptions.get(feed.subscription)
-        if subscription is None or subscription.group is None:
-            return
-        self._loop.call_soon(self._forget_if_over, feed.subscription)
-        # Retention may be why it is over: the Leader passes over what is gone, the member must know it.
-        extents = self._context.cluster.line(feed.stream.line)
-        begins = extents[0].first if extents else 0
-        for low, end in ((0, begins),) if feed.ranges is None else feed.ranges.clip(0, begins):
-            for first, upto in feed.progress.open_ranges(low, end):
-                for start, stop in feed.returned.missing(first, upto):
-                    self._tell_lost(feed.subscription, feed.stream.line, start, stop)
-
-    def _tell_lost(self, number: int, shard: Shard, first: int, upto: int) -> None:
-        if self.session.is_open:
-            self.session.send(
-                MessagesLost(number, shard.node, shard.number, first, upto, "RETENTION")
-            )
+        if subscription is not None and subscription.group is not None:
+            self._loop.call_soon(self._forget_if_over, feed.subscription)
 
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)

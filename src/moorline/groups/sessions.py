@@ -34,6 +34,7 @@ from moorline.wire.queue import Done
 from moorline.wire.segment import all_stored, frames_in, stored_at
 from moorline.wire.topic import (
     AckMessages,
+    ConfirmLost,
     GiveBack,
     OpenSession,
     RejectMessage,
@@ -67,6 +68,7 @@ class SessionBroker:
             AckMessages: self._ack,
             RejectMessage: self._reject,
             GiveBack: self._give_back,
+            ConfirmLost: self._confirm_lost,
             TakeMessages: each(self._take),
             ForLeader: self._for_leader,
         }
@@ -217,6 +219,7 @@ class SessionBroker:
             shard: extents[0].first for shard, extents in lines.items() if extents
         }
         for own in list(self._sessions.values()):
+            own.reading.reshaped(lines)
             for number, subscription in list(own.subscriptions.items()):
                 if subscription.private is not None:
                     own.see(number, lines, starts)
@@ -266,6 +269,13 @@ class SessionBroker:
         if own is not None:
             for message in messages:
                 own.reading.give_back(message.feed, message.ranges)
+        return ()
+
+    def _confirm_lost(self, session: Session, messages: list[ConfirmLost]) -> Iterable[Answer]:
+        own = self._sessions.get(session)
+        if own is not None:
+            for message in messages:
+                own.reading.confirm_lost(message.feed, message.ranges)
         return ()
 
     def _take(self, session: Session, call: TakeMessages) -> Answer:

@@ -4,10 +4,11 @@ import asyncio
 from typing import assert_never
 
 from moorline.catalog import Catalog
+from moorline.core.stream import RETENTION
 from moorline.groups.streams import LocalStreams
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
-from moorline.journal.generation import DENSE, INDEX, RETENTION, SEGMENT
+from moorline.journal.generation import DENSE, INDEX, SEGMENT
 from moorline.journal.shard import folder_of, path_of
 from moorline.limits import NODE_GONE_MS, STREAM_READ_BYTES_MAX
 from moorline.net.session import Handlers, Session

@@ -11,7 +11,7 @@ import numpy as np
 
 from moorline.core.block import Block
 from moorline.core.parts import Numbers
-from moorline.core.stream import Gap
+from moorline.core.stream import DAMAGE, RETENTION, Gap
 from moorline.journal.disk import Disk, DiskFile, parent
 from moorline.journal.seal import Summary
 from moorline.journal.segment import (
@@ -33,9 +33,6 @@ from moorline.journal.segment_index import (
 )
 from moorline.journal.stretches import Span, cut, piece_of, walk_by_index
 from moorline.limits import STREAM_DENSE_READ, STREAM_PLACES_MAX, STREAM_SEEK_BYTES
-
-RETENTION = "RETENTION"
-DAMAGE = "DAMAGE"
 
 SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from moorline.core.block import Block
 from moorline.core.digest import Digest
-from moorline.core.stream import Extent, Gap, Stream
+from moorline.core.stream import RETENTION, Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.dropped import Dropped, log_dropped
 from moorline.journal.framing import Contents, Run, block_of, time_of
-from moorline.journal.generation import RETENTION, SNAPSHOT, Generation
+from moorline.journal.generation import SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, part_of
 from moorline.journal.segment_index import SparseIndex, Words, entries_of

@@ -32,6 +32,7 @@ from moorline.wire.message import Failed, Message
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 from moorline.wire.topic import (
     AckMessages,
+    ConfirmLost,
     FeedBegun,
     FeedEnded,
     FeedStopping,
@@ -178,8 +179,9 @@ class GroupMember(Links):
                         self._held[feed].is_stopping = True
                 case FeedEnded(feed):
                     self._over(feed)
-                case MessagesLost(_, node, shard, first, upto, reason):
+                case MessagesLost(_, node, shard, first, upto, reason, feed):
                     self._lost.append(Missing(str(Shard(node, shard)), first, upto, reason))
+                    caller.send(ConfirmLost(feed, [(first, upto)]))
                 case TopicSubscriptionEnded(_, code):
                     self._ended = code
                 case _:

@@ -60,6 +60,8 @@ class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     status: str
     pending: int
     failing: int
+    lost: int = 0
+    """Messages that were gone before the group had done them, whether a member was told yet or not."""
 
 
 class ListGroups(Call, frozen=True, gc=False, tag=121):

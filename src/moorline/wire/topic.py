@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from moorline.limits import (
     FILTER_LENGTH_MAX,
+    LOST_RANGES_MAX,
     PRODUCER_LENGTH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
@@ -168,7 +169,11 @@ class FeedEnded(Message, frozen=True, gc=False, tag=113):
 
 
 class MessagesLost(Message, frozen=True, gc=False, tag=114):
-    """Pushed: a stream has lost messages before they could be delivered: RETENTION or DAMAGE."""
+    """Pushed: a stream has lost messages before they were acknowledged: RETENTION or DAMAGE.
+
+    Each of them was for this subscription where `is_exact`; else those of other topics that lay between are
+    among them, and nobody can tell any more. To be confirmed by `ConfirmLost`: until then it is not done.
+    """
 
     subscription: int
     node: str
@@ -176,6 +181,15 @@ class MessagesLost(Message, frozen=True, gc=False, tag=114):
     first: int
     upto: int
     reason: str
+    feed: int = 0
+    is_exact: bool = False
+
+
+class ConfirmLost(Message, frozen=True, gc=False, tag=176):
+    """These losses of a feed are known: ranges as `MessagesLost` told them."""
+
+    feed: Number
+    ranges: Annotated[list[OffsetRange], Meta(max_length=LOST_RANGES_MAX)]
 
 
 class TopicSubscriptionEnded(Message, frozen=True, gc=False, tag=115):
@@ -242,6 +256,7 @@ COMMANDS = (
     | AckMessages
     | RejectMessage
     | GiveBack
+    | ConfirmLost
     | ListTopics
     | DescribeStreams
 )
