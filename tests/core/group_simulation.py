@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import ClassVar
 
 from tests.core.group_member import Goodbye, Join, Leave, MemberNode
 from tests.core.group_world import (
@@ -34,6 +35,10 @@ SETTLE_STEPS_MAX = 40_000
 class GroupSimulation:
     """With `fair` the failure detector is right: then nothing may be held or delivered twice."""
 
+    world_kind: ClassVar[type[World]] = World
+    catalog_kind: ClassVar[type[CatalogNode]] = CatalogNode
+    node_kind: ClassVar[type[LeadingNode]] = LeadingNode
+
     def __init__(
         self,
         seed: int,
@@ -51,7 +56,9 @@ class GroupSimulation:
         net: type[UnreliableNet] = UnreliableNet,
         replay: Callable[[int], object] | str = "",
     ) -> None:
-        self.world = World([Shard(f"node{n % nodes}", n) for n in range(shards)], mode, options)
+        self.world = self.world_kind(
+            [Shard(f"node{n % nodes}", n) for n in range(shards)], mode, options
+        )
         self.chance = random.Random(f"{seed} world")
         self.members = [f"m{n}" for n in range(members)]
         self.nodes = [f"node{n}" for n in range(nodes)]
@@ -67,7 +74,7 @@ class GroupSimulation:
             replay=replay,
             tell_crashes=False,
         )
-        self.simulator.add(CATALOG, lambda _disk, _chance: (CatalogNode(self.world), []))
+        self.simulator.add(CATALOG, lambda _disk, _chance: (self.catalog_kind(self.world), []))
         for name in self.nodes:
             self.simulator.add(name, partial(self._node, name))
         for place, name in enumerate(self.members):
@@ -76,7 +83,7 @@ class GroupSimulation:
     def _node(
         self, name: str, _disk: MemoryDisk, _chance: random.Random
     ) -> tuple[LeadingNode, Sequence[Event]]:
-        return LeadingNode(name, self.world), [TimerFired("look")]
+        return self.node_kind(name, self.world), [TimerFired("look")]
 
     def _member(
         self, name: str, home: str, _disk: MemoryDisk, chance: random.Random

@@ -80,6 +80,7 @@ class World:
     touched: set[str] = field(default_factory=set)
     """Nodes and members that did something since somebody looked."""
     is_calm: bool = False
+    checks_order: bool = True
 
     def __post_init__(self) -> None:
         self._extents: dict[Shard, tuple[Extent, ...]] = {}
@@ -164,6 +165,7 @@ class Claimed(msgspec.Struct, frozen=True):
     holder: str
     places: tuple[tuple[Shard, Place], ...]
     asked_ms: int
+    holder_epoch: int = 0
 
 
 class Renew(msgspec.Struct, frozen=True):
@@ -199,7 +201,7 @@ class CatalogNode:
         match event:
             case Received(peer, Claim(asked_ms)):
                 if world.holder not in ("", peer) and now_ms < world.lease_until_ms:
-                    return [Send(peer, Claimed(0, world.holder, (), asked_ms))]
+                    return [Send(peer, Claimed(0, world.holder, (), asked_ms, world.epoch))]
                 if world.claimed == (peer, asked_ms):
                     return []  # a claim is asked for once, whatever the net does
                 world.claimed = (peer, asked_ms)

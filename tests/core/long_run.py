@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from tests.core.group_simulation import GroupSimulation, fair, fair_queue, queue, rough
+from tests.core.operator_simulation import operated, operated_queue, stopped_somewhere
 
 from moorline.testing import SimulationFailed
 
@@ -18,6 +19,9 @@ RUNS: dict[str, Callable[[int], GroupSimulation]] = {
     "queue": queue,
     "fair": fair,
     "fair_queue": fair_queue,
+    "operated": operated,
+    "operated_queue": operated_queue,
+    "stopped": stopped_somewhere,
 }
 
 

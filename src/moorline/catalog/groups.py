@@ -32,7 +32,7 @@ class GroupRow(msgspec.Struct, frozen=True):
     deliveries_max: int
     start_us: int
     start_offset: int | None
-    """Where it begins in shards that it has no place in: there, or at `start_us` where this is None."""
+    """Where it begins in shards that it has no place in: at `start_us`, or here if that is earlier."""
     epoch: int
     """0 if nobody has ever led it."""
     leader: str

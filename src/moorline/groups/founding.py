@@ -23,7 +23,7 @@ async def found(
     if known is not None:
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
-    start_us = wall_us() if start.is_now else start.time_us
+    start_us = start.kept_us(wall_us())
     places = await places_at(leaders.cluster, start)
     return await leaders.groups.declare(
         name,

@@ -211,13 +211,18 @@ class Leaders:
 
     async def starts(self, node: str, group: GroupRow, lines: Lines) -> dict[Shard, int]:
         """Where a group begins in these shards of a node, which are new to it; none while it is away."""
-        if group.start_offset is not None or group.start_us == 0:
-            return dict(by_offset(lines, group.start_offset or 0))
+        if group.start_us == 0:
+            return dict(by_offset(lines, 0))
         try:
-            return await self.cluster.offsets_at(node, group.start_us)
+            ends = await self.cluster.offsets_at(node, group.start_us)
         except (MoorlineError, OSError) as error:
             log.debug("a start cannot be found yet", extra={"node": node, "error": str(error)})
             return {}
+        if group.start_offset is None:
+            return ends
+        # One that was beyond the end when the group began or was moved means the end of that time.
+        found = dict(by_offset(lines, group.start_offset))
+        return {shard: min(offset, ends[shard]) for shard, offset in found.items() if shard in ends}
 
     def _reshaped(self, lines: Lines) -> None:
         for leading in list(self.led.values()):

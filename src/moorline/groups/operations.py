@@ -105,7 +105,7 @@ class Operations:
         """
         start = start_of(work.start)
         # Before the places are looked up: what is published from now on is behind the start.
-        start_us = wall_us() if start.is_now else start.time_us
+        start_us = start.kept_us(wall_us())
         # A node that hangs is not to use up the time of the call: it is one that is away.
         places = await places_at(
             self._leaders.cluster, start, within_ms=max(1, self._settings.lease_ms // 2)

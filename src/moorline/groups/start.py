@@ -14,6 +14,14 @@ class Start(NamedTuple):
     time_us: int = 0
     offset: int | None = None
 
+    def kept_us(self, now_us: int) -> int:
+        """The time that is kept with the group, for streams that cannot be looked up now.
+
+        Of an offset it is the time of the start too: one that is beyond the end means that end, and what is
+        published after it is not passed over.
+        """
+        return now_us if self.is_now or self.offset is not None else self.time_us
+
 
 def start_of(text: str) -> Start:
     if text == "now":

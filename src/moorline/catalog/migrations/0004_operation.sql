@@ -14,7 +14,7 @@ create table moorline.operation (
     is_done  boolean not null default false
 );
 
--- Where a group begins in every shard that it has no place in: at an offset, or at a time where there is none.
+-- Where a group begins in every shard that it has no place in: at `start_us`, or at this offset if that is earlier.
 alter table moorline.shared_group add column start_offset bigint check (start_offset >= 0);
 
 create or replace view moorline.group_state as
