@@ -167,6 +167,9 @@ class Campaign:
         history, world = scene.history, scene.world
         await scene.load.pause()
         await self._look(scene)
+        for service in scene.services:
+            if told := await service.mend():
+                self.say(told)
         if not await until(lambda: not self._owed(history), PATIENCE_S / 3):
             # A queue that was set aside as damaged waits for its repair.
             await self._repair(scene)

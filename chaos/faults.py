@@ -13,7 +13,7 @@ import moorline
 from chaos import damage
 from chaos.history import Damaged, History
 from chaos.load import Load
-from chaos.service_load import ServiceClient
+from chaos.service_load import DRIFTS, ServiceClient
 from chaos.small_disk import RESERVE_BYTES
 from chaos.world import Node, World
 from moorline.errors import MoorlineError
@@ -232,12 +232,14 @@ async def _stopped_with_a_backlog(scene: Scene, node: Node, chance: random.Rando
 
 
 async def lose_associations(scene: Scene, chance: random.Random) -> str:
-    """Rows leave the catalog behind everybody's back; the next agreement must find them."""
+    """Rows of the catalog change behind everybody's back; a proof must find it, a command mend it."""
     async with scene.without_catalog() as is_ours:
         if not is_ours:
             return ""
         service = chance.choice(scene.services)
-        return f"{await service.drift()} associations of {service.name} taken out of the catalog"
+        kind = chance.choice(list(DRIFTS))
+        await service.drift(kind)
+        return f"associations of {service.name} {kind} in the catalog"
 
 
 FAULTS: dict[str, tuple[int, Fault]] = {

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+import subprocess
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
 import moorline
-from chaos.history import Proof
+from chaos.history import Mishap, Proof
 from chaos.load import CONNECT_MS_MAX, Actor, Load
 from chaos.queue_load import SESSIONS, take
 from chaos.world import Node
@@ -32,6 +34,8 @@ class ServiceClient(Actor):
         self._node = node
         self._file = file
         self._papers = papers
+        self._rejoin = asyncio.Event()
+        self._is_drifted = False
 
     def node(self) -> Node | None:
         return self._node if self._node.is_running else None
@@ -60,20 +64,28 @@ class ServiceClient(Actor):
 
     async def work(self, moor: Moor) -> None:
         async with moor.service(self._file, window=WINDOW) as service:
-            changing = asyncio.create_task(self._change(service))
+            tasks = [
+                asyncio.create_task(work)
+                for work in (self._read(service), self._change(service), self._rejoin.wait())
+            ]
             try:
-                await self._read(service)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                self._rejoin.clear()
+                for task in done:
+                    task.result()
             finally:
-                changing.cancel()
-                await asyncio.gather(changing, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, service: Service) -> None:
+    async def _read(self, service: Service) -> bool:
         session = next(SESSIONS)
         async for message in service:
             if not await take(self, session, message):
-                return
+                break
+        return True
 
-    async def _change(self, service: Service) -> None:
+    async def _change(self, service: Service) -> bool:
         while True:
             async with self.load.making():
                 some = self.random.sample(self._others, 5)
@@ -84,50 +96,76 @@ class ServiceClient(Actor):
 
     # --- proofs -----------------------------------------------------------------------------------
 
+    async def mend(self) -> str:
+        """After drift: what says that there is none is wrong, and an operator's commands put it right."""
+        if not self._is_drifted:
+            return ""
+        self._is_drifted = False
+        if await self._verified("moor service verify, after drift"):
+            return ""
+        for command in ("recompute", "repair"):
+            file = [f"--client-file={self._file}"] if command == "repair" else []
+            await self._moor(command, *file)
+        if not await self._verified("moor service verify, after a repair"):
+            self.note(Mishap(f"no command mends {self.name}"))
+        self._rejoin.set()
+        return f"drift of {self.name} found and repaired"
+
     async def prove(self) -> None:
         """While nothing flows: what is said to be equal is compared with what is there."""
-        await self._prove_by_command(f"moor service verify {self.name}")
+        await self._verified("moor service verify")
 
-    async def _prove_by_command(self, what: str) -> None:
+    async def _verified(self, what: str) -> bool:
+        """Whether the command says equal; noted beside the truth."""
+        done = await self._moor("verify", f"--client-file={self._file}", "--json")
+        if done.returncode not in (0, DRIFT_FOUND):
+            self.note(Mishap(f"{what} {self.name}: {done.stderr[-300:]}"))
+            return False
+        is_equal = await self._is_equal()
+        self.note(Proof(f"{what} {self.name}", done.returncode == 0, is_equal))
+        return done.returncode == 0
+
+    async def _moor(self, command: str, *given: str) -> "subprocess.CompletedProcess[str]":
         node = self._node
-        done = await node.moor(
-            "service",
-            "verify",
-            self.name,
-            f"--client-file={self._file}",
-            f"--address={node.address}",
-            "--json",
-        )
-        if done.returncode in (0, DRIFT_FOUND):
-            is_equal = await self.is_equal()
-            self.note(Proof(what, said_equal=done.returncode == 0, is_equal=is_equal))
+        return await node.moor("service", command, self.name, *given, f"--address={node.address}")
 
-    async def is_equal(self) -> bool:
+    async def _is_equal(self) -> bool:
         """Whether the ids themselves are the same on both sides."""
-        catalog = await asyncpg.connect(self.load.world.dsn)
-        try:
+        async with self._catalog() as catalog:
             rows = await catalog.fetch(
                 "select queue from moorline.association a "
                 "join moorline.service s on s.number = a.service where s.name = $1",
                 self.name,
             )
-        finally:
-            await catalog.close()
-        return {bytes(row["queue"]) for row in rows} == self.listed()
+        return {bytes(row["queue"]) for row in rows} == self._listed()
 
-    def listed(self) -> set[bytes]:
+    def _listed(self) -> set[bytes]:
         """The ids in the client's own file."""
         with contextlib.closing(
             sqlite3.connect(f"{self._file.absolute().as_uri()}?mode=ro", uri=True)
         ) as file:
             return {row[0] for row in file.execute("select queue from association")}
 
-    async def drift(self) -> int:
-        """Takes rows out of the catalog behind everybody's back, as a restored backup would."""
-        victims: Sequence[bytes] = self.random.sample(self.own, 2)
+    @contextlib.asynccontextmanager
+    async def _catalog(self) -> AsyncIterator[Any]:
         catalog = await asyncpg.connect(self.load.world.dsn)
         try:
-            await catalog.fetch("select * from moorline.dissociate($1)", list(victims))
+            yield catalog
         finally:
             await catalog.close()
-        return len(victims)
+
+    async def drift(self, kind: str) -> None:
+        """Changes rows of the catalog behind everybody's back, as a restored backup or a hand would."""
+        victims: Sequence[bytes] = self.random.sample(self.own, 2)
+        async with self._catalog() as catalog:
+            await catalog.execute(DRIFTS[kind], list(victims))
+        self._is_drifted = True
+
+
+DRIFTS = {
+    "taken out with their digest": "select moorline.dissociate($1)",
+    "taken out": "delete from moorline.association where queue = any ($1)",
+    "given other ids": "update moorline.association "
+    "set queue = substring(sha256(queue) for 24) where queue = any ($1)",
+}
+"""By what becomes of the rows of some queues: how it is done."""
