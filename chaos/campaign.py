@@ -142,12 +142,10 @@ class Campaign:
         chance = random.Random(f"{self._options.seed}/{self.outcome.rounds}")
         names = faults.drawn(chance, chance.choice((1, 2, 2, 3)), self._options.names)
         await asyncio.sleep(FLOW_S * chance.random())
-        await asyncio.gather(
-            *(
-                self._fault(scene, name, random.Random(f"{chance.random()}/{place}"))
-                for place, name in enumerate(names)
-            )
-        )
+        async with asyncio.TaskGroup() as together:
+            for name in names:
+                own = random.Random(chance.random())
+                together.create_task(self._fault(scene, name, own))
         await asyncio.sleep(FLOW_S * chance.random())
 
     async def _fault(self, scene: faults.Scene, name: str, chance: random.Random) -> None:

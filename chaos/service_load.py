@@ -163,7 +163,7 @@ class ServiceClient(Actor):
 
 
 DRIFTS = {
-    "taken out with their digest": "select moorline.dissociate($1)",
+    "taken out with their digest": "select * from moorline.dissociate($1)",
     "taken out": "delete from moorline.association where queue = any ($1)",
     "given other ids": "update moorline.association "
     "set queue = substring(sha256(queue) for 24) where queue = any ($1)",
