@@ -111,6 +111,24 @@ HTTP_REQUEST_BYTES_MAX = 8 * KIB
 HTTP_TIMEOUT_MS = 5_000
 """Time a client has for its request head."""
 
+CLOCK_JUMP_MS_MAX = 300_000
+"""Difference of the wall clock and the machine's own from which on it has jumped: above what time servers
+correct by themselves, far below what messages live for. Below it the difference is made up slowly."""
+
+CLOCK_CONFIRM_MS = 24 * 3_600_000
+"""Time for which a clock that jumped must go evenly before it counts by itself: a night and a morning for
+whoever looks after the node. Until then everything is kept as it would have been without the jump."""
+
+CLOCK_STOP_MS_MAX = 366 * 86_400_000
+"""Longest stop of a whole machine that is believed: a longer one is more likely a clock that is wrong, and
+costs nothing but a confirmation."""
+
+CLOCK_LOOK_MS = 1_000
+"""Time between two looks at the clocks."""
+
+CLOCK_NOTE_MS = 30_000
+"""Time between two notes of them on disk."""
+
 DISK_FREE_BYTES_MIN = 64 * MIB
 """The reserve of a node: with less room it takes no messages, and a new one does not begin. Acknowledgements,
 the catalog and the recovery of the log go on in it."""

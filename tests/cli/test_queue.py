@@ -205,6 +205,18 @@ def test_a_damaged_queue_is_checked_and_repaired_while_the_node_runs(
     journal.check_help("checkpoint")
 
 
+class Clock(Commands):
+    noun = "clock"
+
+
+def test_a_clock_that_has_not_jumped_needs_no_confirmation(node: NodeProcess) -> None:
+    clock = Clock(node)
+    assert clock.lines("confirm") == ["the clock had not jumped: nothing to confirm"]
+    (said,) = clock.json("confirm", "--json")
+    assert said == {"was_held": False, "jump_ms": 0}
+    clock.check_help("confirm")
+
+
 def test_a_message_may_begin_with_a_dash(moor: Moor, queue: str) -> None:
     texts = ["-5", "-0.5e3", "- an item", "-5 --lines"]
     for text in texts:
@@ -282,7 +294,7 @@ def test_the_commands_of_the_guide_work(node: NodeProcess, tmp_path: Path) -> No
     """Those of `moor queue` on a node, then those of `moor journal` on a folder."""
     filled(FileDisk(tmp_path / "moorline-data" / "queues"))
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         script = f'set -eo pipefail\nmoor() {{ {shlex.join(MOOR)} "$@"; }}\n{block}'
         done = subprocess.run(

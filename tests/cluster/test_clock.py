@@ -1,5 +1,6 @@
-"""X19: a clock that jumps changes nothing: timers do not look at it, and messages' times never go back."""
+"""X19: a clock that jumps changes nothing: timers do not look at it, times never go back, nothing expires."""
 
+import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -71,6 +72,120 @@ async def test_x19_a_clock_jump_changes_nothing(
     assert times == sorted(times)
     assert got.bodies() == [b"%d %d" % (turn, number) for turn in range(4) for number in range(20)]
     assert all(message.deliveries == 1 for _, message in got.messages)
+
+
+async def test_a_clock_that_jumps_forward_drops_nothing_until_it_is_confirmed(
+    dsn: str, tmp_path: Path, wall_clock: WallClock
+) -> None:
+    """Neither by retention nor by expiry, in queues and topics, on send and at intervals, over a restart."""
+    flags = {
+        "data": str(tmp_path / "a"),
+        "node": "a",
+        "listen": "tcp://127.0.0.1:0",
+        "http": "off",
+        "catalog": dsn,
+        **SMALL,
+        "queues.ttl_s": 3_600,
+        "queues.expire_interval_s": 1,
+        "streams.retention_s": 3_600,
+        "streams.generation_s": 1,
+    }
+    config = load({key: str(value) for key, value in flags.items()}, {}, None).config
+    async with AsyncExitStack() as stack:
+        node = Node(config)
+        await node.start(stack)
+        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        queue = await moor.create_queue()
+        for number in range(20):
+            await moor.send(queue.id, b"%d" % number)
+        for number in range(90):
+            await moor.publish(f"orders/{number}", b"%d" % number, ttl_s=600)
+        assert (await moor.describe()).warnings == ()
+        # All of it in generations that have ended, which are what retention drops.
+        await until_all_sealed(moor, 90)
+        wall_clock.jump_ns = DAY_NS
+        await moor.send(queue.id, b"expires on send")
+        assert (await queue.info()).waiting == 21
+        await held_for_a_while(moor)
+        assert (await queue.info()).waiting == 21
+        assert (await moor.streams()).dropped_messages == 0
+        subscription = await moor.subscribe("orders/#", start="beginning")
+        assert len([await subscription.get(10) for _ in range(90)]) == 90
+    async with AsyncExitStack() as stack:
+        node = Node(config)
+        await node.start(stack)
+        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        queue = moor.queue(queue.id)
+        await held_for_a_while(moor)
+        assert (await queue.info()).waiting == 21, "a restart confirms nothing"
+        assert (await moor.streams()).dropped_messages == 0
+        done = await moor.confirm_clock()
+        assert done.was_held
+        assert abs(done.jump_ms - DAY_NS // 10**6) < 60_000
+        assert (await moor.describe()).warnings == ()
+        async with asyncio.timeout(30):
+            while (await moor.streams()).dropped_messages < 90:
+                await asyncio.sleep(0.05)
+            while (await queue.info()).waiting > 1:
+                await asyncio.sleep(0.05)
+        head = await queue.get()
+        assert head is not None
+        assert head.body == b"expires on send", "what was sent by the new clock is not old by it"
+        assert not (await moor.confirm_clock()).was_held
+
+
+async def test_what_is_sent_while_the_clock_is_behind_is_not_old_when_it_is_right(
+    dsn: str, tmp_path: Path, wall_clock: WallClock
+) -> None:
+    flags = {
+        "data": str(tmp_path / "a"),
+        "node": "a",
+        "listen": "tcp://127.0.0.1:0",
+        "http": "off",
+        "catalog": dsn,
+        **SMALL,
+        "queues.ttl_s": 3_600,
+        "queues.expire_interval_s": 1,
+    }
+    config = load({key: str(value) for key, value in flags.items()}, {}, None).config
+    async with AsyncExitStack() as stack:
+        node = Node(config)
+        await node.start(stack)
+        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        queue = await moor.create_queue()
+        wall_clock.jump_ns = -DAY_NS
+        await moor.send(queue.id, b"1")
+        await held_for_a_while(moor)
+        await moor.send(queue.id, b"2")
+        wall_clock.jump_ns = 0
+        async with asyncio.timeout(30):
+            while (await moor.describe()).warnings:
+                await asyncio.sleep(0.05)
+        before = time.monotonic()
+        await until(lambda: time.monotonic() - before > 1.2)
+        await moor.send(queue.id, b"3")
+        assert (await queue.info()).waiting == 3
+        head = await queue.get()
+        assert head is not None
+        assert abs(head.time_ms - wall_clock() // 10**6) < 600_000
+
+
+async def held_for_a_while(moor: Moor) -> None:
+    """Until the node says that its clock jumped, and then long enough for every upkeep to have its turn."""
+    async with asyncio.timeout(30):
+        while not any("moor clock confirm" in text for text in (await moor.describe()).warnings):
+            await asyncio.sleep(0.05)
+    before = time.monotonic()
+    await until(lambda: time.monotonic() - before > 2.2)
+
+
+async def until_all_sealed(moor: Moor, count: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            streams = (await moor.streams()).streams
+            if sum(one.end - one.first for one in streams if one.is_sealed) >= count:
+                return
+            await asyncio.sleep(0.1)
 
 
 async def _epoch(moor: Moor) -> int:

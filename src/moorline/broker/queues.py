@@ -15,8 +15,8 @@ from moorline.config.settings import Queues as Settings
 from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Queue
 from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
 from moorline.journal.store import Store
-from moorline.net.clock import wall_ms
 from moorline.net.session import Handlers, Session, each
+from moorline.net.trusted_clock import TrustedClock
 from moorline.wire.message import Answer, Call, Failed
 from moorline.wire.queue import (
     Acknowledge,
@@ -57,8 +57,9 @@ class Counts:
 class QueueBroker:
     """Answers the commands of queues for one node."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, clock: TrustedClock | None = None) -> None:
         self.store = store
+        self.clock = clock or TrustedClock()
         self.settings = settings
         self.counts = Counts()
         self.is_disk_full = False
@@ -103,9 +104,9 @@ class QueueBroker:
         store, live, settings = self.store, self.store.live, self.settings
         batch = store.batch
         answers, woken, send = batch.answers, batch.woken, store.send
-        now_ms = wall_ms()
+        now_ms = self.clock.stamp_ms()
         expires = settings.expire_on_send and settings.ttl_s
-        expire_before = now_ms - settings.ttl_s * 1_000 if expires else 0
+        expire_before = self.clock.expiry_ms() - settings.ttl_s * 1_000 if expires else 0
         routed = self.subscriptions.route is not None
         body_bytes_max = settings.message_bytes_max
         refusals: list[Answer] = []

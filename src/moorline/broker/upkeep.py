@@ -7,7 +7,7 @@ from moorline.broker.queues import QueueBroker
 from moorline.core.queue import Queue
 from moorline.errors import MoorlineError
 from moorline.limits import CHECKPOINT_SLICE_MS
-from moorline.net.clock import monotonic_ms, wall_ms
+from moorline.net.clock import monotonic_ms
 
 log = logging.getLogger("moorline.broker")
 
@@ -23,7 +23,8 @@ class Upkeep:
         settings = self._broker.settings
         while settings.ttl_s:
             try:
-                expired = await self.expire(wall_ms() - settings.ttl_s * 1_000)
+                before_ms = self._broker.clock.expiry_ms() - settings.ttl_s * 1_000
+                expired = await self.expire(before_ms)
                 log.debug("looked for expired messages", extra={"expired": expired})
             except (OSError, MoorlineError):
                 # The next look comes; what needs the disk to work says so by itself.

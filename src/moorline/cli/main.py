@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from moorline.cli import (
+    clock,
     config,
     group,
     journal,
@@ -70,6 +71,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(journal.app, name="journal")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(clock.app, name="clock")
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ from moorline.version import SOFTWARE
 from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
-from moorline.wire.node import Describe, Described, Echo, Echoed
+from moorline.wire.node import ClockConfirmed, ConfirmClock, Describe, Described, Echo, Echoed
 from moorline.wire.queue import (
     CheckpointQueues,
     Get,
@@ -89,6 +89,10 @@ class Moor:
     async def describe(self) -> Described:
         """What the node says of itself."""
         return await self._caller.call(Describe, Described)
+
+    async def confirm_clock(self) -> ClockConfirmed:
+        """The operator's: the node's wall clock is right, although it has jumped."""
+        return await self._caller.call(ConfirmClock, ClockConfirmed)
 
     async def echo(self, body: bytes) -> bytes:
         """The same bytes, back from the node."""

@@ -22,7 +22,6 @@ from moorline.groups.selection import Selection, select
 from moorline.groups.tasks import Tasks
 from moorline.journal.segment import part_of
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
-from moorline.net.clock import wall_us
 from moorline.net.session import Session
 from moorline.wire.segment import FRAME, HEAD
 from moorline.wire.topic import Messages, MessagesLost
@@ -365,7 +364,8 @@ class Reading:
             self._lose(running, first, upto, found.reason)
         else:
             room = window.size - window.out
-            selection = select(found, wanted[1], room, window.matcher, wall_us())
+            now_us = self._cluster.local.clock.expiry_us()
+            selection = select(found, wanted[1], room, window.matcher, now_us)
             self._deliver(running, found.first, selection)
         self._changed(feed)
         self.ready(running)

@@ -27,7 +27,6 @@ from moorline.journal.staging import Place
 from moorline.journal.store import Store
 from moorline.journal.wal import Kind
 from moorline.limits import QUEUE_LOG_LOOK_MS, STAGED_QUEUES_NAMED_MAX
-from moorline.net.clock import wall_ms
 
 
 class QueueCommits(Protocol):
@@ -100,7 +99,7 @@ def send_row(store: Store, queue_id: bytes, body: bytes) -> str:
     if code:
         return code
     assert queue is not None
-    now_ms = wall_ms()
+    now_ms = store.now_ms()
     store.next_lsn += 1
     lsn = store.batch.add(int(Kind.SEND), queue.id, now_ms, body)
     queue.push(Entry(lsn, now_ms, MESSAGE, body))
@@ -123,7 +122,7 @@ def leave_note(store: Store, notes: Queue, decided: Decided, place: Place) -> No
     if entry is not None:
         store.acknowledge(notes, entry.lsn)
     note = (decided.query, decided.batch, place.stage, place.row)
-    message = store.send(notes, msgspec.msgpack.encode(note), wall_ms())
+    message = store.send(notes, msgspec.msgpack.encode(note), store.now_ms())
     assert message, "a queue that is empty takes a message"
 
 

@@ -29,7 +29,6 @@ from moorline.limits import (
     COMMIT_BYTES_MAX,
     STAGED_LEFTOVERS_MS,
 )
-from moorline.net.clock import wall_ms
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer
@@ -207,7 +206,10 @@ async def open_staging(
     disk: Disk, broker: TopicBroker, settings: Settings
 ) -> AsyncIterator[Staging]:
     """The staged writes of a data folder."""
-    store = StagingStore(disk, lambda: wall_ms() // 1_000, sync=settings.sync == "power")
+    clock = broker.streams.clock
+    store = StagingStore(
+        disk, clock.stamp_s, expiry_s=clock.expiry_s, sync=settings.sync == "power"
+    )
     staging = Staging(store, disk, broker, settings)
     leftovers = asyncio.create_task(staging.remove_leftovers_forever())
     try:

@@ -20,8 +20,8 @@ from moorline.limits import (
     STREAM_SEALS_PER_LOOK,
     STREAM_UPKEEP_MS,
 )
-from moorline.net.clock import wall_us
 from moorline.net.session import Session
+from moorline.net.trusted_clock import TrustedClock
 from moorline.wire.message import Answer
 
 log = logging.getLogger("moorline.groups")
@@ -33,8 +33,9 @@ HOLD = "stream commit"
 class LocalStreams:
     """The store's disk work, fitted into the event loop."""
 
-    def __init__(self, store: StreamStore, node: str) -> None:
+    def __init__(self, store: StreamStore, node: str, clock: TrustedClock | None = None) -> None:
         self.store = store
+        self.clock = clock or TrustedClock()
         self.node = node
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         self.is_disk_full = False
@@ -230,7 +231,7 @@ class LocalStreams:
             await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
 
     def _roll(self) -> None:
-        if self.store.roll(wall_us()):
+        if self.store.roll(self.clock.expiry_us()):
             self.changed()  # a commit begins the new generations, also where nobody publishes
 
     async def _seal(self) -> None:
@@ -252,7 +253,7 @@ class LocalStreams:
             log.info("sealed", extra={"shard": shard, "generation": generation})
 
     def _drop(self) -> None:
-        dropped = self.store.drop_expired(wall_us())
+        dropped = self.store.drop_expired(self.clock.expiry_us())
         for one in dropped:
             self.dropped_messages += one.count
             log.warning(

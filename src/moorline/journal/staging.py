@@ -68,11 +68,13 @@ class StagingStore:
         disk: Disk,
         now_s: Callable[[], int],
         *,
+        expiry_s: Callable[[], int] | None = None,
         sync: bool = True,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._disk = disk
         self._now_s = now_s
+        self._expiry_s = expiry_s or now_s
         self._sync = sync
         self._draw = draw
         self._stages: dict[bytes, Stage] = {}
@@ -180,7 +182,7 @@ class StagingStore:
 
     def expire(self) -> int:
         """Removes leftovers: stages too old, and of batches that are published; forgets old queries."""
-        now_s = self._now_s()
+        now_s = self._expiry_s()
         decided = {name for one, _ in self.pending.values() for name in one.stages}
         gone = [
             name
@@ -257,7 +259,7 @@ class StagingStore:
         self._write(Completed(query, self._now_s()))
         for name in decided.stages:
             self.discard(name)
-        self._forget_queries(self._now_s())
+        self._forget_queries(self._expiry_s())
         if self._log.size_bytes > COMMIT_LOG_BYTES_MAX:
             self._compact()
 
@@ -303,7 +305,7 @@ class StagingStore:
 
     def _compact(self) -> None:
         """The same state in as few records as it needs."""
-        self._forget_queries(self._now_s())
+        self._forget_queries(self._expiry_s())
         records: list[Record] = [
             Fence(query, batch, time_s) for query, (batch, time_s) in self._fences.items()
         ]

@@ -157,6 +157,10 @@ class Store:
             self.owners.append(fingerprint)
         return number
 
+    def now_ms(self) -> int:
+        """The time of what is stored now."""
+        return self._wall_ms()
+
     # --- changes: each goes into the batch and changes memory -------------------------------------
 
     def create(self, owner: bytes) -> Queue:

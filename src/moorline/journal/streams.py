@@ -62,14 +62,17 @@ class StreamStore(StreamView):
         now_us: Callable[[], int],
         draw: Callable[[int], bytes] = secrets.token_bytes,
         syncs: Executor | None = None,
+        expiry_us: Callable[[], int] | None = None,
     ) -> None:
-        """`syncs` does the syncs of a commit side by side; it belongs to the caller."""
+        """`syncs` does the syncs of a commit side by side; it belongs to the caller. `expiry_us` is the time
+        by which things grow old; that of messages, if it is not given."""
         assert options.shards > 0
         self._syncs = syncs
         super().__init__(disk)
         self._node = node
         self._options = options
         self._now_us = now_us
+        self._expiry_us = expiry_us or now_us
         self._draw = draw
         self._upkeep = StreamUpkeep(disk, options, self._shards)
         self._in_use: list[ShardLog] = []
@@ -94,7 +97,7 @@ class StreamStore(StreamView):
         found = {number: self._recover_shard(number) for number in sorted(numbers)}
         self._in_use = [self._shards[number] for number in range(self._options.shards)]
         missed = [content for one in found.values() for content in one.retained]
-        self._retained.open(missed, self._now_us())
+        self._retained.open(missed, self._expiry_us())
         # Only now: the next start would not look at what a seal or a snapshot speaks of.
         for number, shard in self._shards.items():
             if number < self._options.shards:

@@ -3,6 +3,7 @@
     moorline-data/
         lock       held by flock while a node runs; holds its process id
         node.id    drawn once: the same node, whatever its name and address
+        clock.json when the node was last seen running, by which clock
         node.json  addresses of the node that runs, for `moor status`
         catalog/   the embedded Postgres
         queues/    the journals

@@ -32,6 +32,9 @@ from moorline.net.clock import monotonic_ms
 from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
+from moorline.net.trusted_clock import TrustedClock
+from moorline.node.clock import NodeClock, open_clock
+from moorline.node.clock import watch as watch_clock
 from moorline.node.folder import check_room, held, identity, is_new
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
@@ -77,12 +80,14 @@ class Node:
         folder = stack.enter_context(held(Path(self.config.data)))
         if is_new(folder):
             check_room(folder)
+        clock = await stack.enter_async_context(open_clock(folder, self._is_queue_operator))
         await self._open_catalog(stack, folder)
         self._open_metrics()
+        self._watch_clock(clock)
         topics: Topics | None = None
         if "broker" in self.roles:
-            queues = await self._open_queues(stack, folder)
-            topics = await self._open_topics(stack, folder)
+            queues = await self._open_queues(stack, folder, clock.clock)
+            topics = await self._open_topics(stack, folder, clock.clock)
             topics.staging.serve_queues(queues)
         await self._open_listeners(stack)
         await self._register(identity(folder))
@@ -132,8 +137,15 @@ class Node:
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
 
-    async def _open_queues(self, stack: contextlib.AsyncExitStack, folder: Path) -> QueueBroker:
-        broker = await stack.enter_async_context(open_queues(folder, self.config.queues))
+    def _watch_clock(self, clock: NodeClock) -> None:
+        watch_clock(self.metrics, clock)
+        self._handlers.update(clock.handlers())
+        self._warnings.append(clock.warning)
+
+    async def _open_queues(
+        self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
+    ) -> QueueBroker:
+        broker = await stack.enter_async_context(open_queues(folder, self.config.queues, clock))
         assert self._catalog is not None
         services = OperatorBroker(self._catalog, broker, identity(folder))
         stack.callback(services.close)
@@ -149,16 +161,23 @@ class Node:
         self._warnings.append(lambda: _full_disk("queues", is_full=broker.is_disk_full))
         return broker
 
-    async def _open_topics(self, stack: contextlib.AsyncExitStack, folder: Path) -> Topics:
+    async def _open_topics(
+        self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
+    ) -> Topics:
         assert self._catalog is not None
         topics = await stack.enter_async_context(
-            open_topics(self.config, folder, self._catalog, self._is_group_operator)
+            open_topics(self.config, folder, self._catalog, self._is_group_operator, clock)
         )
         self._handlers.update(topics.handlers())
         watch_topics(self.metrics, topics)
         topics.streams.failed.add_done_callback(self._disk_failed)
         self._warnings.append(lambda: _full_disk("streams", is_full=topics.streams.is_disk_full))
         return topics
+
+    def _is_queue_operator(self, session: Session) -> bool:
+        if session.identity.is_anonymous:
+            return Address("tcp", session.peer_address, 0).is_loopback
+        return session.identity.name in self.config.queues.operators
 
     def _is_group_operator(self, session: Session) -> bool:
         if session.identity.is_anonymous:

@@ -16,7 +16,7 @@ from moorline.journal.layout import check_layout
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.store import Store
 from moorline.metrics import Metrics
-from moorline.net.clock import wall_ms
+from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
 
 FOLDER = "queues"
@@ -32,14 +32,17 @@ def options(settings: Settings) -> StoreOptions:
 
 
 @contextlib.asynccontextmanager
-async def open_queues(data: Path, settings: Settings) -> AsyncIterator[QueueBroker]:
+async def open_queues(
+    data: Path, settings: Settings, clock: TrustedClock | None = None
+) -> AsyncIterator[QueueBroker]:
     """The broker of a data folder's queues, with its upkeep running."""
     disk = FileDisk(data / FOLDER)
+    clock = clock or TrustedClock()
     with opening(data / FOLDER):
         check_layout(disk, settings.folder_levels)
-        store = Store(disk, options(settings), wall_ms)
+        store = Store(disk, options(settings), clock.stamp_ms)
         store.open(rebuilt_index)
-    broker = QueueBroker(store, settings)
+    broker = QueueBroker(store, settings, clock)
     upkeep = Upkeep(broker)
     room = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
     room.look()

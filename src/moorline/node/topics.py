@@ -32,8 +32,8 @@ from moorline.journal.stream_layout import read_layout
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
-from moorline.net.clock import wall_us
 from moorline.net.session import Handlers, Session
+from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
 from moorline.wire.staging import TOPICS
 
@@ -54,10 +54,11 @@ class Topics:
         catalog: Catalog,
         store: StreamStore,
         is_trusted: Callable[[Session], bool],
+        clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
         self.places = Places(groups)
-        self.streams = LocalStreams(store, config.node)
+        self.streams = LocalStreams(store, config.node, clock)
         self.cluster = Cluster(config, catalog, self.streams)
         self.leaders = Leaders(groups, self.places, self.cluster, config.groups)
         self.broker = TopicBroker(self.streams, config.streams)
@@ -105,14 +106,20 @@ def options(settings: Streams) -> StreamOptions:
 
 @contextlib.asynccontextmanager
 async def open_topics(
-    config: Config, data: Path, catalog: Catalog, is_trusted: Callable[[Session], bool]
+    config: Config,
+    data: Path,
+    catalog: Catalog,
+    is_trusted: Callable[[Session], bool],
+    clock: TrustedClock,
 ) -> AsyncIterator[Topics]:
     """The topics of a data folder; the cluster is joined by `Topics.cluster.keep_forever`."""
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
     chosen = msgspec.structs.replace(options(config.streams), shards=shards)
-    store = StreamStore(disk, config.node, chosen, wall_us, syncs=syncs)
+    store = StreamStore(
+        disk, config.node, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us
+    )
     with opening(data / FOLDER):
         await asyncio.to_thread(store.open)
     if store.shards_before not in (0, shards):
@@ -122,7 +129,7 @@ async def open_topics(
             extra={"before": store.shards_before, "now": shards},
         )
     await _go_on_behind_readers(store, config.node, Groups(catalog))
-    topics = Topics(config, catalog, store, is_trusted)
+    topics = Topics(config, catalog, store, is_trusted, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [

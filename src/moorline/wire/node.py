@@ -30,3 +30,14 @@ class Described(Answer, frozen=True, gc=False, tag=10):
     process: int
     warnings: tuple[str, ...] = ()
     """What the node does not do at the moment, and why; a handful of sentences at most."""
+
+
+class ConfirmClock(Call, frozen=True, gc=False, tag=45):
+    """The operator's: the node's wall clock is right, although it has jumped."""
+
+
+class ClockConfirmed(Answer, frozen=True, gc=False, tag=46):
+    """Whether it was held, and how far it was ahead (below 0: behind) of where it was expected."""
+
+    was_held: bool
+    jump_ms: int

@@ -19,7 +19,14 @@ from moorline.wire import (
 )
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message
-from moorline.wire.node import Describe, Described, Echo, Echoed
+from moorline.wire.node import (
+    ClockConfirmed,
+    ConfirmClock,
+    Describe,
+    Described,
+    Echo,
+    Echoed,
+)
 
 HeardByNode = (
     Hello
@@ -28,6 +35,7 @@ HeardByNode = (
     | Goodbye
     | Echo
     | Describe
+    | ConfirmClock
     | CallsGivenUp
     | queue.COMMANDS
     | service.COMMANDS
@@ -47,6 +55,7 @@ HeardByClient = (
     | Failed
     | Echoed
     | Described
+    | ClockConfirmed
     | queue.EVENTS
     | service.EVENTS
     | operator.EVENTS
