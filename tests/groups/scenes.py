@@ -34,6 +34,13 @@ SMALL = (
 WITHIN_S = 20
 
 
+def without(flags: Iterable[str], *settings: str) -> list[str]:
+    """The flags but those of some settings, which a test gives by itself."""
+    return [
+        flag for flag in flags if not flag.startswith(tuple(f"--set={one}=" for one in settings))
+    ]
+
+
 class Reader:
     """Reads a subscription to its end, acknowledges or not, and keeps what it got."""
 

@@ -14,6 +14,7 @@ from tests.groups.scenes import (
     metric,
     mistakes,
     until,
+    without,
 )
 from tests.process.nodes import NodeProcess
 
@@ -28,7 +29,7 @@ GENERATION_BYTES = 16_384
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with NodeProcess(
         tmp_path_factory.mktemp("generations") / "data",
-        *SMALL,
+        *without(SMALL, "streams.shards", "groups.lock_ms", "groups.revoke_ms"),
         "--set=streams.shards=1",
         # What a reader has in hand stays there, however busy the machine is.
         "--set=groups.lock_ms=60000",
