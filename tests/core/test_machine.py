@@ -14,6 +14,7 @@ from moorline.core.leader import Leader
 from moorline.core.lease import STATUS_MOVES
 from moorline.core.link import Link
 from moorline.core.machine import Machine, diagram
+from moorline.core.operation import Operation
 from moorline.errors import MachineError
 from moorline.limits import STORY_EVENTS_MAX
 
@@ -86,7 +87,8 @@ def test_the_diagram_is_drawn_from_the_map() -> None:
 
 def test_the_document_of_groups_draws_the_moves_of_the_maps_and_no_others() -> None:
     document = (Path(__file__).parents[2] / "docs/design/groups.md").read_text()
-    moves = [*diagram(Borrower).splitlines(), *diagram(Leader).splitlines()]
+    diagrams = (diagram(Borrower), diagram(Leader), diagram(Operation))
+    moves = [line for one in diagrams for line in one.splitlines()]
     for status, following in STATUS_MOVES.items():
         moves += [f"{status.name} --> {after.name}" for after in following]
     drawn = re.findall(r"^ +(\w+ --> \w+)", document, re.MULTILINE)
