@@ -7,7 +7,7 @@ import pytest
 from tests.broker.interception import Sniffer
 from tests.broker.service_harbour import NODE_ID, Harbour, associated
 
-from moorline.client.service import LISTS_PER_BLOCK
+from moorline.client.service_exchange import LISTS_PER_BLOCK
 from moorline.core.digest import Digest
 from moorline.core.estimate import ESTIMATE_BYTES
 from moorline.core.prefix import RangeDigest

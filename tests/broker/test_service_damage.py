@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 from tests.broker.service_harbour import Harbour, associated, make_queues, take, within
 
-from moorline.client.service import Report
+from moorline.client.service_exchange import Report
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
 from moorline.errors import FolderUnusable

@@ -120,20 +120,20 @@ async def test_what_can_be_no_id_is_refused_before_the_list_has_it(node: Harbour
 
 
 @pytest.mark.parametrize(
-    ("home", "reached", "count", "wanted"),
+    ("home", "reached", "is_empty", "wanted"),
     [
-        (HERE, HERE, 1, Standing.HOME),
-        (HERE, THERE, 1, Standing.ELSEWHERE),
-        (HERE, THERE, 0, Standing.HOME),
-        (b"", THERE, 0, Standing.HOME),
-        (b"", THERE, 1, Standing.UNKNOWN),
-        (HERE, b"", 1, Standing.UNKNOWN),
+        (HERE, HERE, False, Standing.HOME),
+        (HERE, THERE, False, Standing.ELSEWHERE),
+        (HERE, THERE, True, Standing.HOME),
+        (b"", THERE, True, Standing.HOME),
+        (b"", THERE, False, Standing.UNKNOWN),
+        (HERE, b"", False, Standing.UNKNOWN),
     ],
 )
 def test_what_a_node_is_to_a_list(
-    home: bytes, reached: bytes, count: int, wanted: Standing
+    home: bytes, reached: bytes, is_empty: bool, wanted: Standing
 ) -> None:
-    found = standing(home, reached, count=count)
+    found = standing(home, reached, is_empty=is_empty)
     assert found is wanted
     assert is_gone("NOT_FOUND", found) is (found is Standing.HOME)
     assert is_gone("BLOCKED", found), "a node that says so knows the queue"

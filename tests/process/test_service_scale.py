@@ -11,7 +11,8 @@ import trustme
 from tests.process.nodes import NodeProcess
 
 from moorline.client.moor import Connecting, Moor, connect
-from moorline.client.service import Report, Service
+from moorline.client.service import Service
+from moorline.client.service_exchange import Report
 from moorline.core.digest import Digest
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

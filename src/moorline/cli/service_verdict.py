@@ -82,7 +82,7 @@ def _row(what: str, has: int, against: str, which_has: int, verdict: str) -> Row
 def check_home(path: Path, check: "ListCheck", found: ServiceDescribed) -> None:
     """Equal sets prove nothing at a node that does not have the queues."""
     home, name = check.home
-    if standing(home, found.node, count=len(check.own)) is Standing.ELSEWHERE:
+    if standing(home, found.node, is_empty=check.is_empty) is Standing.ELSEWHERE:
         raise WrongNode(
             f"{path} is the list of the node {name!r}, where its queues are: verify it there; if they were "
             "moved here, `moor service repair … --bind` makes this node the list's own"

@@ -7,7 +7,8 @@ list. Membership decides before XOR does: adding twice changes nothing.
     digest        one row: count and hash of all of them
     home          one row, once it is known: the node whose queues they are
     doubt         one row while the list has failed its check and was not proven since
-    set_aside     what left the list without being dissociated by its user: refused by the node, or damaged
+    set_aside     what left the list without being dissociated by its user: refused by the node, or damaged;
+                  and whether a report has told so
 """
 
 import contextlib
@@ -41,13 +42,17 @@ create table if not exists home (
 create table if not exists doubt (one integer primary key check (one = 1));
 create table if not exists set_aside (
     queue blob not null, high integer not null, low integer not null,
-    why text not null, time_s integer not null
+    why text not null, time_s integer not null, is_told integer not null
 );
 """
 
 ADD = "insert or ignore into association values (?, ?, ?)"
 REMOVE = "delete from association where queue = ?"
-SET_ASIDE = "insert into set_aside values (?, ?, ?, ?, cast(strftime('%s', 'now') as integer))"
+SET_ASIDE = "insert into set_aside values (?, ?, ?, ?, cast(strftime('%s', 'now') as integer), 0)"
+UNTOLD = """
+select distinct queue from set_aside
+where not is_told and why <> 'DAMAGED' and queue not in (select queue from association)
+"""
 
 _BATCH = 10_000
 
@@ -60,6 +65,11 @@ class ListCheck(msgspec.Struct, frozen=True):
     is_digest_right: bool
     is_doubtful: bool
     home: tuple[bytes, str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is in it, and nothing says that something was."""
+        return not len(self.own) and self.is_digest_right and not self.is_doubtful
 
 
 class Associations:
@@ -125,10 +135,16 @@ class Associations:
             db.execute("update digest set count = ?, high = ?, low = ?", (true.count, *halves))
             db.execute("insert or ignore into doubt values (1)")
 
-    def trust(self) -> None:
-        """It was proven against the node."""
-        with self._using() as db:
+    def settle(self) -> list[bytes]:
+        """It was proven against the node; returns what the node has refused and no report has told yet.
+
+        Whoever dies between a refusal and the agreement has read no report.
+        """
+        with self._using() as db, _transaction(db):
+            lost = [row[0] for row in db.execute(UNTOLD)]
+            db.execute("update set_aside set is_told = 1 where not is_told")
             db.execute("delete from doubt")
+        return lost
 
     def bind(self, node: bytes, name: str) -> None:
         """The queues are that node's."""

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from moorline.client.associations import Associations
 from moorline.client.own_list import Refusal
-from moorline.client.service import Reply, Service
+from moorline.client.service import Service
+from moorline.client.service_exchange import Reply
 from moorline.config.addresses import listen_address
 from moorline.core.effects import Effect, Event
 from moorline.core.id_set import IdSet

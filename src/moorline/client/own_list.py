@@ -28,6 +28,7 @@ class OwnList:
         self._is_bound = is_bound
         self._node, self._name = b"", ""
         self._standing = Standing.UNKNOWN
+        self._is_to_be_bound = False
 
     async def enter(self, node: bytes, name: str) -> tuple[IdSet, int]:
         """The hashes of a list that is whole and of this node; and what had to be mended in it."""
@@ -39,7 +40,7 @@ class OwnList:
             found = await self.thread.run(self.associations.checked)
         self.is_doubtful = found.is_doubtful
         home, home_name = found.home
-        self._standing = standing(home, node, count=len(found.own))
+        self._standing = standing(home, node, is_empty=found.is_empty)
         if self._is_bound and node:
             self._standing = Standing.HOME
         if self._standing is Standing.ELSEWHERE:
@@ -47,21 +48,29 @@ class OwnList:
                 f"{self._path} is the list of the node {home_name!r}, where its queues are, and this is "
                 f"{name!r}: connect to that one; {_BIND}"
             )
-        if self._standing is Standing.HOME and home != node:
-            # Before a queue is added: whoever dies half way must not be taken in elsewhere.
-            await self.thread.run(self.associations.bind, node, name)
+        self._is_to_be_bound = self._standing is Standing.HOME and home != node
+        if not found.is_empty:
+            await self._bind()
         return found.own, mended
 
-    async def settle(self) -> None:
-        """Both sides agree: the list is of this node, and whole."""
+    async def settle(self, count: int) -> list[bytes]:
+        """Both sides agree: the list is of this node, and whole. Returns what it lost and nobody told."""
         if self._node and self._standing is Standing.UNKNOWN:
-            await self.thread.run(self.associations.bind, self._node, self._name)
-            self._standing = Standing.HOME
-        if self.is_doubtful:
-            await self.thread.run(self.associations.trust)
-            self.is_doubtful = False
+            self._standing, self._is_to_be_bound = Standing.HOME, True
+            if count:
+                await self._bind()
+        self.is_doubtful = False
+        return await self.thread.run(self.associations.settle)
 
-    async def let_go(self, refused: Sequence[Refusal]) -> list[bytes]:
+    def check_restorable(self) -> None:
+        """What the node has may come back into the list only where it is known to be its own."""
+        if self._standing is not Standing.HOME:
+            raise WrongNode(
+                f"{self._path} fails its own check, and does not say of which node it is: {_BIND}, and what "
+                "is there comes back into it"
+            )
+
+    async def let_go(self, refused: Sequence[Refusal]) -> None:
         """What the node refused leaves the list and is set aside; nothing that may be another node's."""
         kept = [queue for queue, code in refused if not is_gone(code, self._standing)]
         if kept:
@@ -70,10 +79,16 @@ class OwnList:
                 f"{len(kept)} of its queues: nothing was removed; connect to the node that has them; {_BIND}"
             )
         await self.thread.run(self.associations.set_aside, refused)
-        return [queue for queue, _ in refused]
+
+    async def _bind(self) -> None:
+        if self._is_to_be_bound:
+            await self.thread.run(self.associations.bind, self._node, self._name)
+            self._is_to_be_bound = False
 
     async def add(self, queues: Sequence[bytes]) -> int:
         check_ids(queues)
+        # Before the first queue is in: whoever dies half way must not be taken in elsewhere.
+        await self._bind()
         return await self.thread.run(self.associations.add, queues)
 
     async def remove(self, queues: Sequence[bytes]) -> int:

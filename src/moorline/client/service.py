@@ -12,118 +12,63 @@ other command of the service is sent. `service.report` says what was found and w
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import TypeVar
-
-import msgspec
-import numpy as np
 
 from moorline.client.associations import Associations
 from moorline.client.own_list import OwnList, Refusal, can_be_id
 from moorline.client.queue import Message
+from moorline.client.service_exchange import Exchange, Report, made
 from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
 from moorline.core.hashing import hash_ids
 from moorline.core.id_set import IdSet
-from moorline.core.prefix import Prefix, RangeDigest
+from moorline.core.prefix import Prefix
 from moorline.core.reconcile import (
-    LEAF_COUNT,
-    LISTED_BYTES,
     Agreed,
-    Answered,
     Asker,
     Begin,
     GiveUp,
     ListsAnswered,
-    Mode,
     RangesAnswered,
     Repair,
     Repaired,
-    sketch_bytes,
 )
 from moorline.core.reconcile import AskLists as ListsWanted
 from moorline.core.reconcile import AskRanges as RangesWanted
 from moorline.core.reconcile import AskVerify as VerifyWanted
 from moorline.core.sketch import Salt, Words
-from moorline.errors import CallFailed, ConnectionLost, Drifting, Malformed, SubscriptionEnded
+from moorline.errors import Drifting, SubscriptionEnded
 from moorline.ids import text_of
-from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
-from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.operator import ListServiceQueues, ServiceQueuesListed
 from moorline.wire.queue import Delivery
 from moorline.wire.service import (
-    PAYLOAD_PER_BLOCK,
-    PREFIXES_PER_BLOCK,
-    QUEUES_PER_BLOCK,
     AllDelivered,
-    AskLists,
-    AskRanges,
-    Associate,
-    Associated,
     CloseService,
-    Dissociate,
-    Dissociated,
-    ListsTold,
     OpenService,
     PayloadBlock,
-    RangesTold,
     ServiceEnded,
     ServiceOpened,
-    ServiceSubscribed,
-    SubscribeService,
 )
 
-Reply = TypeVar("Reply", bound=Answer)
 
-BLOCKS_TOGETHER = 16
-"""Blocks of associations on their way at once: some ten thousand queues."""
-
-LISTS_PER_BLOCK = PAYLOAD_PER_BLOCK // (LEAF_COUNT * LISTED_BYTES)
-
-
-class Report(msgspec.Struct):
-    """What an agreement took."""
-
-    digest: Digest = msgspec.field(default_factory=Digest.empty)
-    rounds: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    associated: int = 0
-    dissociated: int = 0
-    lost: list[bytes] = msgspec.field(default_factory=list)
-    """Queues that the node refused to associate again: deleted, blocked, or never its own."""
-    mended: int = 0
-    """Rows of our own list, its digest among them, that failed their check and were put right."""
-    restored: int = 0
-    """Queues that such a list lacked, and got back from the node."""
-
-
-class Service:
+class Service(Exchange):
     """A service on one node, and this side's list of its queues."""
 
     def __init__(
         self, caller: Caller, associations: Associations, *, window: int, bind: bool = False
     ) -> None:
-        self.report = Report()
+        super().__init__(caller, window)
         self.all_delivered = asyncio.Event()
         """Set when of every queue in which messages waited the first `window` have come (ALLS)."""
         self.is_closed = False
-        self._caller = caller
         self._associations = associations
         self._list = OwnList(associations, is_bound=bind)
         self._is_opening = self._is_open = False
-        self._window = window
-        self._salt = Salt(bytes(16))
         self._deliveries: deque[Delivery] = deque()
-        self._blocks: deque[PayloadBlock] = deque()
-        self._news = asyncio.Event()
-        self._ended: Digest | None = None
-        self._theirs = Digest.empty()
-        self._told = Digest.empty()
         self._refused: list[Refusal] = []
         # The lock of the specification: no other command of the service until the two sides agree.
         self._agreement = asyncio.Lock()
@@ -232,7 +177,7 @@ class Service:
             (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
             match effect:
                 case Agreed(digest):
-                    await self._list.settle()
+                    self.report.lost = await self._list.settle(digest.count)
                     self.report.digest = digest
                     return self.report
                 case GiveUp(why):
@@ -245,16 +190,17 @@ class Service:
                     if not self._refused:
                         continue
             refused, self._refused = self._refused, []
-            self.report.lost += await self._list.let_go(refused)
+            await self._list.let_go(refused)
             # Our own list has changed: what the asker knows of it is old.
             own = await self._list.thread.run(self._associations.id_set)
             asker, event = Asker("service", own, self._salt), Begin()
 
     async def _restore(self, service: bytes, missing: int, extra: list[Prefix]) -> int:  # noqa: ARG002
         """Takes over what the node has, page by page; how many queues our list lacked."""
+        self._list.check_restorable()
         name, after, before = text_of(service), b"", self.report.restored
         while True:
-            make = _made(ListServiceQueues, name, after)
+            make = made(ListServiceQueues, name, after)
             page = (await self._call(make, ServiceQueuesListed)).queues
             if not page:
                 return self.report.restored - before
@@ -312,60 +258,6 @@ class Service:
             case _:
                 raise AssertionError(f"nobody asks {effect}")
 
-    async def _verify(self, digest: Digest, cells_min: int, own: IdSet) -> Event:
-        estimate = b""
-        if len(own) and self._theirs.count and digest != self._theirs:
-            # Only where it is of use: equal sets are verified by 48 bytes.
-            estimate = bytes(await asyncio.to_thread(own.estimate, self._salt))
-        soks = await self._call(
-            lambda call: SubscribeService(
-                call, digest.count, digest.hash, estimate, cells_min, self._window
-            ),
-            ServiceSubscribed,
-        )
-        self.report.bytes_sent += 24 + len(estimate)
-        self.report.bytes_received += 24 + soks.payload_bytes
-        _check_soks(soks)
-        payload = bytearray(soks.payload)
-        while len(payload) < soks.payload_bytes:
-            payload += await self._next_block(soks.call)
-        return Answered(Digest(soks.count, soks.hash), Mode(soks.mode), soks.cells, bytes(payload))
-
-    async def _next_block(self, soks: int) -> bytes:
-        while not self._blocks or self._blocks[0].soks != soks:
-            if self._blocks:
-                # Of an exchange that was given up.
-                self._blocks.popleft()
-                continue
-            if self._caller.lost.done():
-                raise self._caller.lost.result()
-            self._news.clear()
-            await self._news.wait()
-        return self._blocks.popleft().payload
-
-    async def _ranges(self, prefixes: list[Prefix]) -> list[RangeDigest]:
-        told: list[RangeDigest] = []
-        for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
-            some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
-            told += (await self._call(_made(AskRanges, some), RangesTold)).ranges
-            self.report.bytes_sent += 9 * len(some)
-            self.report.bytes_received += 12 * len(some)
-        if len(told) != len(prefixes):
-            raise Malformed(f"{len(told)} ranges for {len(prefixes)} questions")
-        return told
-
-    async def _lists(self, prefixes: list[Prefix]) -> list[Words]:
-        told: list[Words] = []
-        for start in range(0, len(prefixes), LISTS_PER_BLOCK):
-            some = [(p.bits, p.value) for p in prefixes[start : start + LISTS_PER_BLOCK]]
-            answer = await self._call(_made(AskLists, some), ListsTold)
-            if len(answer.highs) != len(some) or any(len(highs) % 8 for highs in answer.highs):
-                raise Malformed("a list that answers no question")
-            told += [np.frombuffer(highs, ">u8").astype(np.uint64) for highs in answer.highs]
-            self.report.bytes_sent += 9 * len(some)
-            self.report.bytes_received += sum(len(highs) for highs in answer.highs)
-        return told
-
     async def _repair(self, own: IdSet, missing: Words, extra: list[Prefix]) -> Digest:
         if extra:
             await self._dissociate(extra)
@@ -374,66 +266,6 @@ class Service:
             while queues := await self._list.thread.run(next, pages, None):
                 self._refused += await self._associate(queues)
         return self._told
-
-    async def _associate(self, queues: Sequence[bytes]) -> list[Refusal]:
-        """In blocks, several on their way at once: the node takes a run of them as one statement."""
-        refused: list[Refusal] = []
-        together = QUEUES_PER_BLOCK * BLOCKS_TOGETHER
-        for start in range(0, len(queues), together):
-            self._check_ended()
-            some = queues[start : start + together]
-            blocks = [
-                _made(Associate, list(some[place : place + QUEUES_PER_BLOCK]))
-                for place in range(0, len(some), QUEUES_PER_BLOCK)
-            ]
-            self.report.rounds += 1
-            for answer in await self._caller.call_all(blocks):
-                if isinstance(answer, Failed):
-                    raise CallFailed.of(answer.code, answer.text)
-                if not isinstance(answer, Associated):
-                    raise Malformed(f"{type(answer).__name__} does not answer an association")
-                self._told = Digest(answer.count, answer.hash)
-                self.report.associated += answer.changed
-                refused += answer.refused
-            self.report.bytes_sent += 24 * len(some)
-            self.report.bytes_received += 24 * len(blocks)
-        return refused
-
-    async def _dissociate(self, prefixes: list[Prefix]) -> None:
-        for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
-            some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
-            answer = await self._call(_made(Dissociate, some), Dissociated)
-            self._told = Digest(answer.count, answer.hash)
-            self.report.dissociated += answer.changed
-            self.report.bytes_sent += 8 * len(some)
-            self.report.bytes_received += 24
-
-    async def _call(self, make: Callable[[int], WireMessage], reply: type[Reply]) -> Reply:
-        self._check_ended()
-        self.report.rounds += 1
-        return await self._caller.call(make, reply)
-
-    def _check_ended(self) -> None:
-        if self._ended is not None:
-            raise ConnectionLost("another session of this service took over")
-
-
-def _check_soks(soks: ServiceSubscribed) -> None:
-    """What a node says is checked before we rely on it."""
-    try:
-        mode = Mode(soks.mode)
-    except ValueError as error:
-        raise Malformed(f"a SOKS of the unknown mode {soks.mode}") from error
-    is_sketch = soks.cells > 0 and soks.payload_bytes == sketch_bytes(soks.cells)
-    is_list = soks.payload_bytes % LISTED_BYTES == 0
-    fits = {Mode.SKETCH: is_sketch, Mode.LIST: is_list}.get(mode, soks.payload_bytes == 0)
-    if not fits or soks.payload_bytes > SERVICE_PAYLOAD_BYTES_MAX:
-        raise Malformed(f"a SOKS of mode {mode.name} with {soks.payload_bytes} bytes")
-
-
-def _made(kind: Callable[..., WireMessage], *values: object) -> Callable[[int], WireMessage]:
-    """A message of that kind and content, for whatever number its call gets."""
-    return lambda call: kind(call, *values)
 
 
 def _highs(queues: Sequence[bytes]) -> list[int]:

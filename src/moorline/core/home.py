@@ -17,11 +17,11 @@ class Standing(Enum):
     ELSEWHERE = "elsewhere"
 
 
-def standing(home: bytes, node: bytes, *, count: int) -> Standing:
-    """`home` is the node that the list is bound to, if it is; `count` are the queues in it."""
+def standing(home: bytes, node: bytes, *, is_empty: bool) -> Standing:
+    """`home` is the node that the list is bound to, if it is."""
     if not node:
         return Standing.UNKNOWN
-    if home == node or not count:
+    if home == node or is_empty:
         # An empty list has no queues that could be anywhere else.
         return Standing.HOME
     return Standing.ELSEWHERE if home else Standing.UNKNOWN
