@@ -9,6 +9,7 @@
     │   ├── AddressTaken       another program listens there
     │   ├── CatalogUnreachable Postgres does not answer
     │   ├── CatalogTooNew      the catalog was written by a newer Moorline
+    │   ├── IdentityTaken      another process runs under the identity of this node
     │   ├── DiskFull           no room left on the device
     │   └── LogDamaged         the queues' write-ahead log is damaged before its end
     ├── WireError              the peer's: bytes that break the protocol
@@ -97,6 +98,13 @@ class CatalogUnreachable(StartError):
 class CatalogTooNew(StartError):
     code = "CATALOG_TOO_NEW"
     exit_code = 8
+
+
+class IdentityTaken(StartError):
+    """Another process runs under the id of this data folder: one of the two is a copy."""
+
+    code = "IDENTITY_TAKEN"
+    exit_code = 20
 
 
 class DiskFull(StartError):

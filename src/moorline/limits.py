@@ -370,6 +370,21 @@ LOST_RANGES_MAX = 1_024
 NODE_SEEN_MS = 1_000
 """Time between two signs of life of a node in the catalog, and two looks for other nodes."""
 
+IDENTITY_LEASE_MS = 30_000
+"""Publishing goes on for that long while the catalog is away; a restart of Postgres takes a few seconds."""
+
+IDENTITY_MARGIN_PARTS = 50
+"""A node takes its lease for that part shorter than the catalog does: clocks do not run equally fast."""
+
+IDENTITY_RENEWALS = 5
+"""Tries to renew the lease of an identity within its time; short leases only, long ones see NODE_SEEN_MS."""
+
+INCARNATION_BYTES = 16
+"""Drawn at each start, so that no two starts are taken for one."""
+
+INCARNATIONS_KEPT_MAX = 16
+"""Starts that a data folder remembers: the last one, and those that were refused or cut short since."""
+
 NODE_GONE_MS = 5_000
 """Silence in the catalog after which other nodes do not try to reach a node any more."""
 

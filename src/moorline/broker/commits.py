@@ -57,6 +57,10 @@ class Commits:
         self.checkpoints = 0
         self.last = CheckpointDone()
         self.commit_seconds: Callable[[float], None] = lambda _: None
+        self.may_answer: Callable[[], bool] = lambda: True
+        """Whether this process is still the one that holds the node's identity: asked at every commit."""
+        self._unanswered: list[Batch] = []
+        """Stored, and held back because our identity may be another's."""
         self._store = store
         self._log_bytes_max = log_bytes_max
         self._woken = woken
@@ -80,7 +84,8 @@ class Commits:
 
     def hold_if_behind(self, session: Session) -> None:
         """Stops reading from a sender while the disk does not keep up."""
-        if self._store.batch.size > COMMIT_BYTES_MAX or self._is_log_full:
+        is_behind = self._store.batch.size > COMMIT_BYTES_MAX
+        if is_behind or self._is_log_full or not self.may_answer():
             self._held.add(session)
             session.hold_reading(HOLD)
 
@@ -199,6 +204,21 @@ class Commits:
     def _finish(self, batch: Batch) -> None:
         self._store.committed(batch)
         self.commits += 1
+        if self._unanswered or not self.may_answer():
+            # Stored in this folder; but the node may be another process by now, on a copy that lacks it.
+            self._unanswered.append(batch)
+        else:
+            self._answer(batch)
+        self._maybe_checkpoint()
+
+    def go_on(self) -> None:
+        """The identity is ours again: what was held back is answered."""
+        batches, self._unanswered = self._unanswered, []
+        for batch in batches:
+            self._answer(batch)
+        self._release()
+
+    def _answer(self, batch: Batch) -> None:
         answers: dict[Session, list[Answer]] = {}
         for session, answer in batch.answers:
             found = answers.get(session)
@@ -211,10 +231,9 @@ class Commits:
         if batch.woken:
             self._woken(batch.woken)
         self._release()
-        self._maybe_checkpoint()
 
     def _release(self) -> None:
-        if self._held and not self._is_log_full:
+        if self._held and self.may_answer() and not self._is_log_full:
             for session in self._held:
                 session.release_reading(HOLD)
             self._held.clear()

@@ -1,14 +1,13 @@
 """Room: catalog. What the nodes of a cluster must agree on, in Postgres.
 
     async with Catalog.open("postgresql://user:password@host/database") as catalog:
-        await catalog.register_node(...)
+        print(await catalog.nodes())
 
 Opening it brings its tables up to date. Whenever Postgres does not answer, the error is a
 `CatalogUnreachable`.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
@@ -20,29 +19,32 @@ import msgspec
 from moorline.catalog.address import LOST_ERRORS, OPEN_ERRORS, check_address, unreachable
 from moorline.catalog.migration import migrate
 from moorline.catalog.statements import statement
-from moorline.errors import ConfigError
+from moorline.errors import IdentityTaken
 from moorline.limits import (
     CATALOG_COMMAND_MS_MAX,
     CATALOG_CONNECT_MS_MAX,
     CATALOG_CONNECTIONS_MAX,
     CATALOG_KILL_MS_MAX,
-    NODE_GONE_MS,
 )
 
-log = logging.getLogger("moorline.catalog")
-
 MIGRATION_VERSION = statement("migration_version")
-NODE_REGISTER = statement("node_register")
-NODE_SEEN = statement("node_seen")
+NODE_IS_OURS = statement("node_is_ours")
 NODES = statement("nodes")
 NODES_LIVE = statement("nodes_live")
+
+NOBODY = (None, None)
+"""Acts for no node: tools and tests."""
 
 
 class NodeRow(msgspec.Struct, frozen=True):
     """A node as the catalog knows it. The times are the catalog's clock."""
 
+    home: str
+    """What its streams, places and leases are known by: the name that it had first."""
     name: str
+    """A label, which may change."""
     id: bytes
+    """Of its data folder: who it is."""
     roles: list[str]
     addresses: list[str]
     http: str | None
@@ -57,7 +59,8 @@ class Catalog:
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self._dsn = dsn
         self._pool = pool
-        self._node_ids: dict[str, bytes] = {}
+        self.acting_as: tuple[bytes | None, bytes | None] = NOBODY
+        """The id and incarnation of the process that this is; set when it takes an identity."""
 
     @classmethod
     @asynccontextmanager
@@ -76,60 +79,28 @@ class Catalog:
         with self._answering():
             return int(await self._pool.fetchval(MIGRATION_VERSION))
 
-    async def register_node(
-        self,
-        name: str,
-        node_id: bytes,
-        *,
-        roles: Sequence[str],
-        addresses: Sequence[str],
-        http: str | None,
-        version: str,
-    ) -> None:
-        """Says that this node started now; its row of an earlier start is replaced.
+    async def is_ours(self) -> bool:
+        """Whether the identity that this process took is still its own."""
+        if self.acting_as == NOBODY:
+            return True
+        return bool(await self.fetchval(NODE_IS_OURS, *self.acting_as))
 
-        Refused while another node has the name: streams are named after their node.
-        """
-        with self._answering():
-            id_before = await self._pool.fetchval(
-                NODE_REGISTER,
-                name,
-                node_id,
-                list(roles),
-                list(addresses),
-                http,
-                version,
-                NODE_GONE_MS,
-            )
-        if id_before is None:
-            raise ConfigError(
-                f"another node of this catalog is called {name!r} and alive: give this one a name of its "
-                f"own with --node; if the other has just ended for good, try again in "
-                f"{NODE_GONE_MS // 1_000} s"
-            )
-        if id_before != node_id:
-            log.warning(
-                "the name was another node's, whose data folder this is not: groups go on in our streams "
-                "where they were in the other's; `moor group seek` moves them",
-                extra={"node": name},
-            )
-        self._node_ids[name] = node_id
-
-    async def node_seen(self, name: str) -> bool:
-        """Says that the node lives; False if nobody registered it, or another node has its name by now."""
-        with self._answering():
-            return bool(await self._pool.fetchval(NODE_SEEN, name, self._node_ids.get(name)))
+    def identity_taken(self) -> IdentityTaken:
+        return IdentityTaken(
+            "another process runs under the identity of this node: it started on a copy of the data folder "
+            "while this one was out of touch with the catalog. This one ends; keep one of the two folders"
+        )
 
     async def nodes(self) -> list[NodeRow]:
-        """All nodes that ever registered, by name."""
+        """All nodes that ever started, by their homes."""
         with self._answering():
             return [NodeRow(**row) for row in await self._pool.fetch(NODES)]
 
     async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:
-        """The brokers that gave a sign of life within that time, with their addresses."""
+        """The homes of the brokers that gave a sign of life within that time, with their addresses."""
         with self._answering():
             rows = await self._pool.fetch(NODES_LIVE, silent_ms)
-        return {row["name"]: list(row["addresses"]) for row in rows}
+        return {row["home"]: list(row["addresses"]) for row in rows}
 
     # --- for the other modules of this room -------------------------------------------------------
 
@@ -151,10 +122,16 @@ class Catalog:
 
     async def execute_together(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         """One after the other, in one transaction."""
+        async with self.transaction() as connection:
+            for statement_text, values in statements:
+                await connection.execute(statement_text, *values)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+        """A connection on which all that follows is done together, or not at all."""
         with self._answering():
             async with self._pool.acquire() as connection, connection.transaction():
-                for statement_text, values in statements:
-                    await connection.execute(statement_text, *values)
+                yield connection
 
     async def _migrate(self) -> None:
         try:

@@ -80,7 +80,10 @@ class Groups(Readers):
             [place.acked for place in places],
             [place.failures for place in places],
             start_offset,
+            *self._catalog.acting_as,
         )
+        if row is None:
+            raise self._catalog.identity_taken()
         return _group(row), row["is_created"]
 
     async def find(self, name: SharedName) -> GroupRow | None:
@@ -93,11 +96,13 @@ class Groups(Readers):
         return None if row is None else _group(row)
 
     async def claim(self, reader: int, node: str, lease_ms: int) -> Claim | None:
-        """Leads the group from now on; None if another node does, or if the group is gone.
+        """Leads the group from now on; None if another node does, the group is gone, or we lost our identity.
 
         It is granted if nobody leads, if the lease is over, and to the node that leads already.
         """
-        epoch = await self._catalog.fetchval(CLAIM, reader, node, lease_ms)
+        epoch = await self._catalog.fetchval(
+            CLAIM, reader, node, lease_ms, *self._catalog.acting_as
+        )
         return None if epoch is None else Claim(epoch)
 
     async def leader(self, reader: int) -> tuple[str, int] | None:

@@ -53,8 +53,12 @@ class Sessions(Readers):
 
     async def open(self, name: str, owner: str, node: str, expiry_s: int) -> SessionRow:
         """Makes a session or takes it over, with the subscriptions that it has."""
-        rows = await self._catalog.fetch(OPEN, name, owner, node, expiry_s)
+        rows = await self._catalog.fetch(
+            OPEN, name, owner, node, expiry_s, *self._catalog.acting_as
+        )
         if not rows:
+            if not await self._catalog.is_ours():
+                raise self._catalog.identity_taken()
             raise NotAuthorized(f"the session {name!r} is another owner's: choose another name.")
         (session,) = _sessions(rows)
         return session

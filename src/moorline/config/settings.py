@@ -270,6 +270,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     connections_max: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Connections that the node accepts at once.")
     ] = limits.CONNECTIONS_MAX
+    identity_lease_ms: Annotated[
+        int,
+        Meta(
+            ge=500,
+            le=3_600_000,
+            description="How long this node keeps its identity without a word of the catalog. Behind that "
+            "nothing is answered until the catalog is back; and if this node is gone, a copy of its data "
+            "folder may be started elsewhere then.",
+        ),
+    ] = limits.IDENTITY_LEASE_MS
     queues: Queues = Queues()
     streams: Streams = Streams()
     groups: Groups = Groups()

@@ -1,8 +1,8 @@
 """Room: groups. The nodes of a cluster and all of their streams, as this node knows them.
 
-Every node says in the catalog that it lives, and keeps a link to every other one that does. Over the link
-it hears of the other's streams as they change, reads them, and passes on what Borrowers and Leaders say to
-each other.
+Every node says in the catalog that it lives (node/identity.py), and keeps a link to every other one that
+does. Nodes are called by their homes here, as their streams are: a name may change. Over the link it hears
+of the other's streams as they change, reads them, and passes on what Borrowers and Leaders say to each other.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Cluster:
     """The other nodes, and the streams of all."""
 
     def __init__(self, config: Config, catalog: Catalog, local: LocalStreams) -> None:
-        self.node = config.node
+        self.node = local.node
         self.local = local
         self.reshaped: list[Callable[[Lines], None]] = []
         """Called with the shards, anywhere, whose streams have changed."""
@@ -168,17 +168,9 @@ class Cluster:
     # --- links ------------------------------------------------------------------------------------
 
     async def keep_forever(self) -> None:
-        """Says that we live, and keeps a link to every other node that does."""
-        is_ours = True
+        """Keeps a link to every other node that lives."""
         while True:
             try:
-                was_ours, is_ours = is_ours, await self._catalog.node_seen(self.node)
-                if was_ours and not is_ours:
-                    log.error(
-                        "another node of this catalog has our name now: stop one of the two, and give it "
-                        "a name of its own with --node",
-                        extra={"node": self.node},
-                    )
                 await self._look_for_nodes()
             except MoorlineError as error:
                 log.warning("the catalog does not answer", extra={"error": str(error)})
@@ -248,11 +240,11 @@ class Cluster:
             key=Path(config.tls_key) if config.tls_key else None,
         )
         try:
-            if caller.node is None or caller.node.node != name:
+            answers = caller.node.home if caller.node is not None else ""
+            if answers != name:
                 raise ConnectionLost(
-                    f"at {address} of the node {name} answers "
-                    f"{caller.node.node if caller.node else 'nobody'}: does it listen on an address that "
-                    "means another machine here?"
+                    f"at {address} of the node {name} answers {answers or 'nobody'}: does it listen on an "
+                    "address that means another machine here?"
                 )
             async with asyncio.timeout(HELLO_TIMEOUT_MS / 1_000):
                 seen = await all_streams(caller)

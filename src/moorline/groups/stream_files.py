@@ -45,8 +45,8 @@ class StreamFiles:
     async def _describe(self, session: Session, call: DescribeCluster) -> Answer:  # noqa: ARG002
         alive = await self._catalog.live_nodes(NODE_GONE_MS)
         rows = [row for row in await self._catalog.nodes() if BROKER in row.roles]
-        nodes = [(row.name, row.addresses, row.name in alive) for row in rows]
-        ids = {row.name: text_of(row.id) for row in rows}
+        nodes = [(row.home, row.addresses, row.home in alive) for row in rows]
+        ids = {row.home: text_of(row.id) for row in rows}
         return ClusterDescribed(call.call, self._streams.node, nodes, ids)
 
     async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002

@@ -42,6 +42,8 @@ class LocalStreams:
         self.commits = 0
         self.dropped_messages = 0
         self.commit_seconds: Callable[[float], None] = lambda _: None
+        self.may_answer: Callable[[], bool] = lambda: True
+        """Whether this process is still the one that holds the node's identity: asked at every commit."""
         self.moved: list[Callable[[list[int]], None]] = []
         """Called with the shards that have new messages."""
         self.reshaped: list[Callable[[list[int]], None]] = []
@@ -53,6 +55,8 @@ class LocalStreams:
         self._writing = False
         self._next_s = 0.0
         """No commit begins before that time of the loop."""
+        self._unanswered: tuple[StreamBatch, float] | None = None
+        """Written, and held back because our identity may be another's."""
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._held: set[Session] = set()
@@ -68,7 +72,7 @@ class LocalStreams:
 
     def hold_if_behind(self, session: Session) -> None:
         """Stops reading from a publisher while the disk does not keep up."""
-        if self.store.batch_bytes > COMMIT_BYTES_MAX:
+        if self.store.batch_bytes > COMMIT_BYTES_MAX or not self.may_answer():
             self._held.add(session)
             session.hold_reading(HOLD)
 
@@ -83,7 +87,7 @@ class LocalStreams:
 
     def _commit(self) -> None:
         self._due = False
-        if self._writing or self.failed.done():
+        if self._writing or self.failed.done() or not self.may_answer():
             return
         wait_s = self._next_s - self._loop.time()
         if wait_s > 0:
@@ -111,22 +115,36 @@ class LocalStreams:
             done.set_exception(error)
         self._written(batch, done, started_s)
 
+    def go_on(self) -> None:
+        """The identity is ours again: what was held back is answered, and the next commit begins."""
+        if self._unanswered is not None:
+            (batch, started_s), self._unanswered = self._unanswered, None
+            self._finish(batch, started_s)
+        self._release()
+        self.changed()
+
     def _written(self, batch: StreamBatch, done: "asyncio.Future[None]", started_s: float) -> None:
-        self._writing = False
         error = None if done.cancelled() else done.exception()
         if error is not None:
+            self._writing = False
             self._fail(error)
             self._quiet.set()
-            return
+        elif self.may_answer():
+            self._finish(batch, started_s)
+        else:
+            # Stored in this folder; but the node may be another process by now, on a copy that lacks it.
+            self._unanswered = (batch, started_s)
+            self._quiet.set()
+
+    def _finish(self, batch: StreamBatch, started_s: float) -> None:
+        self._writing = False
         self.commit_seconds(self._loop.time() - started_s)
         self.commits += 1
         if batch.count >= STREAM_BUSY_MESSAGES and self.store.is_synced:
             # A crowd: fewer and larger commits carry more. Whoever publishes alone never waits.
             self._next_s = started_s + STREAM_BUSY_MS / 1_000
         touched = self.store.committed(batch)
-        for session in self._held:
-            session.release_reading(HOLD)
-        self._held.clear()
+        self._release()
         # The next write begins before anybody is answered: the disk works while the loop talks.
         self._commit()
         answers: dict[Session, list[Answer]] = {}
@@ -140,6 +158,11 @@ class LocalStreams:
         self._wake(touched)
         if not self._writing:
             self._quiet.set()
+
+    def _release(self) -> None:
+        for session in self._held:
+            session.release_reading(HOLD)
+        self._held.clear()
 
     def _call_back(self, stored: Callable[[], None]) -> None:
         try:
@@ -270,8 +293,10 @@ class LocalStreams:
             self._tell_reshaped(sorted({one.shard for one in dropped}))
 
     async def close(self) -> None:
-        """Commits what is left."""
+        """Commits what is left, if it may still be answered."""
         while not self.failed.done() and (self._writing or self.store.batch_bytes):
+            if self._unanswered is not None or not (self._writing or self.may_answer()):
+                break
             self._next_s = 0.0
             self._commit()
             await self._quiet.wait()

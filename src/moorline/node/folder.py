@@ -4,6 +4,7 @@
         lock       held by flock while a node runs; holds its process id
         node.id    drawn once: the same node, whatever its name and address
         clock.json when the node was last seen running, by which clock
+        node.starts  the last starts of this folder (node/identity.py)
         node.json  addresses of the node that runs, for `moor status`
         catalog/   the embedded Postgres
         queues/    the journals
@@ -21,6 +22,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
@@ -29,9 +31,23 @@ from moorline.limits import DISK_FREE_BYTES_MIN, MIB
 IDENTITY = "node.id"
 
 
+class HeldFolder(NamedTuple):
+    """A data folder, and the open file whose lock is held on it."""
+
+    path: Path
+    descriptor: int
+
+
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[Path]:
     """The folder, made if it was missing, with its lock held."""
+    with locked(folder) as found:
+        yield found.path
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[HeldFolder]:
+    """The same, with the lock itself."""
     folder = Path(os.path.abspath(folder))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +58,7 @@ def held(folder: Path) -> Iterator[Path]:
         _lock(descriptor, folder)
         _check_rights(folder)
         _sign(descriptor)
-        yield folder
+        yield HeldFolder(folder, descriptor)
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise no_room(folder) from error
@@ -60,15 +76,28 @@ def identity(folder: Path) -> bytes:
     """The id of the node that owns this folder, drawn at its first start."""
     file = folder / IDENTITY
     if not file.exists():
-        fresh = folder / "node.id.new"
-        fresh.write_text(text_of(secrets.token_bytes(ID_BYTES)) + "\n", "ascii")
-        fresh.replace(file)
+        write_durably(file, text_of(secrets.token_bytes(ID_BYTES)) + "\n")
     try:
         return id_of(file.read_text("ascii").strip())
     except (UnicodeDecodeError, Malformed) as error:
         raise FolderUnusable(
             f"{file} holds no id: put it back from a backup, or remove it"
         ) from error
+
+
+def write_durably(file: Path, text: str) -> None:
+    """A small file, whole or as it was before, also after a power cut."""
+    fresh = file.with_name(file.name + ".new")
+    with fresh.open("w", encoding="ascii") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -101,6 +130,13 @@ def _lock(descriptor: int, folder: Path) -> None:
             f"a node (process {holder or 'unknown'}) runs on {folder}: "
             "stop it, or choose another --data"
         ) from error
+    try:
+        is_here = os.path.samestat(os.fstat(descriptor), os.stat(folder / "lock"))
+    except FileNotFoundError:
+        is_here = False
+    if not is_here:
+        # Removed between our opening and our locking: the next who comes would hold another lock.
+        raise FolderInUse(f"{folder / 'lock'} was removed while a node started: start again")
 
 
 def _sign(descriptor: int) -> None:

@@ -35,10 +35,11 @@ from moorline.net.tls import server_context
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
-from moorline.node.folder import check_room, held, identity, is_new
+from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
+from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
-from moorline.node.topics import Topics, open_topics
+from moorline.node.topics import Topics, home_of_streams, open_topics
 from moorline.node.topics import watch as watch_topics
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
@@ -49,6 +50,8 @@ log = logging.getLogger("moorline.node")
 
 class Node:
     """A node from its first file to its last."""
+
+    _identity: Identity
 
     def __init__(self, config: Config, *, recompute_digests: bool = False) -> None:
         self.config = config
@@ -77,11 +80,13 @@ class Node:
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
         """Opens everything; what was opened is on the stack, also when this raises."""
-        folder = stack.enter_context(held(Path(self.config.data)))
+        found = stack.enter_context(locked(Path(self.config.data)))
+        folder = found.path
         if is_new(folder):
             check_room(folder)
         clock = await stack.enter_async_context(open_clock(folder, self._is_queue_operator))
         await self._open_catalog(stack, folder)
+        await self._take_identity(stack, found)
         self._open_metrics()
         self._watch_clock(clock)
         topics: Topics | None = None
@@ -90,7 +95,7 @@ class Node:
             topics = await self._open_topics(stack, folder, clock.clock)
             topics.staging.serve_queues(queues)
         await self._open_listeners(stack)
-        await self._register(identity(folder))
+        await self._register()
         if topics is not None:
             cluster = asyncio.create_task(topics.cluster.keep_forever())
             stack.callback(cluster.cancel)
@@ -121,6 +126,22 @@ class Node:
         self._catalog_version = await self._catalog.version()
         if self._recompute_digests:
             await recompute_all(self._catalog)
+
+    async def _take_identity(self, stack: contextlib.AsyncExitStack, found: HeldFolder) -> None:
+        """Before anything else of the folder is opened: it may be a copy, of a node that runs."""
+        assert self._catalog is not None
+        self._identity = await stack.enter_async_context(
+            held_identity(
+                self._catalog,
+                found,
+                identity(found.path),
+                name=self.config.node,
+                home_wanted=await asyncio.to_thread(home_of_streams, found.path),
+                lease_ms=self.config.identity_lease_ms,
+                is_alone=self.config.catalog == "embedded",
+            )
+        )
+        self._identity.taken.add_done_callback(self._end_with)
 
     async def _watch(self, postgres: EmbeddedPostgres) -> None:
         text = await postgres.died()
@@ -157,7 +178,9 @@ class Node:
         self._handlers.update(mending.handlers())
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
-        broker.commits.failed.add_done_callback(self._disk_failed)
+        broker.commits.failed.add_done_callback(self._end_with)
+        broker.commits.may_answer = self._identity.may_answer
+        self._identity.going_on.append(broker.commits.go_on)
         self._warnings.append(lambda: _full_disk("queues", is_full=broker.is_disk_full))
         return broker
 
@@ -166,11 +189,20 @@ class Node:
     ) -> Topics:
         assert self._catalog is not None
         topics = await stack.enter_async_context(
-            open_topics(self.config, folder, self._catalog, self._is_group_operator, clock)
+            open_topics(
+                self.config,
+                folder,
+                self._identity.home,
+                self._catalog,
+                self._is_group_operator,
+                clock,
+            )
         )
         self._handlers.update(topics.handlers())
         watch_topics(self.metrics, topics)
-        topics.streams.failed.add_done_callback(self._disk_failed)
+        topics.streams.failed.add_done_callback(self._end_with)
+        topics.streams.may_answer = self._identity.may_answer
+        self._identity.going_on.append(topics.streams.go_on)
         self._warnings.append(lambda: _full_disk("streams", is_full=topics.streams.is_disk_full))
         return topics
 
@@ -184,7 +216,7 @@ class Node:
             return Address("tcp", session.peer_address, 0).is_loopback
         return session.identity.name in self.config.groups.operators
 
-    def _disk_failed(self, failed: asyncio.Future[MoorlineError]) -> None:
+    def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
             return
         self._problems.append(str(failed.result()))
@@ -205,11 +237,8 @@ class Node:
             stack.push_async_callback(port.close)
             self.http = await port.open(wanted)
 
-    async def _register(self, node_id: bytes) -> None:
-        assert self._catalog is not None
-        await self._catalog.register_node(
-            self.config.node,
-            node_id,
+    async def _register(self) -> None:
+        await self._identity.register(
             roles=self.roles,
             addresses=self.config.advertise or [str(address) for address in self.addresses],
             http=str(self.http) if self.http else None,
@@ -223,6 +252,7 @@ class Node:
             msgspec.json.encode(
                 {
                     "node": self.config.node,
+                    "home": self._identity.home,
                     "addresses": [str(address) for address in self.addresses],
                     "http": str(self.http or ""),
                     "process": os.getpid(),
@@ -234,7 +264,14 @@ class Node:
     # --- what every node answers ------------------------------------------------------------------
 
     def _welcome(self, version_chosen: int, keepalive_ms: int) -> Welcome:
-        return Welcome(version_chosen, self.config.node, SOFTWARE, tuple(self.roles), keepalive_ms)
+        return Welcome(
+            version_chosen,
+            self.config.node,
+            SOFTWARE,
+            tuple(self.roles),
+            keepalive_ms,
+            self._identity.home,
+        )
 
     def _describe(self, session: Session, call: Describe) -> Described:  # noqa: ARG002
         return Described(
@@ -250,14 +287,20 @@ class Node:
             connections=len(self._listeners.sessions),
             process=os.getpid(),
             warnings=tuple(text for warning in self._warnings if (text := warning())),
+            home=self._identity.home,
         )
 
     def _health(self) -> Health:
+        problems = list(self._problems)
+        if self._identity.is_lapsed:
+            problems.append(
+                "the catalog does not renew the lease of this node: nothing is answered"
+            )
         return Health(
-            ok=not self._problems,
+            ok=not problems,
             node=self.config.node,
             roles=self.roles,
-            problems=self._problems,
+            problems=problems,
         )
 
 

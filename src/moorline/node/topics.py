@@ -28,7 +28,7 @@ from moorline.groups.topics import TopicBroker
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging import queries_under_way
-from moorline.journal.stream_layout import read_layout
+from moorline.journal.stream_layout import read_home, read_layout
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
@@ -51,6 +51,7 @@ class Topics:
     def __init__(
         self,
         config: Config,
+        home: str,
         catalog: Catalog,
         store: StreamStore,
         is_trusted: Callable[[Session], bool],
@@ -58,7 +59,7 @@ class Topics:
     ) -> None:
         groups = Groups(catalog)
         self.places = Places(groups)
-        self.streams = LocalStreams(store, config.node, clock)
+        self.streams = LocalStreams(store, home, clock)
         self.cluster = Cluster(config, catalog, self.streams)
         self.leaders = Leaders(groups, self.places, self.cluster, config.groups)
         self.broker = TopicBroker(self.streams, config.streams)
@@ -108,17 +109,18 @@ def options(settings: Streams) -> StreamOptions:
 async def open_topics(
     config: Config,
     data: Path,
+    home: str,
     catalog: Catalog,
     is_trusted: Callable[[Session], bool],
     clock: TrustedClock,
 ) -> AsyncIterator[Topics]:
-    """The topics of a data folder; the cluster is joined by `Topics.cluster.keep_forever`."""
+    """The topics of a data folder, known as `home`; `Topics.cluster.keep_forever` joins the cluster."""
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
     chosen = msgspec.structs.replace(options(config.streams), shards=shards)
     store = StreamStore(
-        disk, config.node, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us
+        disk, home, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us
     )
     with opening(data / FOLDER):
         await asyncio.to_thread(store.open)
@@ -128,8 +130,8 @@ async def open_topics(
             "twice, or passed over",
             extra={"before": store.shards_before, "now": shards},
         )
-    await _go_on_behind_readers(store, config.node, Groups(catalog))
-    topics = Topics(config, catalog, store, is_trusted, clock)
+    await _go_on_behind_readers(store, home, Groups(catalog))
+    topics = Topics(config, home, catalog, store, is_trusted, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [
@@ -151,6 +153,14 @@ async def open_topics(
         await topics.close()
         store.close()
         syncs.shutdown()
+
+
+def home_of_streams(data: Path) -> str:
+    """What the folder says that its streams are known by; empty if it has none, or nobody can tell."""
+    if not (data / FOLDER).is_dir():
+        return ""
+    with opening(data / FOLDER):
+        return read_home(FileDisk(data / FOLDER))
 
 
 def _shards_of_this_run(data: Path, streams: Disk, staged: Disk, wanted: int) -> int:

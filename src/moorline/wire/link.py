@@ -28,6 +28,8 @@ class Welcome(Message, frozen=True, gc=False, tag=2):
     software: Name = ""
     roles: tuple[str, ...] = ()
     keepalive_ms: Annotated[int, Meta(ge=1)] = KEEPALIVE_MS
+    home: Name = ""
+    """What the node's streams are known by, whatever it is called now."""
 
 
 class Ping(Message, frozen=True, gc=False, tag=3):

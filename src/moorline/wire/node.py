@@ -30,6 +30,8 @@ class Described(Answer, frozen=True, gc=False, tag=10):
     process: int
     warnings: tuple[str, ...] = ()
     """What the node does not do at the moment, and why; a handful of sentences at most."""
+    home: str = ""
+    """What its streams, places and leases are known by: the name that it had first."""
 
 
 class ConfirmClock(Call, frozen=True, gc=False, tag=45):

@@ -21,9 +21,9 @@ class DescribeCluster(Call, frozen=True, gc=False, tag=141):
 
 
 class ClusterDescribed(Answer, frozen=True, gc=False, tag=142):
-    """(name, addresses, whether it gave a sign of life lately) of each node that ever registered.
+    """(home, addresses, whether it gave a sign of life lately) of each node that ever registered.
 
-    `ids` are those of their data folders, by name: another folder is another node, whatever its name.
+    `ids` are those of their data folders, by home: another folder is another node, whatever its name.
     """
 
     node: str

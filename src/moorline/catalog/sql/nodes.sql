@@ -1,3 +1,3 @@
-select name, id, roles, addresses, http, version, started_at, seen_at
+select home, name, id, roles, addresses, http, version, started_at, seen_at
 from moorline.node
-order by name;
+order by home;

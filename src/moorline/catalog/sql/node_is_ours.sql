@@ -1,0 +1,1 @@
+select exists (select from moorline.node where id = $1 and incarnation = $2)

@@ -1,0 +1,1 @@
+update moorline.node set lease_until = null where id = $1 and incarnation = $2

@@ -1,0 +1,144 @@
+"""Room: core. Whose the identity of a node is: one process at a time, by a lease in the catalog.
+
+    judge(held, claim, now_ms)     the catalog's side: may this process take the identity over?
+    Tenure(lease_ms, asked_ms)     the holder's side: may it still answer, and must it end?
+
+Two rules keep two processes apart. Another process gets the identity only when the lease is over by the
+catalog's clock, or when it holds the very lock that the holder had: the kernel gives a lock to one process
+at a time, and no copy of a folder has the same one. And a holder counts its lease from before it asked for
+it, so it stops to answer before the catalog lets anybody else begin. Design: docs/design/identity.md.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar, NamedTuple, assert_never
+
+from moorline.core.effects import Effect, Event
+from moorline.core.machine import Machine
+from moorline.limits import IDENTITY_MARGIN_PARTS
+
+
+class Held(NamedTuple):
+    """Who had the identity last, as the catalog knows."""
+
+    incarnation: bytes
+    """Drawn by every start for itself."""
+    lock: str
+    """Which lock that process held: of this boot of a machine, this device, this file."""
+    lease_until_ms: int | None
+    """By the catalog's clock; None if it was given back."""
+
+
+class Claim(NamedTuple):
+    """A process that wants it. It holds the lock of its folder."""
+
+    incarnations: tuple[bytes, ...]
+    """What its folder knows of earlier starts."""
+    lock: str
+    """Empty where this system cannot tell."""
+    is_alone: bool = False
+    """The catalog is in the folder itself, so whoever holds the folder holds the catalog."""
+
+
+class Verdict(Enum):
+    NEW = "nobody had it before"
+    SAME_LOCK = "whoever had it held the lock that the claimant holds now, so it is gone"
+    FREE = "it was given back, or its lease is over"
+    TAKEN = "another process holds it"
+
+
+def judge(held: Held | None, claim: Claim, now_ms: int) -> Verdict:
+    """Whether the claimant may have the identity."""
+    if held is None:
+        return Verdict.NEW
+    if claim.lock and claim.lock == held.lock:
+        return Verdict.SAME_LOCK
+    if held.lease_until_ms is None or held.lease_until_ms <= now_ms or claim.is_alone:
+        return Verdict.FREE
+    return Verdict.TAKEN
+
+
+def is_older_copy(held: Held | None, claim: Claim) -> bool:
+    """Whether a process ran under this identity of which the claimant's folder knows nothing."""
+    if held is None or not held.incarnation or held.lock == claim.lock:
+        return False
+    return held.incarnation not in claim.incarnations
+
+
+class TenureState(Enum):
+    HELD = "held"
+    LAPSED = "lapsed"
+    LOST = "lost"
+
+
+class Renewed(Event, frozen=True):
+    """The catalog renewed the lease; it was asked at `asked_ms`."""
+
+    asked_ms: int
+
+
+class Looked(Event, frozen=True):
+    """Time has passed."""
+
+
+class Taken(Event, frozen=True):
+    """The catalog says that another process holds the identity."""
+
+
+class HoldBack(Effect, frozen=True):
+    """Answer nobody: another process may have begun."""
+
+
+class GoOn(Effect, frozen=True):
+    """Nobody else had the identity meanwhile: what waits may be answered."""
+
+
+class EndNode(Effect, frozen=True):
+    """Another process holds the identity: nothing may be answered any more."""
+
+
+class Tenure(Machine[TenureState]):
+    """One process's hold on an identity, from its claim to its end."""
+
+    moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
+        TenureState.HELD: frozenset({TenureState.LAPSED, TenureState.LOST}),
+        TenureState.LAPSED: frozenset({TenureState.HELD, TenureState.LOST}),
+        TenureState.LOST: frozenset(),
+    }
+
+    def __init__(self, name: str, lease_ms: int, asked_ms: int) -> None:
+        super().__init__(name, TenureState.HELD)
+        # Two clocks do not run equally fast: ours must be the first at the end of the lease.
+        self._kept_ms = lease_ms - lease_ms // IDENTITY_MARGIN_PARTS
+        self._until_ms = asked_ms + self._kept_ms
+
+    def may_answer(self, now_ms: int) -> bool:
+        """Whether nobody else can have the identity now; asked before anything is promised."""
+        return self.state is TenureState.HELD and now_ms < self._until_ms
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Renewed | Looked | Taken), f"a tenure knows no {event}"
+        if self.state is TenureState.LOST:
+            return []
+        match event:
+            case Taken():
+                self.move(TenureState.LOST)
+                return [EndNode()]
+            case Renewed(asked_ms):
+                # An answer that took long says little: the lease runs from the asking.
+                self._until_ms = max(self._until_ms, asked_ms + self._kept_ms)
+                return self._look(now_ms)
+            case Looked():
+                return self._look(now_ms)
+            case _:
+                assert_never(event)
+
+    def _look(self, now_ms: int) -> list[Effect]:
+        is_over = now_ms >= self._until_ms
+        if is_over and self.state is TenureState.HELD:
+            self.move(TenureState.LAPSED)
+            return [HoldBack()]
+        if not is_over and self.state is TenureState.LAPSED:
+            self.move(TenureState.HELD)
+            return [GoOn()]
+        return []

@@ -1,0 +1,252 @@
+"""Room: node. This process's hold on the identity of its data folder: taken, renewed, given back.
+
+    node.id        who: drawn at the first start of a folder, and copied with it
+    node.starts    the last starts of this folder: a copy that was made before one of them does not know it
+    lock           which folder: nobody else can hold the same lock, and no copy has it
+
+Design: docs/design/identity.md.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from moorline.catalog import Catalog
+from moorline.catalog.identity import Granted, Identities, Refused
+from moorline.core.effects import Event
+from moorline.core.identity import (
+    Claim,
+    EndNode,
+    GoOn,
+    HoldBack,
+    Looked,
+    Renewed,
+    Taken,
+    Tenure,
+    TenureState,
+)
+from moorline.errors import FolderUnusable, IdentityTaken, MoorlineError
+from moorline.ids import text_of
+from moorline.limits import (
+    CATALOG_KILL_MS_MAX,
+    IDENTITY_RENEWALS,
+    INCARNATION_BYTES,
+    INCARNATIONS_KEPT_MAX,
+    NODE_SEEN_MS,
+)
+from moorline.net.clock import running_ms
+from moorline.node.folder import HeldFolder, write_durably
+
+log = logging.getLogger("moorline.node")
+
+STARTS = "node.starts"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Identity:
+    """Held by this process; made by `held_identity`."""
+
+    def __init__(
+        self, identities: Identities, node_id: bytes, home: str, lease_ms: int, asked_ms: int
+    ) -> None:
+        self.id = node_id
+        self.home = home
+        self.is_serving = False
+        """Whether other nodes may call us: with that each renewal is also a sign of life."""
+        self.going_on: list[Callable[[], None]] = []
+        """Called when answers that were held back may leave."""
+        self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+        self._identities = identities
+        self._lease_ms = lease_ms
+        self._tenure = Tenure(f"identity of {home}", lease_ms, asked_ms)
+
+    def may_answer(self) -> bool:
+        """Whether what is stored may be promised now: no other process can be at work under our name."""
+        return self._tenure.may_answer(running_ms())
+
+    @property
+    def is_lapsed(self) -> bool:
+        return self._tenure.state is TenureState.LAPSED
+
+    async def register(
+        self, *, roles: list[str], addresses: list[str], http: str | None, version: str
+    ) -> None:
+        is_ours = await self._identities.register(
+            roles=roles, addresses=addresses, http=http, version=version
+        )
+        if not is_ours:
+            raise self._identities.taken()
+        self.is_serving = True
+
+    async def keep_forever(self) -> None:
+        """Renews the lease, and finds out when it is over or another's."""
+        pause_ms = min(NODE_SEEN_MS, self._lease_ms // IDENTITY_RENEWALS)
+        while True:
+            try:
+                await self._renew(pause_ms)
+            except (MoorlineError, OSError, TimeoutError) as error:
+                self._tell(Looked())
+                log.warning(
+                    "the lease of our identity was not renewed",
+                    extra={"error": str(error) or "no answer"},
+                )
+            except Exception:
+                # Without this task the node would stop answering at the end of the lease.
+                log.exception("the lease of our identity was not renewed")
+            await asyncio.sleep(pause_ms / 1_000)
+
+    async def _renew(self, pause_ms: int) -> None:
+        self._tell(Looked())
+        asked_ms = running_ms()
+        # Not for long: a try that hangs keeps the next one from being made.
+        async with asyncio.timeout(max(pause_ms, self._lease_ms // 3) / 1_000):
+            is_ours = await self._identities.renew(self._lease_ms, is_serving=self.is_serving)
+        self._tell(Renewed(asked_ms) if is_ours else Taken())
+
+    def _tell(self, event: Event) -> None:
+        for effect in self._tenure.handle(event, running_ms()):
+            match effect:
+                case HoldBack():
+                    log.error(
+                        "the catalog did not renew the lease of our identity in time: nothing is answered "
+                        "until it does",
+                        extra={"lease_ms": self._lease_ms},
+                    )
+                case GoOn():
+                    log.warning("the identity is ours as before: answers leave again")
+                    for go_on in self.going_on:
+                        go_on()
+                case EndNode():
+                    if not self.taken.done():
+                        self.taken.set_result(self._identities.taken())
+                case _:
+                    raise AssertionError(f"a tenure has no {effect}")
+
+    async def release(self) -> None:
+        try:
+            async with asyncio.timeout(CATALOG_KILL_MS_MAX / 1_000):
+                await self._identities.release()
+        except (MoorlineError, OSError, TimeoutError) as error:
+            log.info("the identity is free when its lease is over", extra={"error": str(error)})
+
+
+@contextlib.asynccontextmanager
+async def held_identity(
+    catalog: Catalog,
+    found: HeldFolder,
+    node_id: bytes,
+    *,
+    name: str,
+    home_wanted: str,
+    lease_ms: int,
+    is_alone: bool,
+) -> AsyncIterator[Identity]:
+    """Takes the identity of a folder whose lock we hold, renews it, and gives it back at the end."""
+    folder = found.path
+    known, incarnation = read_starts(folder), secrets.token_bytes(INCARNATION_BYTES)
+    identities = Identities(catalog, node_id, incarnation)
+    claim = Claim(tuple(known), lock_of(found.descriptor), is_alone)
+    # Before the claim: if we end right behind it, the next start still knows that it was this folder.
+    write_starts(folder, [*known, incarnation])
+
+    async def ask() -> tuple[Granted | Refused, int]:
+        asked_ms = running_ms()
+        given = await identities.claim(claim, name=name, home_wanted=home_wanted, lease_ms=lease_ms)
+        return given, asked_ms
+
+    try:
+        granted, asked_ms = await _granted(ask, node_id)
+    except IdentityTaken:
+        write_starts(folder, known)
+        raise
+    write_starts(folder, [incarnation])
+    _say(granted, name)
+    identity = Identity(identities, node_id, granted.home, lease_ms, asked_ms)
+    keeper = asyncio.create_task(identity.keep_forever())
+    try:
+        yield identity
+    finally:
+        keeper.cancel()
+        await identity.release()
+
+
+async def _granted(
+    ask: Callable[[], Awaitable[tuple[Granted | Refused, int]]], node_id: bytes
+) -> tuple[Granted, int]:
+    """Waits for the lease of a holder that is gone; one that renews it lives, and is the one that stays."""
+    seen: Refused | None = None
+    while True:
+        given, asked_ms = await ask()
+        if isinstance(given, Granted):
+            return given, asked_ms
+        if seen is not None and given.lease_until_ms != seen.lease_until_ms:
+            raise _refusal(given, node_id)
+        if seen is None:
+            log.warning(
+                "the catalog says that another process holds our identity: we look whether it lives",
+                extra={"name": given.name, "lease_left_ms": given.lease_left_ms},
+            )
+        seen = given
+        await asyncio.sleep(min(given.lease_left_ms, NODE_SEEN_MS) / 1_000)
+
+
+def _refusal(found: Refused, node_id: bytes) -> IdentityTaken:
+    return IdentityTaken(
+        f"a process that was started at {found.started_at:%Y-%m-%d %H:%M:%S} UTC runs under the identity of "
+        f"this data folder (id {text_of(node_id)}, name {found.name!r}): one of the two folders is a copy of "
+        "the other, whatever their names. Stop that node first, or start this one with an empty --data"
+    )
+
+
+def _say(granted: Granted, name: str) -> None:
+    if granted.is_older_copy:
+        log.error(
+            "this data folder is an older copy, or was put back: a process ran under its identity since, on "
+            "another folder, and what that one stored is not here",
+            extra={"home": granted.home},
+        )
+    if granted.name_before not in ("", name):
+        log.info(
+            "the name of this node has changed; its streams and places stay",
+            extra={"before": granted.name_before, "now": name, "home": granted.home},
+        )
+
+
+# --- the folder's side ----------------------------------------------------------------------------
+
+
+def lock_of(descriptor: int) -> str:
+    """Which lock we hold, so that nobody can say the same while we live: the file is kept by our handle.
+
+    Empty where the system has no id of its boot.
+    """
+    try:
+        boot = BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+    status = os.fstat(descriptor)
+    return f"{boot}/{status.st_dev}:{status.st_ino}"
+
+
+def read_starts(folder: Path) -> list[bytes]:
+    """The starts that this folder knows of; what cannot be read is not known."""
+    try:
+        lines = (folder / STARTS).read_text("ascii", errors="replace").split()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FolderUnusable(f"{folder / STARTS} cannot be read: {error.strerror}") from error
+    found = []
+    for line in lines[-INCARNATIONS_KEPT_MAX:]:
+        with contextlib.suppress(ValueError):
+            found.append(bytes.fromhex(line))
+    return found
+
+
+def write_starts(folder: Path, starts: list[bytes]) -> None:
+    kept = [*starts[:1], *starts[1:][-(INCARNATIONS_KEPT_MAX - 1) :]]
+    write_durably(folder / STARTS, "".join(f"{one.hex()}\n" for one in kept))
