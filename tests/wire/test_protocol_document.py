@@ -53,5 +53,7 @@ def test_the_dumps_are_real_frames() -> None:
     assert said == Hello("moorline", 1, 1, "moorline/0.1.0 python")
     assert bytes(frame([said])) == hello
     (answered,) = client_decoder.decode(memoryview(welcome)[LENGTH.size :])
-    assert answered == Welcome(1, "node-1", "moorline/0.1.0", ("broker", "console"), 15_000)
+    assert answered == Welcome(
+        1, "node-1", "moorline/0.1.0", ("broker", "console"), 15_000, "node-1"
+    )
     assert bytes(frame([answered])) == welcome

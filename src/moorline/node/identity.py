@@ -9,6 +9,7 @@ Design: docs/design/identity.md.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -188,7 +189,7 @@ async def _granted(
         if seen is None:
             log.warning(
                 "the catalog says that another process holds our identity: we look whether it lives",
-                extra={"name": given.name, "lease_left_ms": given.lease_left_ms},
+                extra={"node": given.name, "lease_left_ms": given.lease_left_ms},
             )
         seen = given
         await asyncio.sleep(min(given.lease_left_ms, NODE_SEEN_MS) / 1_000)
@@ -248,5 +249,11 @@ def read_starts(folder: Path) -> list[bytes]:
 
 
 def write_starts(folder: Path, starts: list[bytes]) -> None:
+    """On a full disk it is done without: a node must start there, to be drained."""
     kept = [*starts[:1], *starts[1:][-(INCARNATIONS_KEPT_MAX - 1) :]]
-    write_durably(folder / STARTS, "".join(f"{one.hex()}\n" for one in kept))
+    try:
+        write_durably(folder / STARTS, "".join(f"{one.hex()}\n" for one in kept))
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        log.warning("no room to note this start: a later one may take the folder for an older copy")
