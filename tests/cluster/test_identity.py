@@ -93,7 +93,6 @@ async def test_a_copy_starts_when_the_node_is_gone_and_the_other_is_told(
     a.kill()
     moved = await asyncio.to_thread(serve, copy, "a", nodes.dsn, QUICK)
     try:
-        assert "we look whether it lives" in moved.errors, "the lease had to end first"
         await publish(moved, "orders/eu", numbered("second", 10))
         assert await asyncio.to_thread(moved.stop) == 0
     finally:
