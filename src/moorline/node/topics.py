@@ -119,9 +119,7 @@ async def open_topics(
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
     chosen = msgspec.structs.replace(options(config.streams), shards=shards)
-    store = StreamStore(
-        disk, home, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us
-    )
+    store = StreamStore(disk, home, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us)
     with opening(data / FOLDER):
         await asyncio.to_thread(store.open)
     if store.shards_before not in (0, shards):
