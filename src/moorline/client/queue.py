@@ -85,8 +85,8 @@ class Message:
 
     async def settled(self) -> None:
         """Waits while the service of its connection has no agreement with the node."""
+        self._caller.check_loop()
         if self._settled is not None:
-            self._caller.check_loop()
             await self._settled.wait()
 
     def acknowledge(self, call: int) -> Acknowledge:

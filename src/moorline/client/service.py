@@ -95,6 +95,7 @@ class Service(Exchange):
         self._list.thread.close()
 
     async def _leave(self) -> None:
+        self._caller.check_loop()
         self.close()
         await self._list.thread.closed()
 
@@ -130,6 +131,7 @@ class Service(Exchange):
 
     async def agree(self) -> Report:
         """Verifies that both sides mean the same queues; repairs what differs. Others wait meanwhile."""
+        self._caller.check_loop()
         async with self._agreement:
             self.settled.clear()
             try:

@@ -207,6 +207,8 @@ class Subscriptions:
         self._feeds: dict[int, tuple[Feed, Subscription]] = {}
         self._wanted: Counter[str] = Counter()
         """Filters of subscriptions that somebody waits for."""
+        self._unread: dict[str, Subscription] = {}
+        """Subscriptions by their filters that were answered to nobody, as long as somebody waits for them."""
         self._unheard_session: tuple[str, SessionOpened] | None = None
 
     async def open_session(self, name: str, expiry_s: int) -> list[Subscription]:
@@ -236,12 +238,14 @@ class Subscriptions:
             answer = await self._caller.call(
                 lambda call: SubscribeTopic(call, filter_text, window, start, qos, no_local),
                 TopicSubscribed,
-                unheard=self._take_back,
+                unheard=self._unheard,
             )
-        finally:
-            self._wanted[filter_text] -= 1
-            if not self._wanted[filter_text]:
-                del self._wanted[filter_text]
+        except BaseException:
+            self._want_no_more(filter_text)
+            self._take_back(filter_text)
+            raise
+        self._want_no_more(filter_text)
+        self._unread.pop(filter_text, None)
         subscription = self._of(answer.subscription, filter_text)
         subscription.qos = qos
         for feed, owner in self._feeds.values():
@@ -249,14 +253,26 @@ class Subscriptions:
                 feed.qos = qos
         return subscription
 
-    def _take_back(self, answer: Answer) -> None:
-        """The caller gave up before the answer: a subscription that nobody reads must not stall a group."""
-        if not isinstance(answer, TopicSubscribed):
-            return
-        known = self._of(answer.subscription, "")
-        # A filter is one subscription, however often it is asked for: others may have it, or wait for it.
-        if not known.filter and answer.filter not in self._wanted:
-            known.take_back()
+    def _want_no_more(self, filter_text: str) -> None:
+        self._wanted[filter_text] -= 1
+        if not self._wanted[filter_text]:
+            del self._wanted[filter_text]
+
+    def _unheard(self, answer: Answer) -> None:
+        """The caller gave up before the answer."""
+        if isinstance(answer, TopicSubscribed):
+            self._unread[answer.filter] = self._of(answer.subscription, "")
+            self._take_back(answer.filter)
+
+    def _take_back(self, filter_text: str) -> None:
+        """A subscription that nobody reads must not stall a group.
+
+        A filter is one subscription, however often it is asked for: others may have it, or wait for it.
+        """
+        if filter_text not in self._wanted:
+            known = self._unread.pop(filter_text, None)
+            if known is not None and not known.filter:
+                known.take_back()
 
     def sort(self, message: WireMessage) -> bool:
         """Takes a push that is about topics; False if it is not."""
