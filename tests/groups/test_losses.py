@@ -100,8 +100,7 @@ async def test_a_queue_of_three_is_told_of_all_that_it_did_not_acknowledge(tmp_p
         assert mistakes(node) == []
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("mode", ["shared", "queue"])
+@pytest.mark.parametrize(("mode", "end"), [("shared", "stop"), ("queue", "kill")])
 async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
     tmp_path: Path, mode: str, end: str
 ) -> None:
@@ -183,24 +182,22 @@ def spoil(data: Path, text: bytes) -> None:
     segment.write_bytes(content)
 
 
-@pytest.mark.parametrize("filter_text", ["a", "$shared/g/a", "$queue/g/a"])
-async def test_what_is_damaged_is_told_too(tmp_path: Path, filter_text: str) -> None:
-    data = tmp_path / "data"
+async def test_what_is_damaged_is_told_too(tmp_path: Path) -> None:
+    data, groups = tmp_path / "data", ("$shared/g/a", "$queue/g/a")
     with NodeProcess(data, *FLAGS) as node:
-        moor = await moorline.connect(node.address)
-        await fill(moor, 0, 20)
-        if filter_text != "a":
-            await moor.group(filter_text).create(start="beginning")
-        await moor.close()
+        async with moorline.connect(node.address) as moor:
+            await fill(moor, 0, 20)
+            for group in groups:
+                await moor.group(group).create(start="beginning")
         node.stop()
     spoil(data, b"000004.")
     with NodeProcess(data, *FLAGS) as node:
-        moor = await moorline.connect(node.address)
-        reader = Reader(await moor.subscribe(filter_text, start="beginning"))
-        await until(lambda: len(reader.got) == 19 and bool(reader.subscription.lost))
-        assert told([reader.subscription], "DAMAGE") == {4} == set(range(20)) - offsets(reader)
-        if filter_text != "a":
-            found = await described(moor, filter_text, is_done)
-            assert lost_by(found) == 1
-            assert "DAMAGE" in node.errors
-        await moor.close()
+        async with moorline.connect(node.address) as moor:
+            for filter_text in ("a", *groups):
+                reader = Reader(await moor.subscribe(filter_text, start="beginning"))
+                await until(lambda: len(reader.got) == 19 and bool(reader.subscription.lost))  # noqa: B023
+                lost = told([reader.subscription], "DAMAGE")
+                assert lost == {4} == set(range(20)) - offsets(reader)
+            for group in groups:
+                assert lost_by(await described(moor, group, is_done)) == 1
+        assert node.errors.count("reason=DAMAGE") == 2, "the log says so for each group"

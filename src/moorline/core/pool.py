@@ -87,8 +87,6 @@ class Pool:
     def take_gone(self) -> tuple[Range, ...]:
         """Takes out what nobody has and nobody can get any more."""
         gone, low = Ranges(), self.line.progress.low
-        if low >= self.line.first:
-            return ()
         for first, upto in self.back.clip(low, self.line.first):
             for one in self.line.progress.open_ranges(first, upto):
                 gone.add(*one)

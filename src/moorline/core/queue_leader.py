@@ -37,6 +37,8 @@ class QueueLeader(Leader):
         # messages came back.
         self._waiting: dict[Shard, None] = {}
         self._refilled: dict[Shard, None] = {}
+        # Shards where something is gone that is not done: told to nobody yet, or in somebody's hand.
+        self._gone: dict[Shard, None] = {}
         # Members that can take something, the one that has waited longest for something first. Under load
         # it is those that have just finished something.
         self._roomy: dict[str, None] = {}
@@ -52,7 +54,7 @@ class QueueLeader(Leader):
     def _replan(self, now_ms: int) -> list[Effect]:
         if not self.borrowers or not (self._waiting or self._refilled):
             return []
-        effects = self._hand_gone(now_ms)
+        effects = self._hand_gone(now_ms) if self._gone else []
         if not self._roomy:
             return effects
         rooms = _Rooms(self.borrowers[borrower] for borrower in self._roomy)
@@ -76,8 +78,10 @@ class QueueLeader(Leader):
     def _hand_gone(self, now_ms: int) -> list[Effect]:
         """What retention took before anybody had it: a member tells its client, with or without room."""
         effects: list[Effect] = []
-        for shard in {**self._waiting, **self._refilled}:
+        for shard in list(self._gone):
             pool = self._pool(shard)
+            if pool.line.progress.low >= pool.line.first:
+                del self._gone[shard]
             gone = pool.take_gone()
             if gone:
                 view = min(self.borrowers.values(), key=lambda one: one.locked)
@@ -171,8 +175,10 @@ class QueueLeader(Leader):
     # --- streams grow -----------------------------------------------------------------------------
 
     def _replan_lines(self, now_ms: int) -> list[Effect]:
-        for shard in self.lines:
+        for shard, line in self.lines.items():
             self._note(shard)
+            if line.progress.low < line.first:
+                self._gone[shard] = None
         return self._replan(now_ms)
 
     # --- taking back ------------------------------------------------------------------------------
