@@ -162,6 +162,10 @@ OPEN_QUEUES_MAX = 4_096
 CACHE_BYTES_PER_QUEUE = 64 * KIB
 """Stored messages of one queue that are read ahead; at most this, or one message."""
 
+LOOK_BYTES_MAX = 4 * MIB
+"""Stored messages of one queue that are read to tell how many can be delivered: some milliseconds, and twice
+what a full queue of the largest messages holds unless its bounds were raised."""
+
 LIVE_QUEUES_IDLE_MAX = 65_536
 """Idle queues kept as objects; beyond it they live as rows of the index only."""
 

@@ -134,8 +134,8 @@ async def test_a_damaged_queue_says_so_and_harms_no_other(tmp_path: Path) -> Non
         bad, good = await moor.create_queues(2)
         for queue in (bad, good):
             await moor.send(queue.id, b"1")
-    state = tmp_path / "queues" / path_of(bad.id, SMALL.folder_levels) / "queue.log"
-    state.write_text("bad\nworse\n")
+    (messages,) = folder_of(tmp_path, bad).glob("messages.*.log")
+    messages.write_bytes(b"?" + messages.read_bytes()[1:])
     async with harbour(tmp_path) as node, node.connect() as moor:
         bad, good = moor.queue(bad.id), moor.queue(good.id)
         with pytest.raises(SubscriptionEnded, match="DAMAGED"):
@@ -150,6 +150,33 @@ async def test_a_damaged_queue_says_so_and_harms_no_other(tmp_path: Path) -> Non
         with pytest.raises(NotFound):
             await bad.info()
         assert list((tmp_path / "queues" / "quarantine").iterdir()) == []
+
+
+async def test_info_counts_what_can_be_delivered(tmp_path: Path) -> None:
+    """Whatever the index says: of 2 stored and 1 in the log the stored ones are gone, or cannot be read."""
+    async with harbour(tmp_path) as node, node.connect() as moor:
+        gone, unreadable, good = await moor.create_queues(3)
+        for queue in (gone, unreadable, good):
+            await moor.send(queue.id, b"1")
+            await moor.send(queue.id, b"2")
+    (messages,) = folder_of(tmp_path, gone).glob("messages.*.log")
+    messages.unlink()
+    (messages,) = folder_of(tmp_path, unreadable).glob("messages.*.log")
+    messages.write_bytes(messages.read_bytes()[:-1] + b"?")
+    async with harbour(tmp_path) as node, node.connect() as moor:
+        found = []
+        for queue in (gone, unreadable, good):
+            await moor.send(queue.id, b"3")
+            told = await moor.queue(queue.id).info()
+            found.append((told.waiting, told.stored, told.unreadable, told.is_damaged))
+        assert found == [(1, 0, 0, False), (0, 0, 3, True), (3, 2, 0, False)]
+        listed = dict((await moor.list_queues()).queues)
+        assert listed[unreadable.id] == 0
+        assert (await take(moor.queue(gone.id).read())).body == b"3"
+
+
+def folder_of(data: Path, queue: ClientQueue) -> Path:
+    return data / "queues" / path_of(queue.id, SMALL.folder_levels)
 
 
 # --- the disk -------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_check_names_the_damage_and_changes_nothing(
     assert out.splitlines()[1].startswith(victim)
     assert "the check is wrong; 4 messages can be read, 1 are lost" in out
     assert out.splitlines()[-1].endswith("4 messages of damaged queues can be saved, 1 are lost")
-    assert err == "moor: 1 problems were found: `moor journal check --repair` puts them right\n"
+    assert err == "moor: 1 problem was found: `moor journal check --repair` puts it right\n"
     assert tree(data / "queues") == before
 
 
@@ -74,9 +74,28 @@ def test_repair_puts_it_right(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["problems"][0]["queue"] == victim
     assert run(["journal", "check", "--repair", "--json", f"--data={data}"]) == 0
     repaired = json.loads(capsys.readouterr().out)
-    assert repaired == {**found, "is_clean": True}
+    (kept,) = repaired["kept"]
+    assert repaired == {**found, "is_clean": True, "left": [], "kept": [kept]}
     assert run(["journal", "check", f"--data={data}"]) == 0
+    told = capsys.readouterr().out
+    assert told.endswith(f"nothing is wrong\nset aside, remove it when nobody needs it: {kept}\n")
     assert sum(map(len, contents(queues(data)).values())) == 19
+
+
+@pytest.mark.parametrize("state", [b"", b"read_file=abc", b"bad\nbad\n"])
+def test_a_torn_only_state_line_is_mended(
+    data: Path, capsys: pytest.CaptureFixture[str], state: bytes
+) -> None:
+    """For good: the repair ends with 0, and a check after it finds nothing."""
+    before = contents(queues(data))
+    victim = min(before)
+    (folder_of(data / "queues", victim) / "queue.log").write_bytes(state)
+    assert run(["journal", "check", "--repair", "--json", f"--data={data}"]) == 0
+    repaired = json.loads(capsys.readouterr().out)
+    assert (repaired["is_clean"], repaired["left"], repaired["lost"]) == (True, [], 0)
+    assert repaired["problems"]
+    assert run(["journal", "check", f"--data={data}"]) == 0
+    assert contents(queues(data)) == before
 
 
 @pytest.mark.parametrize(

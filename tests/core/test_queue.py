@@ -40,7 +40,7 @@ def test_j01_fifo_the_head_stays_until_it_is_popped() -> None:
     """J01: reading twice gives the same message."""
     queue = filled(message(1), message(2), message(3))
     assert queue.peek(0) == queue.peek(0) == message(1)
-    queue.pop(4)
+    queue.pop(4, 1)
     assert queue.peek(0) == message(2)
     assert (queue.size, queue.touched_lsn) == (2, 4)
 
@@ -48,10 +48,10 @@ def test_j01_fifo_the_head_stays_until_it_is_popped() -> None:
 def test_j02_the_last_pop_leaves_nothing_and_one_more_is_our_mistake() -> None:
     """J02: the last one gives (deleted, nothing)."""
     queue = filled(message(1))
-    queue.pop(2)
+    queue.pop(2, 1)
     assert queue.size == 0
     with pytest.raises(AssertionError, match="no head"):
-        queue.pop(3)
+        queue.pop(3, 1)
 
 
 def test_j03_quota_marks_once_refuses_and_opens_when_all_is_read() -> None:
@@ -64,10 +64,10 @@ def test_j03_quota_marks_once_refuses_and_opens_when_all_is_read() -> None:
     queue.push(marker(4))
     for lsn in (5, 6, 7):
         assert queue.admit(QUOTA) is Verdict.REFUSE
-        queue.pop(lsn)
+        queue.pop(lsn, lsn - 4)
     assert queue.peek(0) == marker(4)
     assert queue.admit(QUOTA) is Verdict.REFUSE
-    queue.pop(8)
+    queue.pop(8, 4)
     assert queue.admit(QUOTA) is Verdict.STORE
 
 
@@ -80,7 +80,7 @@ def test_j16_a_quota_marker_never_expires() -> None:
     """J16: expiry takes what is before the marker and stops there."""
     queue = filled(message(1, 10), marker(2, 10), message(3, 10))
     assert queue.expired(before_ms=1_000) == 1
-    queue.pop(4)
+    queue.pop(4, 1)
     assert queue.expired(before_ms=1_000) == 0
 
 
@@ -104,7 +104,7 @@ def test_maybe_expired_never_misses_and_needs_no_file() -> None:
 def test_resolve_takes_from_memory_what_the_files_hold_already() -> None:
     """Files flushed up to 3 in a checkpoint that the index did not live to see."""
     queue = filled(message(1), message(2), message(3), message(5))
-    assert queue.resolve(file_lsn=3, file_size=3) == 0
+    assert queue.resolve(file_lsn=3, file_size=3, done=0) == 0
     assert (queue.stored, queue.pending and list(queue.pending)) == (3, [message(5)])
 
 
@@ -113,17 +113,39 @@ def test_resolve_skips_in_the_files_what_was_acknowledged_after_they_were_writte
     queue.popped = []
     queue.push(message(1))
     queue.push(message(2))
-    queue.pop(3)
+    queue.pop(3, 1)
     # The files were written between the sends and the acknowledgement.
-    assert queue.resolve(file_lsn=2, file_size=2) == 0
+    assert queue.resolve(file_lsn=2, file_size=2, done=1) == 0
     assert (queue.stored, queue.consumed) == (1, [3])
 
 
 def test_resolve_counts_what_the_files_lack() -> None:
     queue = empty()
     queue.flushed_lsn, queue.stored = 9, 3
-    assert queue.resolve(file_lsn=9, file_size=1) == 2
+    assert queue.resolve(file_lsn=9, file_size=1, done=0) == 2
     assert queue.stored == 1
+
+
+def test_an_acknowledgement_of_a_lost_message_takes_no_other_one_along() -> None:
+    """1 to 3 were stored and 1 was acknowledged; of the files 2 and 3 are left."""
+    queue = empty()
+    queue.flushed_lsn, queue.stored = 9, 3
+    queue.pop(10, 1)
+    assert queue.resolve(file_lsn=9, file_size=2, done=0) == 0
+    assert (queue.stored, queue.consumed) == (2, [])
+
+
+def test_what_was_acknowledged_in_the_log_is_not_left_waiting_by_files_that_lack_something() -> (
+    None
+):
+    """The row counts one message that is in no file; the acknowledgement was of 12, behind it."""
+    queue = empty()
+    queue.flushed_lsn, queue.stored = 9, 1
+    queue.push(message(12))
+    queue.push(message(13))
+    queue.pop(14, 12)
+    assert queue.resolve(file_lsn=9, file_size=0, done=0) == 1
+    assert (queue.size, queue.pending and queue.pending[0]) == (1, message(13))
 
 
 class QueueAndStore(RuleBasedStateMachine):

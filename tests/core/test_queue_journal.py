@@ -14,6 +14,7 @@ from moorline.core.queue_journal import (
     AppendRecord,
     AppendState,
     Clean,
+    CopyState,
     Files,
     MakeFolder,
     QueueJournal,
@@ -47,7 +48,9 @@ def test_j05_rotation_leaves_the_old_file_when_it_is_read_out() -> None:
     machine = journal()
     for lsn in range(1, 5):
         machine.handle(Add(10, "a", lsn), 0)
-    machine.handle(Add(10, "b", 5), 0)
+    rotated = QueueState("a", 0, 0, "b", 1, 4, 40, 10, True, 5)
+    effects = machine.handle(Add(10, "b", 5), 0)
+    assert effects == [AppendRecord("b", 10), AppendState(rotated), CopyState()]
     states = [machine.state]
     for lsn in range(6, 9):
         assert len(machine.handle(Acknowledge(10, lsn), 0)) == 1
@@ -61,7 +64,7 @@ def test_rotation_of_a_file_that_is_read_out_leaves_it_at_once() -> None:
     machine = journal(QueueState("a", 4, 40, "a", 4, 4, 40, 40, True, 8))
     state = QueueState("b", 0, 0, "b", 1, 1, 7, 7, True, 9)
     effects = machine.handle(Add(7, "b", 9), 0)
-    assert effects == [AppendRecord("b", 7), AppendState(state), RemoveFile("a")]
+    assert effects == [AppendRecord("b", 7), AppendState(state), CopyState(), RemoveFile("a")]
 
 
 def test_j06_never_a_third_file_however_much_is_written() -> None:
@@ -193,6 +196,8 @@ class JournalOfLists(RuleBasedStateMachine):
                 case AppendState(state):
                     self.last_line = state.line()
                     appended += 1
+                case CopyState():
+                    assert self.last_line is not None, "the state that is kept is there"
                 case RetireState():
                     self.last_line = None
                 case RemoveFile(file):

@@ -30,8 +30,8 @@ from moorline.journal import checkpoint
 from moorline.journal.check import Problem, Report, check, repair
 from moorline.journal.disk import FileDisk
 from moorline.journal.folder import path_of
+from moorline.journal.folder_scan import records_in
 from moorline.journal.record import HEADER_BYTES, encode
-from moorline.journal.salvage import records_in
 from moorline.testing import Crashed, MemoryDisk
 
 RECORD_BYTES = HEADER_BYTES + 8 * 9
@@ -177,24 +177,53 @@ def test_a_bad_length_costs_one_message(case: Case) -> None:
     assert case.repair() == case.without(1)
 
 
-def test_two_bad_lines_cost_nothing(case: Case) -> None:
-    """C12: what was acknowledged before does not come back either."""
+@pytest.mark.parametrize("text", [b"bad\nbad\n", b"bad"])
+def test_bad_lines_cost_nothing(case: Case, text: bytes) -> None:
+    """C01, C12: what was acknowledged before does not come back either."""
     with (case.folder / "queue.log").open("ab") as file:
-        file.write(b"bad\nbad\n")
+        file.write(text)
     assert only(case.check()).lost == 0
     assert case.repair() == case.before
 
 
-def test_a_state_that_cannot_be_says_nothing(case: Case) -> None:
-    """C13: then what was acknowledged may come again."""
+@pytest.mark.parametrize("text", [b"", b"read_file=abc read_m", b"bad\nbad\n", b"\0" * 150])
+def test_the_only_line_torn_is_mended_for_good(case: Case, text: bytes) -> None:
+    """C02, C03, C12: `repair` checks again, and nothing is left; the index counts what was acknowledged."""
+    (case.folder / "queue.log").write_bytes(text)
+    report = case.check()
+    assert (report.lost, report.doubled) == (0, 0)
+    assert {problem.kind for problem in report.problems} == {"state"}
+    assert case.repair() == case.before
+
+
+def test_a_state_that_cannot_be_costs_nothing(case: Case) -> None:
+    """C13: the index counts what waits, and the records are whole."""
     state = parse_line((case.folder / "queue.log").read_text().splitlines()[-1])
     assert state is not None
     wrong = msgspec.structs.replace(state, read_msg=99)
     (case.folder / "queue.log").write_text(wrong.line())
-    assert "cannot be" in only(case.check()).text
-    after = case.repair()
-    assert {key: value for key, value in after.items() if key != case.victim} == case.others
-    assert after[case.victim][2:] == case.before[case.victim]
+    assert "cannot be" in case.check().problems[0].text
+    assert case.repair() == case.before
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_lost_message_is_counted_beside_one_that_was_pending(case: Case, has_state: bool) -> None:
+    """The node set the queue aside while a send was in the log; that one is saved, and hides no loss."""
+    flip(message_file(case.folder), 3 * RECORD_BYTES + HEADER_BYTES + 5)
+    if not has_state:
+        (case.folder / "queue.log").write_bytes(b"torn")
+    store = opened(case.disk)
+    queue = store.find(case.victim)
+    assert queue is not None
+    while not queue.damaged:
+        store.peek(queue, 3)
+    checkpoint.run(store, now)
+    store.close()
+    report = case.check()
+    # Without a state one that was acknowledged stands in for the one that cannot be read.
+    doubled = 0 if has_state else 1
+    assert (only(report).lost, report.lost, report.saved) == (1, 1, 4 + doubled)
+    assert case.repair()[case.victim][doubled:] == case.without(1)[case.victim]
 
 
 def test_a_queue_that_a_node_has_set_aside_is_repaired(case: Case) -> None:
@@ -248,7 +277,7 @@ def test_records_are_found_between_rubbish() -> None:
 # --- the whole store ------------------------------------------------------------------------------
 
 
-def test_an_orphan_folder_is_removed(case: Case) -> None:
+def test_an_orphan_folder_is_kept(case: Case) -> None:
     orphan = folder_of(case.root, bytes(24))
     orphan.mkdir(parents=True)
     (orphan / "messages.x.log").write_bytes(encode(Entry(3, NOW_MS, 0, b"of a deleted queue")))
@@ -257,6 +286,18 @@ def test_an_orphan_folder_is_removed(case: Case) -> None:
     assert "it holds 1 messages" in problem.text
     assert case.repair() == case.before
     assert not orphan.exists()
+    assert [path.read_bytes() for path in (case.root / "quarantine").rglob("messages.x.log")]
+    assert [path for path in case.check().kept if "kept-" in path]
+
+
+def test_an_orphan_folder_without_a_message_is_removed(case: Case) -> None:
+    orphan = folder_of(case.root, bytes(24))
+    orphan.mkdir(parents=True)
+    (orphan / "messages.x.log").write_bytes(b"torn")
+    assert "it holds no message and is removed" in only(case.check()).text
+    assert case.repair() == case.before
+    assert not orphan.exists()
+    assert case.check().kept == []
 
 
 def test_strays_are_set_aside(case: Case) -> None:
@@ -298,10 +339,10 @@ def test_a_torn_end_of_the_log_is_cut(case: Case) -> None:
     assert case.repair() == case.before
 
 
-def test_a_damaged_log_is_cut_and_the_rest_kept(case: Case) -> None:
+def test_a_damaged_log_loses_what_is_damaged_and_nothing_behind_it(case: Case) -> None:
     store = opened(case.disk)
     place = last_segment(case.root).stat().st_size
-    for text in (b"lost", b"lost too"):
+    for text in (b"lost", b"behind the damage"):
         queue = store.find(case.victim)
         assert queue is not None
         store.send(queue, text, NOW_MS)
@@ -312,8 +353,11 @@ def test_a_damaged_log_is_cut_and_the_rest_kept(case: Case) -> None:
     problem = only(case.check())
     assert problem.kind == "log"
     assert f"wal/{segment.name} is damaged at byte {place}" in problem.text
-    assert case.repair() == case.before
-    assert [path.stat().st_size for path in (case.root / "quarantine").rglob("*-from-*")]
+    damaged = segment.read_bytes()
+    after = case.repair()
+    assert after[case.victim][-1][2] == b"behind the damage"
+    assert {**after, case.victim: after[case.victim][:-1]} == case.before
+    assert [path.read_bytes() for path in (case.root / "quarantine").rglob("*.wal")] == [damaged]
 
 
 def test_acknowledgements_behind_a_gap_take_no_other_message_along(tmp_path: Path) -> None:
@@ -341,7 +385,8 @@ def test_acknowledgements_behind_a_gap_take_no_other_message_along(tmp_path: Pat
     report = repair(disk, OPTIONS, now, unseen)
     assert only(report).kind == "log"
     (after,) = contents(disk).values()
-    assert [body for _, _, body in after] == [b"of the second segment"]
+    bodies = [body for _, _, body in after]
+    assert bodies == [b"whole, but behind the damage", b"of the second segment"]
     store = opened(disk)
     assert store.next_lsn > last > lost
     store.close()

@@ -12,6 +12,7 @@ from tests.journal.stores import (
     Contents,
     contents,
     filled,
+    flip,
     folder_of,
     message_file,
     now,
@@ -212,7 +213,7 @@ def test_such_a_queue_can_be_deleted(harm: Harm, put: Put) -> None:
 def test_a_damaged_folder_behind_a_link_is_only_the_link_that_moves(harm: Harm) -> None:
     harm.place.rename(harm.rescued)
     harm.place.symlink_to(harm.rescued)
-    (harm.rescued / "queue.log").write_bytes(b"bad\nbad\n")
+    flip(message_file(harm.rescued), -1)
     store = opened(harm.disk)
     queue = store.find(harm.victim)
     assert queue is not None

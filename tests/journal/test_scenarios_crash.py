@@ -4,6 +4,7 @@ import pytest
 from tests.journal.queue_life import QUOTA, Damage
 
 from moorline.journal import checkpoint
+from moorline.journal.files import StoreOptions
 from moorline.limits import STATE_LINES_MAX
 from moorline.testing import Crashed, Lose, MemoryDisk
 
@@ -15,7 +16,8 @@ def test_c05_killed_at_each_step_of_state_compaction(lose: Lose) -> None:
     """C05: the complete state wins, before and after."""
 
     def life(disk: MemoryDisk) -> tuple[Damage, bytes]:
-        damage = Damage(disk)
+        # One file, or its rotation would compact the states before there are so many.
+        damage = Damage(disk, StoreOptions(queue_messages_max=QUOTA, file_messages_max=99))
         queue = damage.stored(b"1")
         for n in range(2, STATE_LINES_MAX // 2 + 2):
             damage.send_all(queue, b"%d" % n)

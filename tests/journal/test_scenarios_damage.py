@@ -10,30 +10,90 @@ from moorline.core.queue import QUOTA_MARKER
 
 @pytest.mark.parametrize("cut", [1, 2, 30, 10_000], ids=["newline", "digit", "half", "all but one"])
 def test_c01_the_last_state_line_is_torn(damage: Damage, cut: int) -> None:
-    """C01: the line before it is used, a backup is kept; what that loses is counted."""
+    """C01: a backup is kept; the state is behind the files, and the files win."""
     queue = damage.stored(b"1", b"2")
     text = damage.read(damage.state_path(queue))
     start = text.index(b"\n") + 1
     damage.overwrite(damage.state_path(queue), text[: max(start + 1, len(text) - cut)])
     damage.restart()
-    assert damage.bodies(queue) == [b"1"]
-    assert damage.store.files.lost_messages == 1
+    assert damage.bodies(queue) == [b"1", b"2"]
+    assert damage.store.files.lost_messages == 0
     (backup,) = damage.backups(queue)
     assert damage.read(f"{damage.folder(queue)}/{backup}").startswith(text[:start])
     assert len(damage.lines(queue)) == 1
     damage.is_at_work(queue)
 
 
-def test_c01_a_torn_acknowledgement_delivers_again_and_loses_nothing(damage: Damage) -> None:
-    """C01: the line before has the message that was acknowledged."""
+def test_c01_a_line_without_its_newline_is_whole(damage: Damage) -> None:
+    """C01: its check is right; the next line does not run into it."""
+    queue = damage.stored(b"1", b"2")
+    files = damage.message_files(queue)
+    damage.overwrite(damage.state_path(queue), damage.read(damage.state_path(queue))[:-1])
+    damage.restart()
+    damage.send_all(queue, b"3")
+    damage.checkpoint()
+    assert damage.message_files(queue) == files
+    assert len(damage.lines(queue)) == 2
+    assert damage.state(queue).size == 3
+    damage.acknowledge_head(queue)
+    damage.is_at_work(queue)
+
+
+@pytest.mark.parametrize("lines_lost", [1, 2, 3])
+def test_c01_lines_that_are_gone_without_a_trace(damage: Damage, lines_lost: int) -> None:
+    """C01: every line that is left is whole; only the index knows of more."""
+    queue = damage.stored(b"1", b"2", b"3")
+    damage.acknowledge_head(queue)
+    damage.checkpoint()
+    lines = damage.read(damage.state_path(queue)).splitlines(keepends=True)
+    damage.overwrite(damage.state_path(queue), b"".join(lines[:-lines_lost]))
+    damage.restart()
+    assert damage.bodies(queue) == [b"2", b"3"]
+    assert damage.store.files.lost_messages == 0
+    damage.acknowledge_head(queue)
+    damage.is_at_work(queue)
+
+
+def test_c01_a_torn_acknowledgement_is_not_forgotten(damage: Damage) -> None:
+    """C01: the line before has the message that was acknowledged; the index counts one less."""
     queue = damage.stored(b"1", b"2")
     damage.acknowledge_head(queue)
     damage.checkpoint()
     damage.overwrite(damage.state_path(queue), damage.read(damage.state_path(queue))[:-5])
     damage.restart()
     assert damage.head(queue) is not None
-    assert damage.bodies(queue) == [b"1", b"2"]
+    assert damage.bodies(queue) == [b"2"]
     assert damage.store.files.lost_messages == 0
+    damage.is_at_work(queue)
+
+
+def test_c01_torn_across_a_rotation_keeps_the_file_that_was_begun() -> None:
+    """C01: the line that names the new file is the one that is lost; and with it the copy of the others."""
+    damage = Damage()
+    queue = damage.two_files()
+    damage.overwrite(damage.state_path(queue), damage.read(damage.state_path(queue))[:-9])
+    for name in damage.backups(queue):
+        damage.disk.remove(f"{damage.folder(queue)}/{name}")
+    damage.restart()
+    assert damage.bodies(queue) == [b"1", b"2", b"3"]
+    assert damage.store.files.lost_messages == 0
+    damage.acknowledge_head(queue)
+    damage.is_at_work(queue)
+
+
+def test_c01_a_torn_line_and_a_lost_index_deliver_twice_and_say_so(damage: Damage) -> None:
+    """C01: nothing knows of the last acknowledgement any more; nothing is lost."""
+    queue = damage.stored(b"1", b"2")
+    damage.acknowledge_head(queue)
+    damage.send_all(queue, b"3")
+    damage.checkpoint()
+    damage.overwrite(damage.state_path(queue), damage.read(damage.state_path(queue))[:-5])
+    damage.overwrite("index", b"no index")
+    damage.restart()
+    assert damage.bodies(queue) == [b"1", b"2", b"3"]
+    files = damage.store.files
+    assert (files.lost_messages, files.doubled_messages) == (0, 3)
+    damage.acknowledge_head(queue)
     damage.is_at_work(queue)
 
 
@@ -145,6 +205,17 @@ def test_c07_the_read_file_is_missing_and_the_write_file_is_there(damage: Damage
     damage.is_at_work(queue)
 
 
+def test_c07_an_acknowledgement_in_the_log_takes_no_other_message_along(damage: Damage) -> None:
+    """C07: the one that it names went with the read file."""
+    queue = damage.two_files()
+    damage.acknowledge_head(queue)
+    damage.disk.remove(damage.message_path(queue, damage.state(queue).read_file))
+    damage.restart()
+    assert damage.head(queue) is not None
+    assert (damage.bodies(queue), damage.store.files.lost_messages) == ([b"2", b"3"], 0)
+    damage.is_at_work(queue)
+
+
 def test_c08_the_write_file_is_missing_and_the_read_file_is_there(damage: Damage) -> None:
     """C08: goes on with the read file; two messages are lost."""
     queue = damage.two_files()
@@ -217,6 +288,29 @@ def test_c15_a_message_file_longer_than_its_state_is_cut(damage: Damage) -> None
     assert [damage.read(path) for path in paths] == contents
     damage.acknowledge_head(queue)
     damage.is_at_work(queue)
+
+
+def test_c15_c19_records_that_nothing_accounts_for_are_set_aside(damage: Damage) -> None:
+    """C15, C19: whole records, in no state, not in the log, and newer than the index: not ours to remove."""
+    queue, other = damage.stored(b"1"), damage.create()
+    damage.send_all(other, b"foreign")
+    damage.checkpoint()
+    foreign = damage.read(damage.message_path(other, damage.state(other).write_file))
+    path = damage.message_path(queue, damage.state(queue).write_file)
+    content = damage.read(path)
+    damage.overwrite(path, content + foreign)
+    orphan = f"{damage.folder(queue)}/messages.AAAAAAAAAAAAAAAA.log"
+    damage.overwrite(orphan, foreign)
+    damage.restart()
+    assert damage.bodies(queue) == [b"1"]
+    assert damage.store.files.records_aside == 2
+    kept = [name for name in damage.names(queue) if ".aside-" in name]
+    assert [damage.read(f"{damage.folder(queue)}/{name}") for name in kept] == [foreign, foreign]
+    assert damage.read(path) == content
+    assert not damage.disk.exists(orphan)
+    damage.restart()
+    assert damage.bodies(queue) == [b"1"]
+    assert damage.store.files.records_aside == 0, "told once"
 
 
 def test_c19_orphan_message_files_are_collected(damage: Damage) -> None:

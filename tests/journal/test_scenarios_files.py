@@ -12,7 +12,7 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.index import Index
-from moorline.testing import MemoryDisk
+from moorline.testing import Crashed, Lose, MemoryDisk
 
 
 def test_j05_rotation(life: QueueLife) -> None:
@@ -32,6 +32,72 @@ def test_j05_rotation(life: QueueLife) -> None:
     assert len(life.message_files(queue)) == 1
     assert oldest not in life.names(queue)
     assert life.bodies(queue) == [b"10"]
+
+
+def test_j05_rotation_keeps_a_copy_of_the_states_and_leaves_one_line(life: QueueLife) -> None:
+    """J05: the state is appended, queue.log copied, and compacted to that one line."""
+    life.options = StoreOptions(queue_messages_max=100, file_messages_max=FILE_MESSAGES)
+    life.restart()
+    queue = life.create()
+    for n in range(FILE_MESSAGES):
+        life.send(queue, b"%d" % n)
+        life.checkpoint()
+    assert (len(life.lines(queue)), life.backups(queue)) == (FILE_MESSAGES, [])
+    before = life.lines(queue)
+    life.send(queue, b"in another file")
+    life.checkpoint()
+    assert life.backups(queue) == [f"queue.{life.clock.wall_ms():014}.log"]
+    copied = life.lines(queue, life.backups(queue)[0])
+    assert copied[:-1] == before
+    assert life.lines(queue) == copied[-1:]
+    state = parse_line(copied[-1])
+    assert state is not None
+    assert (state.has_two_files, state.write_msg, state.size) == (True, 1, FILE_MESSAGES + 1)
+    life.send(queue, b"no other rotation")
+    life.checkpoint()
+    assert (len(life.lines(queue)), len(life.backups(queue))) == (2, 1)
+
+
+@pytest.mark.parametrize("lose", ["all", "some", "none"])
+def test_j05_killed_at_each_step_of_a_rotation(lose: Lose) -> None:
+    """J05 with C17: records, state, copy, old copies, compaction; nothing is lost, undone or out of order."""
+
+    def filled(disk: MemoryDisk) -> tuple[QueueLife, bytes]:
+        life = QueueLife(disk)
+        queue = life.create()
+        for n in range(FILE_MESSAGES):
+            life.clock.advance(20 * 86_400_000)
+            life.send(queue, b"%d" % n)
+            life.checkpoint()
+            if n in (1, 2):
+                life.acknowledge_head(queue)
+                life.checkpoint()
+        for day in (1, 2, 3):
+            copy = life.disk.open(f"{life.folder(queue)}/queue.{day:014}.log", create=True)
+            copy.append(b"an old copy")
+            copy.close()
+        life.disk.sync_all()
+        life.send(queue, b"4")
+        return life, queue
+
+    life, queue = filled(probe := MemoryDisk())
+    before = probe.steps
+    life.checkpoint()
+    steps = probe.steps - before
+    assert len(life.message_files(queue)) == 2, "it rotated"
+    assert len(life.backups(queue)) == 2, "and dropped the older copies"
+    for step in range(steps):
+        life, queue = filled(disk := MemoryDisk())
+        disk.crash_at = disk.steps + step
+        with pytest.raises(Crashed):
+            life.checkpoint()
+        life.restart(lose)
+        assert life.bodies(queue) == [b"2", b"3", b"4"], step
+        assert (life.store.files.lost_messages, life.store.files.quarantined) == (0, 0), step
+        life.checkpoint()
+        life.restart(lose)
+        assert life.bodies(queue) == [b"2", b"3", b"4"], step
+        assert len(life.message_files(queue)) <= 2
 
 
 def test_j06_never_a_third_message_file(life: QueueLife) -> None:

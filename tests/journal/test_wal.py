@@ -106,8 +106,31 @@ def test_a_changed_byte_before_the_end_is_damage_and_is_named() -> None:
         with pytest.raises(LogDamaged, match=rf"{FIRST} is damaged at byte {start} of {len(data)}"):
             replayed(disk)
         assert disk.files()[FIRST] == flipped(data, place), "nothing was cut"
-        assert replayed(disk, repair=True) == [b"a"]
-        assert replayed(disk) == [b"a"], "what was repaired is whole"
+        assert replayed(disk, repair=True) == [b"a", b"c"], "what is whole behind it counts"
+        (found,) = log_on(disk).survey()
+        assert (found.bad, found.is_torn_end) == ([(start, start + size)], False)
+        assert disk.files()[FIRST] == flipped(data, place)
+
+
+def test_a_changed_byte_in_the_head_costs_nothing() -> None:
+    """The seed is there twice; whatever else is wrong with a head, its batches can be told."""
+    data = written([b"a"], [b"b"]).files()[FIRST]
+    for place in range(HEAD.size):
+        disk = written()
+        overwrite(disk, FIRST, flipped(data, place))
+        with pytest.raises(LogDamaged, match="a damaged head"):
+            replayed(disk)
+        assert replayed(disk, repair=True) == [b"a", b"b"]
+        assert disk.files()[FIRST] == flipped(data, place), "nothing was cut"
+
+
+def test_a_head_that_a_crash_cut_short_had_no_batch_behind_it() -> None:
+    data = written().files()[FIRST]
+    assert len(data) == HEAD.size
+    for size in range(HEAD.size):
+        disk = written()
+        overwrite(disk, FIRST, data[:size])
+        assert replayed(disk) == []
 
 
 def two_segments() -> MemoryDisk:
@@ -129,13 +152,13 @@ def test_a_torn_end_of_an_earlier_segment_is_damage() -> None:
         replayed(disk)
 
 
-def test_a_repair_cuts_the_damaged_segment_and_leaves_the_later_ones() -> None:
-    """Which of the changes behind such a gap still mean something, `journal.salvage` decides."""
+def test_a_repair_passes_over_the_damage_of_one_segment_and_reads_the_later_ones() -> None:
     disk = two_segments()
     overwrite(disk, FIRST, disk.files()[FIRST][:-1])
-    for repair in (True, False):
-        assert [change.lsn for change in log_on(disk).replay(repair=repair)] == [2]
-    assert len(disk.files()[FIRST]) == HEAD.size
+    assert [change.lsn for change in log_on(disk).replay(repair=True)] == [2]
+    first, second = log_on(disk).survey()
+    assert (first.bad, first.is_torn_end) == ([(HEAD.size, len(disk.files()[FIRST]))], False)
+    assert second.bad == []
 
 
 def test_a_body_that_looks_like_a_batch_does_not_turn_a_torn_end_into_damage() -> None:

@@ -226,11 +226,13 @@ class QueueBroker:
         queue = self._found(call.queue)
         if not self.is_operator(session):
             self._check_owner(session, queue)
+        # What the index counts may not be there any more: the files say what can be delivered.
+        self.store.files.look_through(queue)
         return QueueDescribed(
             call.call,
             queue=queue.id,
-            waiting=queue.size,
-            stored=queue.stored,
+            waiting=0 if queue.damaged else queue.size,
+            stored=0 if queue.damaged else queue.stored,
             is_subscribed=queue.subscriber is not None,
             is_suspended=queue.suspended,
             is_blocked=queue.blocked,
@@ -238,6 +240,7 @@ class QueueBroker:
             is_over_quota=not queue.can_write,
             created_s=queue.created_s,
             owner=self.store.owners[queue.owner].hex() or "anonymous",
+            unreadable=queue.size if queue.damaged else 0,
         )
 
     def _list(self, session: Session, call: ListQueues) -> Answer:
@@ -260,7 +263,7 @@ class QueueBroker:
 
     def _size(self, queue_id: bytes) -> int:
         queue = self.store.glance(queue_id)
-        return queue.size if queue is not None else 0
+        return queue.size if queue is not None and not queue.damaged else 0
 
     # --- who may do what --------------------------------------------------------------------------
 

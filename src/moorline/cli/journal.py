@@ -64,16 +64,22 @@ def check(
         with progress("checking") as seen:
             act = work.repair if repair else work.check
             report = act(disk, options, wall_ms, seen)
-        is_clean = not report.problems
+        left = report.problems
         if repair and report.problems:
             with progress("checking again") as seen:
-                is_clean = not work.check(disk, options, wall_ms, seen).problems
-    facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": is_clean}
+                left = work.check(disk, options, wall_ms, seen).problems
+    facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": not left}
+    if repair:
+        facts["left"] = left
     output.emit(as_json, facts, lambda: _show(report, repaired=repair))
-    if not is_clean:
-        what = "problems are left after the repair" if repair else "problems were found"
-        hint = "" if repair else ": `moor journal check --repair` puts them right"
-        raise JournalDamaged(f"{len(report.problems)} {what}{hint}")
+    if left:
+        is_one = len(left) == 1
+        if repair:
+            what = f"{'is' if is_one else 'are'} left after the repair"
+        else:
+            hint = f"`moor journal check --repair` puts {'it' if is_one else 'them'} right"
+            what = f"{'was' if is_one else 'were'} found: {hint}"
+        raise JournalDamaged(f"{_counted(len(left), 'problem')} {what}")
 
 
 @app.command(epilog="Example: moor journal migrate --levels 2 --data ./moorline-data")
@@ -202,6 +208,16 @@ def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk"
 
 
 def _show(report: "Report", *, repaired: bool) -> None:
+    _show_findings(report, repaired=repaired)
+    for path in report.kept:
+        output.line(f"set aside, remove it when nobody needs it: {path}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _show_findings(report: "Report", *, repaired: bool) -> None:
     if report.problems:
         rows = [
             (problem.queue or None, problem.kind, problem.lost, problem.text)
@@ -213,9 +229,11 @@ def _show(report: "Report", *, repaired: bool) -> None:
         output.line(f"{counts}: nothing is wrong")
         return
     verb = "were saved" if repaired else "can be saved"
+    twice = f", {report.doubled} may come twice" if report.doubled else ""
+    aside = f", {report.aside} records are set aside" if report.aside else ""
     output.line(
-        f"{counts}; {len(report.problems)} problems, {report.saved} messages of damaged queues {verb}, "
-        f"{report.lost} are lost"
+        f"{counts}; {_counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
+        f"queues {verb}{twice}{aside}, {report.lost} are lost"
     )
 
 

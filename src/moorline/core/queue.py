@@ -6,7 +6,9 @@ A queue's messages are in two parts, in order:
     pending   in memory and in the write-ahead log, not in the files yet
 
 Every change has a number, its `lsn`. `flushed_lsn` is the last one that the index row and the files
-account for. `consumed` holds the lsn of each acknowledgement of a stored message since then.
+account for. `consumed` holds the lsn of each acknowledgement of a stored message since then, and
+`acknowledged_lsn` is the highest id that was acknowledged: whatever the files turn out to hold, nothing up
+to it is delivered again, and nothing above it is taken for read.
 
 After a crash in the middle of a checkpoint the files may know more than the index. Until such a queue's
 files are read it is `unresolved`, and remembers which pending messages were acknowledged when, so that
@@ -48,6 +50,7 @@ class Queue:
     """One queue in memory. Small: there may be hundreds of thousands at work at once."""
 
     __slots__ = (
+        "acknowledged_lsn",
         "blocked",
         "cache",
         "can_write",
@@ -78,6 +81,7 @@ class Queue:
         self.can_write = True
         self.flushed_lsn = 0
         self.touched_lsn = 0
+        self.acknowledged_lsn = 0
         self.stored = 0
         self.oldest_s = 0
         self.pending: deque[Entry] | None = None
@@ -120,9 +124,10 @@ class Queue:
         if entry.kind == QUOTA_MARKER:
             self.can_write = False
 
-    def pop(self, lsn: int) -> None:
-        """Forgets the head; `lsn` is that of the acknowledgement."""
+    def pop(self, lsn: int, message: int) -> None:
+        """Forgets the head; `lsn` is that of the acknowledgement, which names `message` or one behind it."""
         self.touched_lsn = lsn
+        self.acknowledged_lsn = message
         if self.stored:
             self.stored -= 1
             if self.consumed is None:
@@ -164,24 +169,32 @@ class Queue:
 
     # --- files and memory, brought together -------------------------------------------------------
 
-    def resolve(self, file_lsn: int, file_size: int) -> int:
-        """Takes in what the files hold; returns how many messages they lack that should be there."""
+    def resolve(self, file_lsn: int, file_size: int, done: int) -> int:
+        """Takes in what the files hold; returns how many messages they lack that should be there.
+
+        The first `done` of theirs were acknowledged. By its id, not by a count: an acknowledgement of a
+        message that is lost must not take another one along.
+        """
         consumed = self.consumed or []
-        expected = self.stored
+        expected, acknowledgements = self.stored + len(consumed), len(consumed)
         if file_lsn > self.flushed_lsn:
             pending = self.pending or deque()
-            late = [ack for sent, ack in self.popped or [] if sent <= file_lsn < ack]
-            expected += sum(entry.lsn <= file_lsn for entry in pending)
+            known = sum(ack <= file_lsn for ack in consumed)
+            late = sum(sent <= file_lsn < ack for sent, ack in self.popped or ())
+            expected += sum(entry.lsn <= file_lsn for entry in pending) + late - known
+            acknowledgements += late - known
             self.pending = deque(entry for entry in pending if entry.lsn > file_lsn)
-            consumed = [ack for ack in consumed if ack > file_lsn] + late
             self.flushed_lsn = file_lsn
+        while self.pending and self.pending[0].lsn <= self.acknowledged_lsn:
+            # Acknowledged, and it was taken for one that the files should have had.
+            self.pending.popleft()
+            acknowledgements -= 1
         self.popped = None
-        self.consumed = consumed
-        # Acknowledged messages may be gone from the files already; that is no loss.
-        self.stored = max(0, file_size - len(consumed))
-        del consumed[file_size:]
+        self.consumed = [self.touched_lsn] * done
+        self.stored = file_size - done
         self.cache = None
-        return expected - self.stored
+        # What was acknowledged may be gone from the files already; that is no loss.
+        return expected - file_size - max(0, acknowledgements - done)
 
     def settle(self, lsn: int, stored: int) -> None:
         """The files and the row now account for everything up to `lsn`."""

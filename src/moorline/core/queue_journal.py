@@ -152,6 +152,10 @@ class RemoveFile(Effect, frozen=True):
     file: str
 
 
+class CopyState(Effect, frozen=True):
+    """Keep a copy of `queue.log`, the state before it included, and leave that one line in it."""
+
+
 class RetireState(Effect, frozen=True):
     """Turn `queue.log` into a backup."""
 
@@ -202,20 +206,21 @@ class QueueJournal(Machine[Files]):
 
     def _add(self, event: Add) -> list[Effect]:
         effects: list[Effect] = []
-        removed: RemoveFile | None = None
+        rotated: list[Effect] = []
         old = self.stored
         if old is None:
             old = _empty(event.fresh_file)
             effects.append(MakeFolder())
         elif not old.has_two_files and old.write_msg >= self._file_messages_max:
             # Rotation. While a second file is there it grows, whatever its length: never a third.
+            rotated.append(CopyState())
             if old.size:
                 old = msgspec.structs.replace(
                     old, write_file=event.fresh_file, write_msg=0, write_byte=0
                 )
             else:
                 # All of the old file has been read: it is left at once.
-                removed = RemoveFile(old.read_file)
+                rotated.append(RemoveFile(old.read_file))
                 old = msgspec.structs.replace(_empty(event.fresh_file), lsn=old.lsn)
         written, bytes_written = old.write_msg + event.count, old.write_byte + event.record_bytes
         new = msgspec.structs.replace(
@@ -229,7 +234,7 @@ class QueueJournal(Machine[Files]):
             new = msgspec.structs.replace(new, read_count=written, read_bytes=bytes_written)
         self.stored = new
         effects += [AppendRecord(new.write_file, event.record_bytes), AppendState(new)]
-        return effects if removed is None else [*effects, removed]
+        return effects + rotated
 
     def _acknowledge(self, record_bytes: int, lsn: int) -> list[Effect]:
         old = self.stored

@@ -5,10 +5,10 @@ found; a repair runs it on the disk. So a check says what a repair would do, and
 itself would do at its start and at the first use of a queue, and a little more:
 
     1  names that have no place in the tree          set aside
-    2  the log                                       cut where it is damaged
+    2  the log                                       what is damaged is taken out
     3  the index                                     rebuilt if it is lost
     4  every queue: state, files, each record        repaired as a load does, or set aside
-    5  folders that no row of the index names        removed
+    5  folders that no row of the index names        set aside; removed if no message is in them
     6  queues that are set aside                     what can be read of them is put into a new folder
     7  a checkpoint
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from moorline.core.queue import QUOTA_MARKER, Queue
+from moorline.core.queue import QUOTA_MARKER, Entry, Queue
 from moorline.errors import FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal import checkpoint
@@ -26,13 +26,13 @@ from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
 from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
 from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
-from moorline.journal.folder_recovery import recovered
+from moorline.journal.folder_recovery import ASIDE, Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.salvage import CarefulStore, cut_log, entries_in, lost_index, read_all
+from moorline.journal.salvage import CarefulStore, entries_in, lost_index, mend_log, read_all
 from moorline.journal.store import INDEX
 
 QUARANTINE = "quarantine"
@@ -46,7 +46,8 @@ TEXT_CHARACTERS = ID_BYTES * 4 // 3
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is not as it should be.
 
-    `kind` is one of: stray, log, index, state, record, missing, disagreement, orphan, quarantine.
+    `kind` is one of: stray, log, index, state, record, missing, disagreement, doubled, aside, orphan,
+    quarantine.
     """
 
     kind: str
@@ -63,7 +64,13 @@ class Report(msgspec.Struct):
     messages: int = 0
     saved: int = 0
     """Messages read from queues that were set aside."""
+    doubled: int = 0
+    """Messages that may have been acknowledged and will come again."""
+    aside: int = 0
+    """Records that nothing accounted for, set aside beside their files."""
     problems: list[Problem] = []
+    kept: list[str] = []
+    """What was set aside and is on disk. It is no problem: whoever needs it no more removes it."""
 
     @property
     def lost(self) -> int:
@@ -78,15 +85,20 @@ def check(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """What is wrong, and how many messages a repair would save. Changes nothing on disk."""
-    overlay = OverlayDisk(disk)
-    return Mending(overlay, options_of(disk, options), wall_ms, visited).mend()
+    found = options_of(disk, options)
+    report = Mending(OverlayDisk(disk), found, wall_ms, visited).mend()
+    report.kept = _kept(disk, found.levels)
+    return report
 
 
 def repair(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """Puts right what is wrong; returns what that was. May be killed and called again."""
-    return Mending(disk, options_of(disk, options), wall_ms, visited).mend()
+    found = options_of(disk, options)
+    report = Mending(disk, found, wall_ms, visited).mend()
+    report.kept = _kept(disk, found.levels)
+    return report
 
 
 class Mending:
@@ -157,10 +169,10 @@ class Mending:
 
     def _mend_log(self) -> bool:
         """Whether changes in the middle of the log are lost."""
-        cuts = cut_log(self._disk, f"{QUARANTINE}/{KEPT}{self._stamp}")
+        cuts = mend_log(self._disk, f"{QUARANTINE}/{KEPT}{self._stamp}")
         for cut in cuts:
             what = "ends in a torn batch" if cut.is_torn_end else "is damaged"
-            text = f"{cut.file} {what} at byte {cut.offset}: {cut.lost_bytes} bytes are cut off"
+            text = f"{cut.file} {what} at byte {cut.offset}: {cut.lost_bytes} bytes are taken out"
             self._found("log", text, is_mended_by_a_start=cut.is_torn_end)
         return any(not cut.is_torn_end for cut in cuts)
 
@@ -191,18 +203,29 @@ class Mending:
         for path, queue_id in [*_tree(disk, self._options.levels)]:
             if queue_id is None or self._is_known(queue_id):
                 continue
-            count = len(entries_in(disk, path))
-            text = f"{path} is of no queue that exists; it holds {count} messages"
-            self._found("orphan", text, queue_id)
             store.files.handles.forget_folder(path)
-            remove_whatever(disk, path)
+            self._found("orphan", self._put_away(path, "is of no queue that exists"), queue_id)
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
                 continue
-            if name.removesuffix(BUILDING) not in known:
-                self._found("orphan", f"{QUARANTINE}/{name} is of no queue that is set aside")
-                with contextlib.suppress(FileNotFoundError):  # a link to nothing, in a copy
-                    remove_whatever(disk, f"{QUARANTINE}/{name}")
+            path = f"{QUARANTINE}/{name}"
+            if name.removesuffix(BUILDING) in known:
+                continue
+            self._found("orphan", self._put_away(path, "is of no queue that is set aside"))
+
+    def _put_away(self, path: str, why: str) -> str:
+        """Removes a folder in which no message is; any other is kept. Returns what was done."""
+        disk = self._disk
+        count = len(entries_in(disk, path).entries) if disk.is_folder(path) else 0
+        if not count:
+            with contextlib.suppress(FileNotFoundError):  # a link to nothing, in a copy
+                remove_whatever(disk, path)
+            return f"{path} {why}; it holds no message and is removed"
+        folder = f"{QUARANTINE}/{KEPT}{self._stamp}"
+        self._make_durable(folder)
+        target = f"{folder}/orphan-{path.replace('/', '-')}"
+        disk.rename(path, target)
+        return f"{path} {why}; it holds {count} messages and is kept as {target}"
 
     def _is_known(self, queue_id: bytes) -> bool:
         return self._store.glance(queue_id) is not None
@@ -234,16 +257,10 @@ class Mending:
         path = path_of(queue.id, self._options.levels)
         if self._disk.exists(path) or queue.stored or queue.consumed:
             folder = QueueFolder(self._disk, self._handles, path)
-            in_files = queue.stored + len(queue.consumed or ())
-            found = recovered(folder, in_files, queue.flushed_lsn, self._stamp)
-            for note in found.notes:
-                kind = "missing" if found.lost and "missing" in note else "state"
-                mended = kind == "state"
-                self._found(kind, note, queue.id, is_mended_by_a_start=mended)
+            found, difference = bring_in_order(folder, queue, self._stamp)
+            self._tell(queue, found, difference)
             state = found.state
-            difference = queue.resolve(state.lsn if state else 0, state.size if state else 0)
-            if difference:
-                self._disagree(queue, difference)
+            self._lsn = max(self._lsn, found.lsn)
             if state is not None:
                 self._lsn = max(self._lsn, state.lsn)
                 last, count = 0, 0
@@ -255,6 +272,20 @@ class Mending:
                     raise Damaged(f"the files hold {count} messages, the state says {state.size}")
                 self._lsn = max(self._lsn, last)
         self.report.messages += queue.size
+
+    def _tell(self, queue: Queue, found: Found, difference: int) -> None:
+        for note in found.notes:
+            kind = "missing" if "missing" in note and difference > 0 else "state"
+            self._found(kind, note, queue.id, is_mended_by_a_start=kind == "state")
+        self.report.doubled += found.doubled
+        self.report.aside += found.aside
+        if found.doubled:
+            text = f"{found.doubled} messages may have been acknowledged, and come again"
+            self._found("doubled", text, queue.id, is_mended_by_a_start=True)
+        if found.aside:
+            self._found("aside", f"{found.aside} records are set aside", queue.id)
+        if difference:
+            self._disagree(queue, difference)
 
     def _disagree(self, queue: Queue, difference: int) -> None:
         """The files are right: they are what can be delivered."""
@@ -298,11 +329,8 @@ class Mending:
             disk.rename(path, f"{aside}/again-{self._stamp}")
         if disk.exists(building):
             disk.remove_folder(building)
-        expected = queue.size
-        found = entries_in(disk, aside)
-        found.update({entry.lsn: entry for entry in queue.pending or ()})
-        entries = [found[lsn] for lsn in sorted(found)]
-        lsn = max([self._store.next_lsn - 1, self._lsn, *found])
+        entries, lost = self._saved(queue, aside)
+        lsn = max([self._store.next_lsn - 1, self._lsn, *(entry.lsn for entry in entries)])
         self._lsn = lsn
         _reset(queue, lsn)
         queue.can_write = all(entry.kind != QUOTA_MARKER for entry in entries)
@@ -313,10 +341,19 @@ class Mending:
         self._store.dirty[queue.id] = queue
         self.report.saved += len(entries)
         self.report.messages += len(entries)
-        lost = max(0, expected - len(entries))
         text = f"{why}; {len(entries)} messages can be read, {lost} are lost"
         self._found(kind, text, queue.id, lost=lost)
         return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
+
+    def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int]:
+        """What can be read of a queue that is set aside, and how many messages cannot."""
+        found = entries_in(self._disk, aside)
+        found.entries.update({entry.lsn: entry for entry in queue.pending or ()})
+        found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn)
+        in_files = queue.stored + len(queue.consumed or ())
+        entries = found.waiting(in_files, queue.flushed_lsn)
+        # Only of those the number is known; what came later is in the log, or was kept from it.
+        return entries, found.lost(queue.stored, queue.flushed_lsn)
 
     def _make_durable(self, folder: str) -> None:
         """A folder that something can be moved to, whatever happens next."""
@@ -343,6 +380,20 @@ def _reset(queue: Queue, lsn: int) -> None:
     queue.damaged = False
     queue.reader = queue.cache = queue.pending = queue.consumed = queue.popped = None
     queue.flushed_lsn = queue.touched_lsn = lsn
+
+
+def _kept(disk: Disk, levels: int) -> list[str]:
+    """What repairs, and recoveries of single queues, have set aside and nobody has removed yet."""
+    kept = [
+        f"{path}/{name}"
+        for path, queue_id in _tree(disk, levels)
+        if queue_id is not None
+        for name in disk.list_folder(path)
+        if ASIDE in name
+    ]
+    names = disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []
+    kept += [f"{QUARANTINE}/{name}" for name in names if REPAIRED in name or KEPT in name]
+    return kept
 
 
 def _tree(disk: Disk, levels: int) -> Iterator[tuple[str, bytes | None]]:

@@ -88,6 +88,9 @@ def run(store: Store, wall_ms: Callable[[], int]) -> None:
 def flush(store: Store, queue: Queue, now_ms: int) -> None:
     """Moves a queue's pending changes into its files."""
     if queue.damaged:
+        if queue.is_dirty:
+            # Of a log that was replayed after the queue was set aside.
+            store.files.give_up(queue)
         return
     if not (queue.pending or queue.stored or queue.consumed or queue.popped is not None):
         # Nothing in the files, nothing to be put there: all it had came and went in the log.

@@ -25,10 +25,10 @@ from moorline.journal.folder import (
     damage_of,
     path_of,
 )
-from moorline.journal.folder_recovery import recovered
+from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.record import encode
-from moorline.limits import CACHE_BYTES_PER_QUEUE, OPEN_FILES_MAX, OPEN_QUEUES_MAX
+from moorline.limits import CACHE_BYTES_PER_QUEUE, LOOK_BYTES_MAX, OPEN_FILES_MAX, OPEN_QUEUES_MAX
 
 log = logging.getLogger("moorline.journal")
 
@@ -75,6 +75,8 @@ class QueueFiles:
         self.removals: list[Removal] = []
         self.lost_messages = 0
         self.quarantined = 0
+        self.doubled_messages = 0
+        self.records_aside = 0
         self._disk = disk
         self._options = options
         self._wall_ms = wall_ms
@@ -87,30 +89,18 @@ class QueueFiles:
         if isinstance(queue.reader, Reader):
             self._readers.move_to_end(queue.id)
             return queue.reader
-        folder = QueueFolder(self._disk, self.handles, path_of(queue.id, self._options.levels))
-        in_files = queue.stored + len(queue.consumed or ())
+        path = path_of(queue.id, self._options.levels)
+        if self._was_set_aside(queue, path):
+            self.give_up(queue)
+            return None
+        folder = QueueFolder(self._disk, self.handles, path)
         try:
-            found = recovered(folder, in_files, queue.flushed_lsn, self._stamp())
+            found, lost = bring_in_order(folder, queue, self.stamp())
         except Damaged as error:
             self.quarantine(queue, str(error))
             return None
-        if (
-            found.state is None
-            and in_files
-            and self._disk.exists(f"quarantine/{text_of(queue.id)}")
-        ):
-            # Set aside before a crash that the index did not live to see.
-            self._keep_pending_aside(queue)
-            queue.damaged = True
-            self._changed(queue)
-            return None
-        for note in found.notes:
-            log.warning(note, extra={"queue": text_of(queue.id)})
+        self.tell(queue, found, lost)
         state = found.state
-        lost = queue.resolve(state.lsn if state else 0, state.size if state else 0)
-        if lost > 0:
-            self.lost_messages += lost
-            log.error("messages lost", extra={"queue": text_of(queue.id), "count": lost})
         journal = QueueJournal(
             text_of(queue.id), state, file_messages_max=self._options.file_messages_max
         )
@@ -127,6 +117,30 @@ class QueueFiles:
             _, idle = self._readers.popitem(last=False)
             self._close_reader(idle)
         return reader
+
+    def _was_set_aside(self, queue: Queue, path: str) -> bool:
+        """Whether a crash came before the index could learn that the queue was set aside."""
+        return (
+            bool(queue.stored or queue.consumed)
+            and not self._disk.exists(path)
+            and self._disk.exists(f"quarantine/{text_of(queue.id)}")
+        )
+
+    def tell(self, queue: Queue, found: Found, lost: int) -> None:
+        """Logs and counts what was found out of order."""
+        name = text_of(queue.id)
+        for note in found.notes:
+            log.warning(note, extra={"queue": name})
+        self.records_aside += found.aside
+        if found.doubled:
+            self.doubled_messages += found.doubled
+            log.warning("messages may come twice", extra={"queue": name, "count": found.doubled})
+        if lost > 0:
+            self.lost_messages += lost
+            log.error("messages lost", extra={"queue": name, "count": lost})
+        if lost:
+            # The row is wrong: the next checkpoint writes what is there.
+            self._changed(queue)
 
     def read_ahead(self, queue: Queue, place: int) -> None:
         """Brings the stored message of that place into the queue's cache, and some behind it."""
@@ -146,6 +160,22 @@ class QueueFiles:
         except Damaged as error:
             self.quarantine(queue, str(error))
 
+    def look_through(self, queue: Queue) -> None:
+        """Reads what is stored, up to a bound, so that the queue counts only what can be delivered."""
+        if queue.damaged or not (queue.stored or queue.consumed):
+            return
+        reader = self.reader(queue)
+        if reader is None or reader.journal.stored is None:
+            return
+        left = LOOK_BYTES_MAX
+        try:
+            for _, size in reader.folder.entries(reader.journal.stored, 0):
+                left -= size
+                if left <= 0:
+                    return
+        except Damaged as error:
+            self.quarantine(queue, str(error))
+
     def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
         """Does to a queue's folder what its journal said; removals wait for the next sync."""
         try:
@@ -153,7 +183,7 @@ class QueueFiles:
                 # A state that was retired and not yet removed makes way for the new one.
                 self._remove_now(Removal(reader.folder.path, STATE_FILE))
             reader.lines = reader.folder.perform(
-                effects, records, self._stamp(), reader.lines, self.removals.append
+                effects, records, self.stamp(), reader.lines, self.removals.append
             )
         except OSError as error:
             raise damage_of(error) from error
@@ -182,14 +212,10 @@ class QueueFiles:
         except OSError as error:
             log.warning("a damaged queue stays in its place", extra={"why": str(damage_of(error))})
         self._disk.make_folders(aside)
-        self._keep_pending_aside(queue)
+        self.give_up(queue)
         self._disk.write_whole(f"{aside}/{WHY_ASIDE}", why.encode() + b"\n")
         self._disk.sync_folder("quarantine")
-        queue.damaged = True
-        queue.reader = None
-        queue.cache = None
         self.quarantined += 1
-        self._changed(queue)
 
     def _move_aside(self, path: str, aside: str) -> None:
         """Moves what stands in a queue's place; what cannot be moved is found there by a repair."""
@@ -197,11 +223,11 @@ class QueueFiles:
             self._disk.make_folders(aside)
             # No `exists` before: it follows a link, and there may be nothing behind it.
             with contextlib.suppress(FileNotFoundError):
-                self._disk.rename(path, f"{aside}/{FOUND_INSTEAD}-{self._stamp()}")
+                self._disk.rename(path, f"{aside}/{FOUND_INSTEAD}-{self.stamp()}")
             return
         if self._disk.exists(aside):
             # An earlier one is kept too: it may hold what was promised.
-            self._disk.rename(aside, f"{aside}.{self._stamp()}")
+            self._disk.rename(aside, f"{aside}.{self.stamp()}")
         self._disk.rename(path, aside)
         if not self._disk.is_folder(aside):
             # A link that leads to its folder from there, and from here to nothing.
@@ -221,11 +247,30 @@ class QueueFiles:
                         "files of a deleted queue stay", extra={"why": str(damage_of(error))}
                     )
 
-    def _keep_pending_aside(self, queue: Queue) -> None:
-        """Promised to their senders, and soon gone from the log."""
+    def give_up(self, queue: Queue) -> None:
+        """All that a damaged queue has is in its quarantine; its row counts it, acknowledged or not."""
         if queue.pending:
+            # Promised to their senders, and soon gone from the log.
             records = b"".join(encode(entry) for entry in queue.pending)
-            self._disk.write_whole(f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}", records)
+            self._disk.make_folders(f"quarantine/{text_of(queue.id)}")
+            path = f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}"
+            # Behind those of an earlier time, which nobody has taken out yet.
+            self._disk.write_whole(path, self._content(path) + records)
+        queue.settle(queue.touched_lsn, queue.size)
+        queue.pending = None
+        queue.damaged = True
+        queue.reader = None
+        queue.cache = None
+        self._changed(queue)
+
+    def _content(self, path: str) -> bytes:
+        if not self._disk.exists(path):
+            return b""
+        file = self._disk.open(path, create=False)
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
 
     def close_queue(self, queue: Queue) -> None:
         """Closes a queue's files; the next use reads them again."""
@@ -242,7 +287,8 @@ class QueueFiles:
         """A name for a message file that no other has."""
         return base64.urlsafe_b64encode(self._draw(12)).decode("ascii")
 
-    def _stamp(self) -> str:
+    def stamp(self) -> str:
+        """The time, as it is written into the names of what is kept."""
         return f"{self._wall_ms():014}"
 
 

@@ -5,6 +5,7 @@
         queue.log               state lines, see core/queue_journal.py; the last one counts
         queue.<time>.log        earlier states, kept for those who look for what happened; the time is in
                                 milliseconds since 1970, 14 digits
+        messages.<name>.aside-<time>   records that nothing accounted for when the folder was recovered
 
 Removals are not done at once: a file goes only after the state that no longer needs it is durable. What a
 folder holds after a crash, or whatever else happened to it, is found out in folder_recovery.py.
@@ -20,6 +21,7 @@ from moorline.core.queue import Entry
 from moorline.core.queue_journal import (
     AppendRecord,
     AppendState,
+    CopyState,
     MakeFolder,
     QueueState,
     RemoveFile,
@@ -85,6 +87,10 @@ class QueueFolder:
     def remove(self, name: str) -> None:
         self._handles.forget(f"{self.path}/{name}")
         self.disk.remove(f"{self.path}/{name}")
+
+    def rename(self, name: str, target: str) -> None:
+        self._handles.forget(f"{self.path}/{name}")
+        self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -155,7 +161,7 @@ class QueueFolder:
         appended: dict[str, list[bytes]] = {}
         next_record = iter(records)
         state: QueueState | None = None
-        retired = False
+        retired = copied = False
         for effect in effects:
             match effect:
                 case MakeFolder():
@@ -168,6 +174,8 @@ class QueueFolder:
                     state = latest
                 case RemoveFile(name):
                     later(Removal(self.path, message_file(name)))
+                case CopyState():
+                    copied = True
                 case RetireState():
                     retired = True
                 case _:
@@ -176,6 +184,11 @@ class QueueFolder:
             self.file(message_file(name), create=True).append(b"".join(parts))
         if state is not None:
             lines = self._add_line(state, stamp, lines)
+            if copied and lines > 1:
+                # A rotation: the states up to it are kept as a copy, and this one stays alone.
+                self._back_up(stamp)
+                self.write_state(state)
+                lines = 1
         if retired:
             self._back_up(stamp)
             later(Removal(self.path, STATE_FILE))
@@ -205,7 +218,7 @@ class QueueFolder:
         if not copy.size():
             copy.append(file.read_at(0, file.size()))
         copy.close()
-        names = [name for name in self.disk.list_folder(self.path) if _is_backup(name)]
+        names = [name for name in self.disk.list_folder(self.path) if is_backup(name)]
         for name in superseded(names, stamp):
             self.disk.remove(f"{self.path}/{name}")
 
@@ -224,7 +237,7 @@ def superseded(names: Iterable[str], stamp: str) -> list[str]:
     return [name for name in newest_first[STATE_BACKUPS_KEPT:] if _stamp_of(name) < oldest_kept]
 
 
-def _is_backup(name: str) -> bool:
+def is_backup(name: str) -> bool:
     return name.startswith("queue.") and name.endswith(".log") and name != STATE_FILE
 
 

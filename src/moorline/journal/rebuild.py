@@ -8,12 +8,14 @@ belong to the anonymous owner, and their number is logged.
 import logging
 
 from moorline.core.queue import Queue
-from moorline.ids import text_of
+from moorline.journal.disk import Disk
 from moorline.journal.folder import Damaged, QueueFolder, path_of
-from moorline.journal.folder_recovery import recovered
+from moorline.journal.folder_recovery import Known, recovered
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.layout import folders
-from moorline.journal.store import ANONYMOUS_OWNER, INDEX_BEFORE, Store
+from moorline.journal.overlay import OverlayDisk
+from moorline.journal.store import ANONYMOUS_OWNER, INDEX_BEFORE, LOG, Store
+from moorline.journal.wal import Kind, WriteAheadLog
 
 log = logging.getLogger("moorline.journal")
 
@@ -25,17 +27,19 @@ def rebuilt_index(store: Store) -> Index:
     """Visits every folder; slow with many queues, and only ever needed after damage."""
     base = _base(store)
     queues: list[Queue] = []
-    unknown = 0
+    unknown = highest = 0
+    logged = logged_ids(store.disk)
     for visited, queue_id in enumerate(folders(store.disk, store.options.levels), 1):
         queue = base.find(queue_id)
         if queue is None:
             queue = Queue(queue_id, ANONYMOUS_OWNER, 0)
             unknown += 1
-        _take_in(store, queue)
+        highest = max(highest, _take_in(store, queue, logged))
         queues.append(queue)
         if not visited % PROGRESS_EVERY:
             log.info("rebuilding the index", extra={"queues": visited})
-    lsn = max([base.lsn, *(queue.flushed_lsn + 1 for queue in queues)])
+    # Also above what only a state names: a number is never given twice.
+    lsn = max([base.lsn, highest + 1, *(queue.flushed_lsn + 1 for queue in queues)])
     log.warning("index rebuilt", extra={"queues": len(queues), "without_owner": unknown})
     return base.folded(queues, [], base.owners, lsn)
 
@@ -47,18 +51,30 @@ def _base(store: Store) -> Index:
         return Index.empty()
 
 
-def _take_in(store: Store, queue: Queue) -> None:
-    """Sets a queue to what its folder says."""
+def logged_ids(disk: Disk) -> set[int]:
+    """The ids of all messages that the log still has; the log on disk stays as it is."""
+    log_copy = WriteAheadLog(OverlayDisk(disk), LOG, sync=False)
+    changes = log_copy.replay(repair=True)
+    return {change.lsn for change in changes if change.kind in (Kind.SEND, Kind.MARK)}
+
+
+def _take_in(store: Store, queue: Queue, logged: set[int]) -> int:
+    """Sets a queue to what its folder says; returns the highest number seen there."""
     folder = QueueFolder(store.disk, store.files.handles, path_of(queue.id, store.options.levels))
+    known = Known(None, ALL, logged)
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.
-        state = recovered(folder, expected=ALL, upto_lsn=ALL, stamp="0" * 14).state
+        found = recovered(folder, known, store.files.stamp())
     except Damaged as error:
+        # What an older row counts is not what is there now: every record that can be read is kept.
+        queue.stored = queue.flushed_lsn = queue.touched_lsn = 0
         store.files.quarantine(queue, str(error))
-        log.error("set aside", extra={"queue": text_of(queue.id)})
-        return
+        return 0
+    store.files.tell(queue, found, found.missing)
+    state = found.state
     queue.stored = state.size if state else 0
     queue.flushed_lsn = queue.touched_lsn = state.lsn if state else 0
     queue.can_write = state.can_write if state else True
     # Unknown, so as old as can be: the next look for expired messages finds out.
     queue.oldest_s = 0
+    return found.lsn

@@ -3,75 +3,46 @@
 Everything here prefers a message twice to a message lost.
 """
 
-import contextlib
-import re
-from collections.abc import Iterator
-
 import msgspec
 
 from moorline.core.queue import Entry
-from moorline.core.queue_journal import parse_line
-from moorline.errors import LogDamaged
+from moorline.core.queue_journal import QueueState
 from moorline.journal.disk import Disk
 from moorline.journal.files import PENDING_ASIDE
-from moorline.journal.folder import STATE_FILE, damage_of, message_file
+from moorline.journal.folder import STATE_FILE, damage_of, is_backup
+from moorline.journal.folder_scan import LOG, MESSAGES, Scan, parse_states, records_in
 from moorline.journal.index import Index, IndexDamaged
-from moorline.journal.overlay import OverlayDisk
-from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode
 from moorline.journal.store import INDEX, INDEX_NEXT, Store
-from moorline.journal.wal import Change, Kind, WriteAheadLog
-
-WAL = "wal"
-
-# A record begins with eight bytes of check; its length is below 16 MiB and its kind is 0 or 1.
-_MAYBE_RECORD = re.compile(rb"(?=.{8}\x00.{3}[\x00\x01])", re.DOTALL)
+from moorline.journal.store import LOG as WAL
+from moorline.journal.wal import HEAD, HEAD_MAGIC, Change, WriteAheadLog
 
 
 class CarefulStore(Store):
     """A store whose log may have lost changes in its middle.
 
-    An acknowledgement behind a gap may be that of a message that was lost in it, and would take another
-    one along. So from the first gap on one counts only if its message is known to be there.
+    What stands behind a gap counts all the same: a message has its id, and an acknowledgement names the
+    message up to which all is done with, so it can take no other one along. A message for a queue whose
+    beginning was lost in the gap makes the queue anew, without an owner.
     """
 
-    in_doubt = False
     _last = 0
 
     def open_carefully(self, *, in_doubt: bool) -> None:
-        self.in_doubt = in_doubt
+        self.revives = in_doubt
         self.open()
 
     def _replay(self, change: Change) -> None:
         # The log begins where the index ends, or before, and leaves nothing out.
         expected = self._last + 1 if self._last else min(change.lsn, self.next_lsn)
-        self.in_doubt = self.in_doubt or change.lsn != expected
+        self.revives = self.revives or change.lsn != expected
         self._last = change.lsn
-        next_lsn = max(self.next_lsn, change.lsn + 1)
-        if self.in_doubt and change.kind in (Kind.ACKNOWLEDGE, Kind.EXPIRE):
-            self.replayed += 1
-            if change.kind == Kind.ACKNOWLEDGE:
-                self._acknowledge_known(change)
-        else:
-            super()._replay(change)
         # An index may know of changes that the log has lost: their numbers are not given again.
-        self.next_lsn = next_lsn
-
-    def _acknowledge_known(self, change: Change) -> None:
-        queue = self.find(change.queue)
-        if queue is None or change.lsn <= queue.flushed_lsn or queue.damaged:
-            return
-        if not any(entry.lsn == change.number for entry in queue.pending or ()):
-            return
-        if queue.popped is None:
-            queue.popped = []
-        # First in, first out: whatever stood before it is gone too.
-        while queue.stored or (queue.pending and queue.pending[0].lsn <= change.number):
-            queue.pop(change.lsn)
-        self.dirty[queue.id] = queue
+        self.next_lsn = max(self.next_lsn, change.lsn)
+        super()._replay(change)
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A log file that was cut, and where; torn is the end that a crash leaves, without a loss."""
+    """A stretch taken out of a log file; torn is the end that a crash leaves, without a loss."""
 
     file: str
     offset: int
@@ -79,30 +50,23 @@ class Cut(msgspec.Struct, frozen=True):
     is_torn_end: bool
 
 
-def cut_log(disk: Disk, keep_in: str) -> list[Cut]:
-    """Cuts the log where it is damaged; what was cut off damaged files is kept in that folder."""
+def mend_log(disk: Disk, keep_in: str) -> list[Cut]:
+    """Takes what is bad out of the log; the damaged files are kept as they were in that folder."""
     disk.make_folders(WAL)
-    names = [f"{WAL}/{name}" for name in disk.list_folder(WAL) if name.endswith(".wal")]
-    before = {name: _size(disk, name) for name in names}
-    copy = OverlayDisk(disk)
-    is_damaged = False
-    try:
-        _drain(WriteAheadLog(copy, WAL, sync=False).replay())
-    except LogDamaged:
-        is_damaged = True
-        copy = OverlayDisk(disk)
-        _drain(WriteAheadLog(copy, WAL, sync=False).replay(repair=True))
-    cuts = [
-        Cut(name, size, before[name] - size, not is_damaged)
-        for name in names
-        if (size := _size(copy, name)) < before[name]
-    ]
-    for cut in cuts if is_damaged else []:
-        disk.make_folders(keep_in)
-        tail = read_all(disk, cut.file)[cut.offset :]
-        disk.write_whole(f"{keep_in}/{cut.file.rpartition('/')[2]}-from-{cut.offset}", tail)
-    if cuts:
-        _drain(WriteAheadLog(disk, WAL, sync=True).replay(repair=True))
+    cuts: list[Cut] = []
+    for survey in WriteAheadLog(disk, WAL, sync=True).survey():
+        if not survey.bad:
+            continue
+        cuts += [Cut(survey.path, at, end - at, survey.is_torn_end) for at, end in survey.bad]
+        data = read_all(disk, survey.path)
+        if not survey.is_torn_end:
+            disk.make_folders(keep_in)
+            disk.write_whole(f"{keep_in}/{survey.path.rpartition('/')[2]}", data)
+            # Or a power cut could keep the new log, and not the folder with the old one.
+            disk.sync_all()
+        head = HEAD.pack(HEAD_MAGIC, survey.seed, survey.seed)
+        whole = [data[start:end] for start, end in survey.whole]
+        disk.write_whole(survey.path, b"".join([head, *whole]))
     return cuts
 
 
@@ -121,37 +85,53 @@ def lost_index(disk: Disk) -> str:
     return "the index is missing" if has_messages or not is_new else ""
 
 
-def records_in(data: bytes) -> Iterator[tuple[int, Entry]]:
-    """Every record whose check is right, with its offset, whatever stands between them."""
-    start = 0
-    while start < len(data):
-        entry = _record_at(data, start)
-        if entry is None:
-            found = _next_record(data, start + 1)
-            if found is None:
-                return
-            start, entry = found
-        yield start, entry
-        start += HEADER_BYTES + len(entry.body)
+class Salvaged(msgspec.Struct):
+    """What is in a damaged queue's files: messages by their ids, and up to which they were acknowledged."""
+
+    entries: dict[int, Entry]
+    acknowledged: int = 0
+    unread: list[float] = []
+    """Where something stands that is no record: between the ids before and behind it."""
+
+    def waiting(self, count: int, upto_lsn: int) -> list[Entry]:
+        """Those that are not acknowledged for certain; up to that lsn they are the last so many."""
+        ids = sorted(lsn for lsn in self.entries if lsn > self.acknowledged)
+        counted = [lsn for lsn in ids if lsn <= upto_lsn]
+        skip = max(0, len(counted) - count)
+        return [self.entries[lsn] for lsn in ids[skip:]]
+
+    def lost(self, count: int, upto_lsn: int) -> int:
+        """How many of the last so many messages up to that lsn cannot be read, as far as it can be told."""
+        found = [*self.entries, *self.unread]
+        last = sorted(place for place in found if self.acknowledged < place <= upto_lsn)[-count:]
+        readable = sum(place in self.entries for place in last)
+        return count - readable if count else 0
 
 
-def entries_in(disk: Disk, folder: str) -> dict[int, Entry]:
-    """The messages in a damaged queue's files, by id: all that were not acknowledged for certain."""
-    entries: dict[int, Entry] = {}
-    done = 0
-    read_file, read_byte = _read_position(disk, folder)
+def entries_in(disk: Disk, folder: str) -> Salvaged:
+    """Every record in a folder and those below it, and what its states say of them."""
+    found = Salvaged({})
+    scan = Scan()
+    states: list[QueueState] = []
     for name in disk.list_folder(folder):
         path = f"{folder}/{name}"
         if disk.is_folder(path):
-            entries.update(entries_in(disk, path))
-        elif name == PENDING_ASIDE or (name.startswith("messages.") and name.endswith(".log")):
-            for offset, entry in records_in(_read_if_file(disk, path)):
-                if name == read_file and offset < read_byte:
-                    done = max(done, entry.lsn)
-                else:
-                    entries[entry.lsn] = entry
+            below = entries_in(disk, path)
+            found.entries.update(below.entries)
+            found.unread += below.unread
+            found.acknowledged = max(found.acknowledged, below.acknowledged)
+        elif name == PENDING_ASIDE or name.startswith(MESSAGES):
+            data = _read_if_file(disk, path)
+            found.entries.update({entry.lsn: entry for _, entry in records_in(data)})
+            if name.endswith(LOG) and name != PENDING_ASIDE:
+                scan.take_in(name.removeprefix(MESSAGES).removesuffix(LOG), data)
+        elif name == STATE_FILE or is_backup(name):
+            lines = parse_states(_read_if_file(disk, path)).states
+            states += [state for state in lines if state is not None]
     # A queue is read in the order of ids: what is below one that was acknowledged was so too.
-    return {lsn: entry for lsn, entry in entries.items() if lsn > done}
+    found.acknowledged = max([found.acknowledged, *map(scan.acknowledged_by, states)])
+    found.unread += scan.places_of_bad()
+    return found
 
 
 def read_all(disk: Disk, path: str) -> bytes:
@@ -171,42 +151,3 @@ def _read_if_file(disk: Disk, path: str) -> bytes:
     except OSError as error:
         damage_of(error)
         return b""
-
-
-def _read_position(disk: Disk, folder: str) -> tuple[str, int]:
-    """Up to where the last whole state had read; a state that cannot be says nothing."""
-    path = f"{folder}/{STATE_FILE}"
-    if not disk.exists(path):
-        return "", 0
-    lines = _read_if_file(disk, path).decode("utf-8", "replace").splitlines(keepends=True)
-    states = [state for line in lines if (state := parse_line(line)) is not None]
-    if not states or states[-1].problem():
-        return "", 0
-    return message_file(states[-1].read_file), states[-1].read_byte
-
-
-def _record_at(data: bytes, start: int) -> Entry | None:
-    with contextlib.suppress(DamagedRecord):
-        return decode(data, start, start)
-    return None
-
-
-def _next_record(data: bytes, start: int) -> tuple[int, Entry] | None:
-    for match in _MAYBE_RECORD.finditer(data, start):
-        entry = _record_at(data, match.start())
-        if entry is not None:
-            return match.start(), entry
-    return None
-
-
-def _size(disk: Disk, path: str) -> int:
-    file = disk.open(path, create=False)
-    try:
-        return file.size()
-    finally:
-        file.close()
-
-
-def _drain(changes: Iterator[Change]) -> None:
-    for _ in changes:
-        pass

@@ -25,6 +25,7 @@ from moorline.limits import (
 
 log = logging.getLogger("moorline.journal")
 
+LOG = "wal"
 INDEX = "index"
 INDEX_BEFORE = "index.before"
 """The index of the checkpoint before, for a rebuild."""
@@ -53,6 +54,8 @@ class Store:
         self.disk = disk
         self.files = QueueFiles(disk, options, wall_ms, draw, self._mark)
         self.replayed = 0
+        self.revived = 0
+        self.revives = False
         self.index = Index.empty()
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
@@ -60,7 +63,7 @@ class Store:
         self.deleted: set[bytes] = set()
         self.mending: set[bytes] = set()
         """Queues whose files are in other hands just now: nothing here may touch them."""
-        self.log = WriteAheadLog(disk, "wal", sync=options.sync, draw=draw)
+        self.log = WriteAheadLog(disk, LOG, sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
         self._draw = draw
         self.owners: list[bytes] = []
@@ -81,6 +84,11 @@ class Store:
         self.next_lsn = self.index.lsn
         for change in self.log.replay():
             self._replay(change)
+        if self.log.torn_bytes:
+            # What a crash leaves: nobody was answered for it.
+            log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn_bytes})
+        if self.revived:
+            log.warning("queues without an owner", extra={"queues": self.revived})
         self.committed_lsn = self.next_lsn - 1
         self.batch = Batch(self.next_lsn)
         self.log.begin_segment(self.next_lsn)
@@ -102,6 +110,7 @@ class Store:
                 return self.index
         if rebuild is None:
             raise IndexDamaged("the index is lost")
+        self.revives = True
         return rebuild(self)
 
     def close(self) -> None:
@@ -189,7 +198,7 @@ class Store:
         head = self.head(queue)
         if head is None or head.lsn != message:
             return False
-        queue.pop(self._add(ACKNOWLEDGE, queue.id, message, b""))
+        queue.pop(self._add(ACKNOWLEDGE, queue.id, message, b""), message)
         self.dirty[queue.id] = queue
         return True
 
@@ -207,9 +216,11 @@ class Store:
             count = queue.expired(before_ms)
             if not count:
                 break
-            lsn = self._add(Kind.EXPIRE, queue.id, count, b"")
+            last = queue.peek(count - 1)
+            assert last is not None, "what has expired was looked at"
+            lsn = self._add(Kind.EXPIRE, queue.id, count, last.lsn.to_bytes(8, "big"))
             for _ in range(count):
-                queue.pop(lsn)
+                queue.pop(lsn, last.lsn)
             self.dirty[queue.id] = queue
             expired += count
         if not expired and queue.stored and queue.cache:
@@ -326,7 +337,7 @@ class Store:
             if self.find(change.queue) is None and change.queue not in self.deleted:
                 self._created(change.queue, change.body, change.number, change.lsn)
             return
-        queue = self.find(change.queue)
+        queue = self.find(change.queue) or self._revived(change)
         if queue is None or change.lsn <= queue.flushed_lsn:
             return
         if queue.popped is None and not queue.damaged:
@@ -338,16 +349,24 @@ class Store:
                 queue.can_write = True
                 queue.push(Entry(change.lsn, change.number, kind, change.body))
             case Kind.ACKNOWLEDGE:
-                queue.pop(change.lsn)
+                _forget_upto(queue, change.lsn, change.number, 1)
             case Kind.EXPIRE:
-                for _ in range(change.number):
-                    queue.pop(change.lsn)
+                last = int.from_bytes(change.body, "big")
+                _forget_upto(queue, change.lsn, last, change.number)
             case Kind.DELETE:
                 self._forget(queue, change.lsn)
                 return
             case _:
                 self._apply_flag(queue, Kind(change.kind), change.lsn)
         self.dirty[queue.id] = queue
+
+    def _revived(self, change: Change) -> Queue | None:
+        """A queue that is known only by a message for it: its row and its beginning are lost."""
+        is_message = change.kind in (Kind.SEND, Kind.MARK)
+        if not self.revives or not is_message or change.queue in self.deleted:
+            return None
+        self.revived += 1
+        return self._created(change.queue, b"", change.number, 0)
 
     def _created(self, queue_id: bytes, owner: bytes, now_ms: int, lsn: int) -> Queue:
         queue = Queue(queue_id, self.owner_number(owner), now_ms // 1_000)
@@ -374,3 +393,13 @@ class Store:
         else:
             self.deleted.add(queue.id)
         self._doomed.append((lsn, queue.id))
+
+
+def _forget_upto(queue: Queue, lsn: int, message: int, count: int) -> None:
+    """Forgets so many messages, of which `message` is the last; what is above it stays in any case."""
+    for _ in range(min(count, queue.stored)):
+        queue.pop(lsn, message)
+    while not queue.stored and queue.pending and queue.pending[0].lsn <= message:
+        queue.pop(lsn, message)
+    # Also where the messages themselves are lost: when their files are read this is needed.
+    queue.touched_lsn, queue.acknowledged_lsn = lsn, message

@@ -2,8 +2,9 @@
 
     wal/00000000000000000001.wal    named by the lsn of its first change
 
-    head    magic   8 bytes "MOORWAL1"
+    head    magic   8 bytes "MOORWAL2"
             seed    u64     drawn for this segment
+            seed    u64     the same again: without it not one batch could be told from rubbish
     batch   magic   u32   "MWAL"
             length  u32   bytes of the payload
             check   u64   XXH3-64 with the seed over first, count and payload
@@ -18,7 +19,8 @@
 
 All numbers are big-endian. A batch is whole or it is not there: recovery cuts the last segment at the
 first batch that is not whole. In an earlier segment, or with whole batches behind it, a bad batch is
-damage and not a torn end. The seed keeps a sender from writing a message that looks like a batch.
+damage and not a torn end: a repair takes out what is bad and keeps every whole batch. The seed keeps a
+sender from writing a message that looks like a batch.
 """
 
 import secrets
@@ -32,8 +34,8 @@ import xxhash
 from moorline.errors import LogDamaged
 from moorline.journal.disk import Disk, DiskFile
 
-HEAD = struct.Struct(">8sQ")
-HEAD_MAGIC = b"MOORWAL1"
+HEAD = struct.Struct(">8sQQ")
+HEAD_MAGIC = b"MOORWAL2"
 MAGIC = 0x4D57414C
 BATCH = struct.Struct(">IIQQI")
 CHANGE = struct.Struct(">B24sQI")
@@ -116,6 +118,7 @@ class WriteAheadLog:
         self._draw = draw
         self._first = 0
         self._name = ""
+        self.torn_bytes = 0
         disk.make_folders(folder)
         if sync:
             disk.sync_folder("")
@@ -152,7 +155,7 @@ class WriteAheadLog:
         # A crash may have left it with a part of a head.
         self._file.truncate(0)
         self._seed = int.from_bytes(self._draw(8), "big")
-        self._file.append(HEAD.pack(HEAD_MAGIC, self._seed))
+        self._file.append(HEAD.pack(HEAD_MAGIC, self._seed, self._seed))
         self._file_bytes = 0
         # A segment that a crash left empty has the same name, and is this one.
         self._segments = [segment for segment in self._segments if segment[1] != self._name]
@@ -179,7 +182,10 @@ class WriteAheadLog:
     # --- recovery ---------------------------------------------------------------------------------
 
     def replay(self, *, repair: bool = False) -> Iterator[Change]:
-        """All changes in order; cuts a torn end. Call before the first `begin_segment`."""
+        """All changes in order; cuts a torn end. Call before the first `begin_segment`.
+
+        With `repair` damage is passed over: every change comes that is in a whole batch.
+        """
         names = self._names()
         for place, name in enumerate(names):
             path = f"{self._folder}/{name}"
@@ -190,6 +196,19 @@ class WriteAheadLog:
                 file.close()
             self._segments.append((int(name.removesuffix(".wal")), path, size))
 
+    def survey(self) -> list["Survey"]:
+        """What is bad in the segments; changes nothing."""
+        names = self._names()
+        found = []
+        for place, name in enumerate(names):
+            path = f"{self._folder}/{name}"
+            file = self._disk.open(path, create=False)
+            try:
+                found.append(_surveyed(file, path, is_last=place == len(names) - 1))
+            finally:
+                file.close()
+        return found
+
     def _names(self) -> list[str]:
         return [name for name in self._disk.list_folder(self._folder) if name.endswith(".wal")]
 
@@ -197,39 +216,102 @@ class WriteAheadLog:
         self, file: DiskFile, path: str, is_last: bool, repair: bool
     ) -> Generator[Change, None, int]:
         end = file.size()
-        seed = _read_seed(file)
-        if seed is None:
-            if end and not is_last and not repair:
-                raise LogDamaged(
-                    f"the write-ahead log {path} has no head: run `moor journal check --repair`"
-                )
+        if end <= HEAD.size and _read_seed(file) is None:
+            # A crash came before its head was whole, and no batch was ever in it.
             file.truncate(0)
             return 0
-        offset = HEAD.size
-        while offset < end:
-            payload, first, count = _read_batch(file, offset, seed)
-            if payload is None:
-                if (is_last and not _whole_batch_follows(file, offset, end, seed)) or repair:
-                    file.truncate(offset)
-                    break
+        if _read_seed(file) is None and not repair:
+            raise LogDamaged(
+                f"the write-ahead log {path} has a damaged head: run `moor journal check --repair`"
+            )
+        size = 0
+        for stretch in _walk(file, end):
+            if stretch.payload is not None:
+                yield from _changes(stretch.payload, stretch.first, stretch.changes)
+                size += stretch.end - stretch.start
+            elif is_last and stretch.end == end:
+                self.torn_bytes = end - stretch.start
+                file.truncate(stretch.start)
+            elif not repair:
                 raise LogDamaged(
-                    f"the write-ahead log {path} is damaged at byte {offset} of {end}: run "
-                    "`moor journal check --repair` to cut it there; what stands behind it is lost"
+                    f"the write-ahead log {path} is damaged at byte {stretch.start} of {end}: run "
+                    "`moor journal check --repair` to take that out; what is whole behind it is kept"
                 )
-            yield from _changes(payload, first, count)
-            offset += BATCH.size + len(payload)
         if self._sync:
             # What was read may have been only in the system's memory; from now on we rely on it.
             file.sync()
-        return offset - HEAD.size
+        return size
+
+
+class Survey(NamedTuple):
+    """What is bad in one segment: stretches from one byte to another, and what would be left."""
+
+    path: str
+    bad: list[tuple[int, int]]
+    is_torn_end: bool
+    """All that is bad is what a crash leaves at the end of the log, without a loss."""
+    whole: list[tuple[int, int]]
+    seed: int
+
+
+class _Stretch(NamedTuple):
+    """A whole batch of a segment, or with `payload` None what stands where one should be."""
+
+    start: int
+    end: int
+    payload: bytes | None
+    first: int
+    changes: int
+
+
+def _surveyed(file: DiskFile, path: str, *, is_last: bool) -> Survey:
+    end = file.size()
+    head = _read_seed(file)
+    if head is None and end <= HEAD.size:
+        return Survey(path, [(0, end)] if end else [], True, [], 0)
+    stretches = list(_walk(file, end))
+    bad = [(one.start, one.end) for one in stretches if one.payload is None]
+    whole = [(one.start, one.end) for one in stretches if one.payload is not None]
+    is_torn_end = is_last and head is not None and [stop for _, stop in bad] == [end]
+    if head is None:
+        bad.insert(0, (0, HEAD.size))
+    return Survey(path, bad, is_torn_end, whole, _best_seed(file, end))
+
+
+def _walk(file: DiskFile, end: int) -> Iterator[_Stretch]:
+    """A segment from its head to its end: whole batches, and what is none."""
+    seed = _best_seed(file, end)
+    offset = HEAD.size
+    while offset < end:
+        payload, first, count = _read_batch(file, offset, seed)
+        if payload is None:
+            following = _next_whole_batch(file, offset, end, seed)
+            yield _Stretch(offset, following, None, 0, 0)
+            offset = following
+        else:
+            stop = offset + BATCH.size + len(payload)
+            yield _Stretch(offset, stop, payload, first, count)
+            offset = stop
 
 
 def _read_seed(file: DiskFile) -> int | None:
+    """The seed of a head that is as it should be."""
     head = file.read_at(0, HEAD.size)
     if len(head) < HEAD.size:
         return None
-    magic, seed = HEAD.unpack(head)
-    return seed if magic == HEAD_MAGIC else None
+    magic, seed, again = HEAD.unpack(head)
+    return seed if magic == HEAD_MAGIC and seed == again else None
+
+
+def _best_seed(file: DiskFile, end: int) -> int:
+    """The seed, of a damaged head the one of the two that a batch is whole with."""
+    head = file.read_at(0, HEAD.size)
+    if len(head) < HEAD.size:
+        return 0
+    _, seed, again = HEAD.unpack(head)
+    if seed != again and _next_whole_batch(file, HEAD.size - 1, end, again) < end:
+        return int(again)
+    return int(seed)
 
 
 def _read_batch(file: DiskFile, offset: int, seed: int) -> tuple[bytes | None, int, int]:
@@ -247,8 +329,8 @@ def _read_batch(file: DiskFile, offset: int, seed: int) -> tuple[bytes | None, i
     return payload, first, count
 
 
-def _whole_batch_follows(file: DiskFile, offset: int, end: int, seed: int) -> bool:
-    """Whether something whole stands behind a bad batch: then it is damage, not a torn end."""
+def _next_whole_batch(file: DiskFile, offset: int, end: int, seed: int) -> int:
+    """Where the next whole batch behind a bad one begins; the end if there is none."""
     window, overlap = 1 << 20, BATCH.size
     mark = struct.pack(">I", MAGIC)
     start = offset + 1
@@ -257,10 +339,10 @@ def _whole_batch_follows(file: DiskFile, offset: int, end: int, seed: int) -> bo
         place = data.find(mark)
         while place != -1:
             if _read_batch(file, start + place, seed)[0] is not None:
-                return True
+                return start + place
             place = data.find(mark, place + 1)
         start += window
-    return False
+    return end
 
 
 def _changes(payload: bytes, first: int, count: int) -> Iterator[Change]:

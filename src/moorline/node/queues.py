@@ -69,6 +69,14 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
         "messages_expired_total": ("Messages that grew too old.", lambda: counts.expired),
         "messages_refused_by_quota_total": ("Sends refused.", lambda: counts.refused_by_quota),
         "messages_lost_total": ("Messages that damage took.", lambda: store.files.lost_messages),
+        "messages_doubled_total": (
+            "Messages that may come twice, after damage to a state and the index.",
+            lambda: store.files.doubled_messages,
+        ),
+        "records_aside_total": (
+            "Records set aside that nothing accounted for.",
+            lambda: store.files.records_aside,
+        ),
         "queues": ("Queues that exist.", lambda: len(store)),
         "queues_live": ("Queues in memory as objects.", lambda: len(store.live)),
         "queues_quarantined_total": ("Queues set aside.", lambda: store.files.quarantined),

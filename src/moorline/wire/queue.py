@@ -116,6 +116,7 @@ class QueueDescribed(Answer, frozen=True, gc=False, tag=35):
     is_over_quota: bool
     created_s: int
     owner: str
+    unreadable: int = 0
 
 
 class ListQueues(Call, frozen=True, gc=False, tag=36):
