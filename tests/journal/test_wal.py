@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from moorline.errors import LogDamaged
+from moorline.errors import FolderUnusable, LogDamaged
 from moorline.ids import ID_BYTES
 from moorline.journal.wal import HEAD, Batch, Change, Kind, WriteAheadLog
 from moorline.testing import Crashed, Lose, MemoryDisk
@@ -131,6 +131,16 @@ def test_a_head_that_a_crash_cut_short_had_no_batch_behind_it() -> None:
         disk = written()
         overwrite(disk, FIRST, data[:size])
         assert replayed(disk) == []
+
+
+@pytest.mark.parametrize("repair", [True, False])
+def test_a_log_of_an_earlier_version_is_refused_and_left_as_it_is(repair: bool) -> None:
+    disk = written()
+    earlier = b"MOORWAL1" + bytes(8) + batch(1, b"a").encoded(seed=0)
+    overwrite(disk, FIRST, earlier)
+    with pytest.raises(FolderUnusable, match="an earlier version"):
+        replayed(disk, repair=repair)
+    assert disk.files()[FIRST] == earlier
 
 
 def two_segments() -> MemoryDisk:

@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from moorline.errors import LogDamaged
+from moorline.errors import FolderUnusable, LogDamaged
 from moorline.journal.disk import Disk, DiskFile
 
 HEAD = struct.Struct(">8sQQ")
 HEAD_MAGIC = b"MOORWAL2"
+EARLIER_MAGIC = b"MOORWAL1"
 MAGIC = 0x4D57414C
 BATCH = struct.Struct(">IIQQI")
 CHANGE = struct.Struct(">B24sQI")
@@ -220,6 +221,7 @@ class WriteAheadLog:
             # A crash came before its head was whole, and no batch was ever in it.
             file.truncate(0)
             return 0
+        _best_seed(file, end)  # refuses a log of another version by its name
         if _read_seed(file) is None and not repair:
             raise LogDamaged(
                 f"the write-ahead log {path} has a damaged head: run `moor journal check --repair`"
@@ -308,7 +310,12 @@ def _best_seed(file: DiskFile, end: int) -> int:
     head = file.read_at(0, HEAD.size)
     if len(head) < HEAD.size:
         return 0
-    _, seed, again = HEAD.unpack(head)
+    magic, seed, again = HEAD.unpack(head)
+    if magic == EARLIER_MAGIC and seed != again:
+        raise FolderUnusable(
+            "the write-ahead log is of an earlier version of Moorline: start that version once more, "
+            "stop it, and its log is empty"
+        )
     if seed != again and _next_whole_batch(file, HEAD.size - 1, end, again) < end:
         return int(again)
     return int(seed)
