@@ -209,7 +209,7 @@ class QueueJournal(Machine[Files]):
         rotated: list[Effect] = []
         old = self.stored
         if old is None:
-            old = _empty(event.fresh_file)
+            old = empty_state(event.fresh_file)
             effects.append(MakeFolder())
         elif not old.has_two_files and old.write_msg >= self._file_messages_max:
             # Rotation. While a second file is there it grows, whatever its length: never a third.
@@ -221,7 +221,7 @@ class QueueJournal(Machine[Files]):
             else:
                 # All of the old file has been read: it is left at once.
                 rotated.append(RemoveFile(old.read_file))
-                old = msgspec.structs.replace(_empty(event.fresh_file), lsn=old.lsn)
+                old = empty_state(event.fresh_file, old.lsn)
         written, bytes_written = old.write_msg + event.count, old.write_byte + event.record_bytes
         new = msgspec.structs.replace(
             old,
@@ -271,7 +271,8 @@ class QueueJournal(Machine[Files]):
         return [RetireState(), RemoveFile(old.read_file)]
 
 
-def _empty(file: str) -> QueueState:
+def empty_state(file: str, lsn: int = 0) -> QueueState:
+    """Nothing waits; all up to that lsn is done with."""
     return QueueState(
         read_file=file,
         read_msg=0,
@@ -282,7 +283,7 @@ def _empty(file: str) -> QueueState:
         read_bytes=0,
         write_byte=0,
         can_write=True,
-        lsn=0,
+        lsn=lsn,
     )
 
 

@@ -257,7 +257,7 @@ class Mending:
         path = path_of(queue.id, self._options.levels)
         if self._disk.exists(path) or queue.stored or queue.consumed:
             folder = QueueFolder(self._disk, self._handles, path)
-            found, difference = bring_in_order(folder, queue, self._stamp)
+            found, difference = bring_in_order(folder, queue, self._stamp, self._spare(queue))
             self._tell(queue, found, difference)
             state = found.state
             self._lsn = max(self._lsn, found.lsn)
@@ -345,10 +345,14 @@ class Mending:
         self._found(kind, text, queue.id, lost=lost)
         return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
 
+    def _spare(self, queue: Queue) -> list[Entry]:
+        return self._store.files.spare_of(queue)
+
     def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int]:
         """What can be read of a queue that is set aside, and how many messages cannot."""
         found = entries_in(self._disk, aside)
-        found.entries.update({entry.lsn: entry for entry in queue.pending or ()})
+        more = [*self._spare(queue), *(queue.pending or ())]
+        found.entries.update({entry.lsn: entry for entry in more})
         found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn)
         in_files = queue.stored + len(queue.consumed or ())
         entries = found.waiting(in_files, queue.flushed_lsn)

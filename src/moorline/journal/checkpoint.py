@@ -74,6 +74,7 @@ def steps(
     gone = {queue.id for queue in changed if store.live.get(queue.id) is not queue}
     store.deleted = (store.deleted - deleted) | gone
     store.log.drop_before(first)
+    store.files.spare.clear()
     store.forget_idle()
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import msgspec
 
 from moorline.core.effects import Effect
-from moorline.core.queue import Queue
-from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal
+from moorline.core.queue import Entry, Queue
+from moorline.core.queue_journal import Clean, MakeFolder, QueueJournal, empty_state
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
 from moorline.journal.folder import (
@@ -33,6 +33,7 @@ from moorline.limits import CACHE_BYTES_PER_QUEUE, LOOK_BYTES_MAX, OPEN_FILES_MA
 log = logging.getLogger("moorline.journal")
 
 PENDING_ASIDE = "pending.log"
+ACKNOWLEDGED_ASIDE = "queue.acknowledged.log"
 WHY_ASIDE = "why.txt"
 FOUND_INSTEAD = "found-instead"
 """In a queue's quarantine: what stood where its folder should be."""
@@ -73,6 +74,8 @@ class QueueFiles:
     ) -> None:
         self.handles = Handles(disk, options.open_files_max)
         self.removals: list[Removal] = []
+        self.spare: dict[bytes, list[Entry]] = {}
+        """By queue: messages of its files that the log has too, until the next checkpoint."""
         self.lost_messages = 0
         self.quarantined = 0
         self.doubled_messages = 0
@@ -95,7 +98,7 @@ class QueueFiles:
             return None
         folder = QueueFolder(self._disk, self.handles, path)
         try:
-            found, lost = bring_in_order(folder, queue, self.stamp())
+            found, lost = bring_in_order(folder, queue, self.stamp(), self.spare_of(queue))
         except Damaged as error:
             self.quarantine(queue, str(error))
             return None
@@ -125,6 +128,10 @@ class QueueFiles:
             and not self._disk.exists(path)
             and self._disk.exists(f"quarantine/{text_of(queue.id)}")
         )
+
+    def spare_of(self, queue: Queue) -> list[Entry]:
+        """The messages of its files that the log has too, to be added to."""
+        return self.spare.setdefault(queue.id, [])
 
     def tell(self, queue: Queue, found: Found, lost: int) -> None:
         """Logs and counts what was found out of order."""
@@ -249,13 +256,21 @@ class QueueFiles:
 
     def give_up(self, queue: Queue) -> None:
         """All that a damaged queue has is in its quarantine; its row counts it, acknowledged or not."""
-        if queue.pending:
-            # Promised to their senders, and soon gone from the log.
-            records = b"".join(encode(entry) for entry in queue.pending)
+        promised = [*self.spare.get(queue.id, ()), *(queue.pending or ())]
+        if promised:
+            # To their senders, and soon gone from the log.
+            records = b"".join(map(encode, promised))
             self._disk.make_folders(f"quarantine/{text_of(queue.id)}")
             path = f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}"
             # Behind those of an earlier time, which nobody has taken out yet.
             self._disk.write_whole(path, self._content(path) + records)
+        if queue.acknowledged_lsn:
+            # As a state in which nothing waits up to there: what is done with stays so.
+            self._disk.make_folders(f"quarantine/{text_of(queue.id)}")
+            path = f"quarantine/{text_of(queue.id)}/{ACKNOWLEDGED_ASIDE}"
+            self._disk.write_whole(
+                path, empty_state("none", queue.acknowledged_lsn).line().encode()
+            )
         queue.settle(queue.touched_lsn, queue.size)
         queue.pending = None
         queue.damaged = True

@@ -12,11 +12,11 @@ check is right goes only if it is certain that it was acknowledged, is in the lo
 other is set aside as `messages.<name>.aside-<time>`, beside the files.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
-from moorline.core.queue import QUOTA_MARKER, Queue
+from moorline.core.queue import QUOTA_MARKER, Entry, Queue
 from moorline.core.queue_journal import QueueState
 from moorline.journal.disk import TEMPORARY_SUFFIX
 from moorline.journal.folder import (
@@ -35,6 +35,7 @@ from moorline.journal.folder_scan import (
     read_states,
     scanned,
 )
+from moorline.journal.record import encode
 
 ASIDE = ".aside-"
 """In the name of a file with records that nothing accounts for; whoever has read it may remove it."""
@@ -82,15 +83,20 @@ def known_of(queue: Queue) -> Known:
     )
 
 
-def bring_in_order(folder: QueueFolder, queue: Queue, stamp: str) -> tuple[Found, int]:
+def bring_in_order(
+    folder: QueueFolder, queue: Queue, stamp: str, spare: list[Entry]
+) -> tuple[Found, int]:
     """Brings a queue's folder in order and the queue with it; also how many messages are lost.
 
     A negative number of lost messages is how many more the files hold than were counted. `stamp` names
-    what is kept: 14 digits of milliseconds.
+    what is kept: 14 digits of milliseconds. `spare` are messages of the files that the log has too; those
+    of the log that turn out to be in the files are added to it.
     """
-    found = recovered(folder, known_of(queue), stamp)
+    found = recovered(folder, known_of(queue), stamp, spare)
     state = found.state
     done = 0
+    if state is not None:
+        spare += [entry for entry in queue.pending or () if entry.lsn <= state.lsn]
     if state is not None and queue.acknowledged_lsn:
         for entry, _ in folder.entries(state, 0):
             if entry.lsn > queue.acknowledged_lsn:
@@ -99,22 +105,25 @@ def bring_in_order(folder: QueueFolder, queue: Queue, stamp: str) -> tuple[Found
     return found, queue.resolve(state.lsn if state else 0, state.size if state else 0, done)
 
 
-def recovered(folder: QueueFolder, known: Known, stamp: str) -> Found:
+def recovered(folder: QueueFolder, known: Known, stamp: str, spare: Sequence[Entry] = ()) -> Found:
     """Brings a folder in order."""
     try:
-        return _found(folder, known, stamp)
+        return _found(folder, known, stamp, spare)
     except OSError as error:
         raise damage_of(error) from error
 
 
-def _found(folder: QueueFolder, known: Known, stamp: str) -> Found:
+def _found(folder: QueueFolder, known: Known, stamp: str, spare: Sequence[Entry]) -> Found:
     try:
         names = folder.disk.list_folder(folder.path)
     except FileNotFoundError:
         if known.count and _is_named(folder):
             raise Damaged("the folder is a link that leads nowhere") from None
-        return Found(None, 0, [])
-    return _Recovery(folder, names, known, stamp).run()
+        if not spare or not known.count:
+            return Found(None, 0, [])
+        folder.disk.make_folders(folder.path)
+        names = []
+    return _Recovery(folder, names, known, stamp, spare).run()
 
 
 def _is_named(folder: QueueFolder) -> bool:
@@ -126,7 +135,15 @@ def _is_named(folder: QueueFolder) -> bool:
 class _Recovery:
     """One look at one folder, which had these names at its beginning."""
 
-    def __init__(self, folder: QueueFolder, names: list[str], known: Known, stamp: str) -> None:
+    def __init__(
+        self,
+        folder: QueueFolder,
+        names: list[str],
+        known: Known,
+        stamp: str,
+        spare: Sequence[Entry],
+    ) -> None:
+        self._spare = spare
         self._folder = folder
         self._names = names
         self._message_files = message_names(names)
@@ -158,6 +175,7 @@ class _Recovery:
             count = self._put_back(chosen, lines, is_whole and chosen == states[-1])
             self._cut(chosen, scan)
         else:
+            self._bring_back(scan)
             chosen, count = self._made_anew(lines, states, scan, is_last_whole=is_whole)
         self._dispose(chosen, scan, self._message_files)
         highest = [state.lsn for state in states] + [one.lsn for one in scan.all_records()]
@@ -169,7 +187,9 @@ class _Recovery:
     def _is_in_order(self, state: QueueState) -> bool:
         """As a checkpoint leaves it; nothing more is looked at."""
         known = self._known
-        if known.count is not None and state.lsn <= known.upto_lsn and state.size != known.count:
+        if self._spare:
+            return False  # the log is about to be dropped: what it has is compared with the files
+        if known.count is not None and (state.lsn > known.upto_lsn or state.size != known.count):
             return False
         wanted = {state.read_file: state.read_bytes, state.write_file: state.write_byte}
         return set(self._message_files) == set(wanted) and all(
@@ -270,7 +290,8 @@ class _Recovery:
             first = waiting[0]  # all are there: what is bad before them was acknowledged
         else:
             first = max((one for one in scan.all_records() if one.lsn <= done), default=None)
-        if scan.is_bad_behind(first, tails_too=not is_torn_write):
+        is_bad = scan.is_bad_behind(first, tails_too=not is_torn_write)
+        if is_bad and (lost or not self._is_all_there(waiting, states, scan, is_last_whole)):
             raise Damaged(self._why_bad(scan))
         if lost:
             self._notes.append(f"message files are missing: {lost} messages are lost")
@@ -284,6 +305,34 @@ class _Recovery:
         elif STATE_FILE in self._names:
             self._folder.remove(STATE_FILE)
         return state, 0 if state is None else 1
+
+    def _is_all_there(
+        self, waiting: list[Record], states: list[QueueState], scan: Scan, is_last_whole: bool
+    ) -> bool:
+        """Whether a state says where the waiting begin, and from there on so many are there as there
+        should be: then what is bad is no message that is needed."""
+        known = self._known
+        if known.count is None or not is_last_whole:
+            return False
+        last = states[-1]
+        if last.lsn <= known.upto_lsn and last.size != known.count:
+            return False
+        done = max(scan.acknowledged_by(last), known.acknowledged)
+        since = [one for one in scan.all_records() if done < one.lsn <= known.upto_lsn]
+        return len(since) == len(waiting)
+
+    def _bring_back(self, scan: Scan) -> None:
+        """Writes what the files lack and the log still has into a file of its own, one more to be read."""
+        there = {one.lsn for one in scan.all_records()}
+        lacking = [entry for entry in self._spare if entry.lsn not in there]
+        if not lacking:
+            return
+        name = self._fresh_name("log")
+        data = b"".join(map(encode, lacking))
+        self._folder.file(message_file(name), create=True).append(data)
+        self._message_files.append(name)
+        scan.take_in(name, data)
+        self._notes.append(f"{len(lacking)} messages are taken from the log")
 
     def _waiting(self, states: list[QueueState], scan: Scan) -> tuple[list[Record], int, int]:
         """The records that wait, the lsn up to which they account for everything, and the highest id
@@ -310,9 +359,7 @@ class _Recovery:
 
     def _gathered(self, waiting: list[Record], lsn: int) -> QueueState:
         """Copies the waiting records into a file of their own; returns the state for it."""
-        name = f"gathered-{self._stamp}"
-        while name in self._message_files:
-            name += "x"
+        name = self._fresh_name("gathered")
         self._folder.file(message_file(name), create=True)
         for start, end, source in _runs(waiting):
             for offset in range(start, end, COPY_BYTES):
@@ -335,6 +382,12 @@ class _Recovery:
             can_write=all(one.kind != QUOTA_MARKER for one in waiting),
             lsn=lsn,
         )
+
+    def _fresh_name(self, kind: str) -> str:
+        name = f"{kind}-{self._stamp}"
+        while name in self._message_files:
+            name += "x"
+        return name
 
     # --- what is left over ------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from moorline.core.queue import Queue
 from moorline.journal.disk import Disk
 from moorline.journal.folder import Damaged, QueueFolder, path_of
 from moorline.journal.folder_recovery import Known, recovered
-from moorline.journal.index import Index, IndexDamaged
+from moorline.journal.index import Index, IndexDamaged, queue_of
 from moorline.journal.layout import folders
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.store import ANONYMOUS_OWNER, INDEX_BEFORE, LOG, Store
@@ -41,6 +41,13 @@ def rebuilt_index(store: Store) -> Index:
     # Also above what only a state names: a number is never given twice.
     lsn = max([base.lsn, highest + 1, *(queue.flushed_lsn + 1 for queue in queues)])
     log.warning("index rebuilt", extra={"queues": len(queues), "without_owner": unknown})
+    found = {queue.id for queue in queues}
+    for row in base.rows[base.rows["size"] > 0]:
+        queue = queue_of(row)
+        if queue.id not in found:
+            # Without a folder it was deleted since, or emptied before it ever had one.
+            queue.stored = queue.oldest_s = 0
+            queues.append(queue)
     return base.folded(queues, [], base.owners, lsn)
 
 

@@ -102,10 +102,13 @@ class Salvaged(msgspec.Struct):
 
     def lost(self, count: int, upto_lsn: int) -> int:
         """How many of the last so many messages up to that lsn cannot be read, as far as it can be told."""
-        found = [*self.entries, *self.unread]
-        last = sorted(place for place in found if self.acknowledged < place <= upto_lsn)[-count:]
-        readable = sum(place in self.entries for place in last)
-        return count - readable if count else 0
+        readable = [lsn for lsn in self.entries if self.acknowledged < lsn <= upto_lsn]
+        if len(readable) <= count:
+            return count - len(readable)
+        # Acknowledged ones are among them, and may stand in for some that cannot be read.
+        unread = [place for place in self.unread if self.acknowledged < place <= upto_lsn]
+        last = sorted([*readable, *unread])[len(readable) + len(unread) - count :]
+        return sum(place not in self.entries for place in last)
 
 
 def entries_in(disk: Disk, folder: str) -> Salvaged:

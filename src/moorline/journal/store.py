@@ -338,7 +338,10 @@ class Store:
                 self._created(change.queue, change.body, change.number, change.lsn)
             return
         queue = self.find(change.queue) or self._revived(change)
-        if queue is None or change.lsn <= queue.flushed_lsn:
+        if queue is None:
+            return
+        if change.lsn <= queue.flushed_lsn:
+            self._keep_spare(queue, change)
             return
         if queue.popped is None and not queue.damaged:
             queue.popped = []
@@ -359,6 +362,17 @@ class Store:
             case _:
                 self._apply_flag(queue, Kind(change.kind), change.lsn)
         self.dirty[queue.id] = queue
+
+    def _keep_spare(self, queue: Queue, change: Change) -> None:
+        """The files have it. Until the log is dropped it is here too, should they be damaged."""
+        if change.kind not in (Kind.SEND, Kind.MARK) or queue.damaged:
+            return
+        kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
+        spare = self.files.spare_of(queue)
+        spare.append(Entry(change.lsn, change.number, kind, change.body))
+        # The next checkpoint looks at its files, before it drops the log.
+        self.dirty[queue.id] = queue
+        queue.popped = queue.popped or []
 
     def _revived(self, change: Change) -> Queue | None:
         """A queue that is known only by a message for it: its row and its beginning are lost."""
