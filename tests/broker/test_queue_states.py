@@ -169,9 +169,11 @@ async def test_info_counts_what_can_be_delivered(tmp_path: Path) -> None:
             await moor.send(queue.id, b"3")
             told = await moor.queue(queue.id).info()
             found.append((told.waiting, told.stored, told.unreadable, told.is_damaged))
-        assert found == [(1, 0, 0, False), (0, 0, 3, True), (3, 2, 0, False)]
-        listed = dict((await moor.list_queues()).queues)
-        assert listed[unreadable.id] == 0
+        assert found == [(1, 0, 0, False), (0, 0, 3, False), (3, 2, 0, False)]
+        with pytest.raises(SubscriptionEnded, match="DAMAGED"):
+            await take(moor.queue(unreadable.id).read())
+        told = await moor.queue(unreadable.id).info()
+        assert (told.waiting, told.unreadable, told.is_damaged) == (0, 3, True)
         assert (await take(moor.queue(gone.id).read())).body == b"3"
 
 

@@ -227,12 +227,13 @@ class QueueBroker:
         if not self.is_operator(session):
             self._check_owner(session, queue)
         # What the index counts may not be there any more: the files say what can be delivered.
-        self.store.files.look_through(queue)
+        is_mended = queue.id in self.store.mending
+        unreadable = 0 if is_mended else self.store.files.unreadable(queue)
         return QueueDescribed(
             call.call,
             queue=queue.id,
-            waiting=0 if queue.damaged else queue.size,
-            stored=0 if queue.damaged else queue.stored,
+            waiting=queue.size - unreadable,
+            stored=max(0, queue.stored - unreadable),
             is_subscribed=queue.subscriber is not None,
             is_suspended=queue.suspended,
             is_blocked=queue.blocked,
@@ -240,7 +241,7 @@ class QueueBroker:
             is_over_quota=not queue.can_write,
             created_s=queue.created_s,
             owner=self.store.owners[queue.owner].hex() or "anonymous",
-            unreadable=queue.size if queue.damaged else 0,
+            unreadable=unreadable,
         )
 
     def _list(self, session: Session, call: ListQueues) -> Answer:

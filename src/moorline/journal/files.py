@@ -167,21 +167,25 @@ class QueueFiles:
         except Damaged as error:
             self.quarantine(queue, str(error))
 
-    def look_through(self, queue: Queue) -> None:
-        """Reads what is stored, up to a bound, so that the queue counts only what can be delivered."""
+    def unreadable(self, queue: Queue) -> int:
+        """How many messages of a queue cannot be delivered as it is; reads what is stored, up to a bound.
+
+        With one record that cannot be read it is all of them, until the queue is repaired.
+        """
         if queue.damaged or not (queue.stored or queue.consumed):
-            return
+            return queue.size if queue.damaged else 0
         reader = self.reader(queue)
         if reader is None or reader.journal.stored is None:
-            return
+            return queue.size if queue.damaged else 0
         left = LOOK_BYTES_MAX
         try:
-            for _, size in reader.folder.entries(reader.journal.stored, 0):
+            for _, size in reader.folder.entries(reader.journal.stored, len(queue.consumed or ())):
                 left -= size
                 if left <= 0:
-                    return
-        except Damaged as error:
-            self.quarantine(queue, str(error))
+                    break
+        except Damaged:
+            return queue.size
+        return 0
 
     def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
         """Does to a queue's folder what its journal said; removals wait for the next sync."""

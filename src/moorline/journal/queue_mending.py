@@ -22,7 +22,7 @@ from moorline.journal.overlay import OverlayDisk
 from moorline.journal.store import Store
 
 _OF_FILES = (
-    *("can_write", "consumed", "damaged", "flushed_lsn", "oldest_s"),
+    *("acknowledged_lsn", "can_write", "consumed", "damaged", "flushed_lsn", "oldest_s"),
     *("pending", "popped", "stored", "touched_lsn"),
 )
 """What a queue knows of its files and of what is not in them yet."""
@@ -72,6 +72,8 @@ class QueueWork:
         queue.cache = queue.reader = None
         store.files.quarantined += self._mended.quarantined
         store.files.lost_messages += self._mended.report.lost
+        store.files.doubled_messages += self._mended.report.doubled
+        store.files.records_aside += self._mended.report.aside
         store.dirty[queue.id] = queue
 
     def _on(self, disk: Disk) -> "_OneQueue":
