@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         SubscriptionEnded,
         TooLarge,
         Unreachable,
+        Untrusted,
+        WrongLoop,
     )
 
 __all__ = [
@@ -70,6 +72,8 @@ __all__ = [
     "TooLarge",
     "TopicMessage",
     "Unreachable",
+    "Untrusted",
+    "WrongLoop",
     "connect",
     "record",
 ]

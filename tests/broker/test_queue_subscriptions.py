@@ -66,6 +66,33 @@ async def test_another_reader_takes_over_and_gets_what_was_not_acknowledged(
         assert len(node.broker.subscriptions) == 1
 
 
+async def test_a_reader_that_is_cancelled_leaves_nothing_on_its_way_to_the_next(
+    tmp_path: Path,
+) -> None:
+    """Whatever the first one was delivered and did not take comes to the second, and comes once."""
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        for turns in range(25):
+            queue = await moor.create_queue()
+            sent = [await moor.send(queue.id, b"%d" % n) for n in range(8)]
+            cancelled = cast("AsyncGenerator[Message, None]", queue.read(window=8))
+            reading = asyncio.create_task(_next_of(cancelled))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+            await cancelled.aclose()
+            messages = queue.read(window=32)
+            first = [await take(messages)]
+            sent.append(await moor.send(queue.id, b"the last"))
+            while first[-1].body != b"the last":
+                first.append(await take(messages))
+            assert [message.id for message in first] == sent
+
+
+async def _next_of(messages: AsyncGenerator[Message, None]) -> Message:
+    return await anext(messages)
+
+
 async def test_whoever_reconnects_gets_it_again(tmp_path: Path) -> None:
     """J12 at the protocol: delivered but not acknowledged is delivered again."""
     async with harbour(tmp_path) as node:

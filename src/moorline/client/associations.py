@@ -105,8 +105,8 @@ class Associations:
         return self.checked().own.digest()
 
     def checked(self) -> ListCheck:
-        """Reads all of the list; changes nothing."""
-        with self._using() as db:
+        """Reads all of the list at one moment, whoever else may change it; changes nothing."""
+        with self._using() as db, _transaction(db, "deferred"):
             hashes, wrong = self._read(db)
             own = IdSet(hashes[:, 0], hashes[:, 1])
             count, high, low = _kept(db)
@@ -264,8 +264,8 @@ class Associations:
 
 
 @contextlib.contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("begin immediate")
+def _transaction(db: sqlite3.Connection, kind: str = "immediate") -> Iterator[None]:
+    db.execute(f"begin {kind}")
     try:
         yield
         db.execute("commit")
