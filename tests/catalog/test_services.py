@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from tests.core.test_hashing import joined, sets, vectors
 
-from moorline.catalog import Catalog
+from moorline.catalog import Catalog, service_check
 from moorline.catalog.service_check import CheckedServices
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
@@ -270,6 +270,55 @@ async def test_d25_recompute_puts_digests_right_also_where_nothing_is_left(
     await associate(services, empty, queues[:3])
     await check(services, full, set())
     await check(services, empty, set(queues[:3]))
+
+
+async def test_a_check_reads_in_slices_and_mends_in_batches(
+    catalog: Catalog, services: CheckedServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However wrong the kept count is, and however many rows are wrong."""
+    monkeypatch.setattr(service_check, "SERVICE_CHECK_QUEUES", 10)
+    monkeypatch.setattr(service_check, "REHASH_BATCH", 30)
+    monkeypatch.setattr(service_check, "WRONG_QUEUES_TOLD_MAX", 7)
+    number, other = await opened(services, "one"), await opened(services, "other")
+    queues = make(700)
+    await associate(services, number, queues)
+    await associate(services, other, make(50, seed=2))
+    await catalog.execute("update service_bucket set count = 0 where service = $1", number)
+    await catalog.execute(
+        "update association set hash_high = hash_low, hash_low = hash_high where queue = any ($1)",
+        queues[:100],
+    )
+    found = await services.checked(number)
+    assert found.true == Digest.of(queues)
+    assert (found.kept.count, found.wrong_hashes, len(found.told)) == (0, 100, 7)
+    assert set(found.wrong_queues) <= set(queues[:100])
+    assert sum(bucket.count for bucket in found.buckets) == 700
+    assert await services.put_right(number) == found
+    assert (await services.checked(number)).is_right
+    await check(services, number, set(queues))
+    await check(services, other, set(make(50, seed=2)))
+
+
+async def test_a_check_never_sees_half_of_a_change(services: CheckedServices) -> None:
+    """Changes under way are no error: what is kept and what is there are of one moment."""
+    number = await opened(services, "one")
+    queues = make(400)
+    is_over = False
+
+    async def change() -> int:
+        turns = 0
+        while not is_over:
+            await associate(services, number, queues[turns % 7 :: 2])
+            await services.dissociate(queues[turns % 5 :: 3])
+            turns += 1
+        return turns
+
+    changing = asyncio.create_task(change())
+    for _ in range(20):
+        found = await services.checked(number)
+        assert (found.wrong_buckets, found.wrong_hashes) == ([], 0)
+    is_over = True
+    assert await changing > 1
 
 
 async def test_d25_a_recompute_waits_for_changes_under_way(dsn: str) -> None:

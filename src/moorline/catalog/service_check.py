@@ -31,6 +31,9 @@ BUCKETS = 256
 HALF = BUCKETS // 2
 """The signed order of the catalog wraps here: a range of buckets ends at it."""
 
+BUCKETS_TOGETHER = 16
+"""Buckets that are read with one statement, where they are small; a power of two."""
+
 
 class Checked(msgspec.Struct, frozen=True):
     """The digest that is kept of a service, and that of the ids that are there; in all and by bucket.
@@ -61,18 +64,18 @@ class CheckedServices(Services):
 
     async def checked(self, service: int) -> Checked:
         """Reads all associations. What is compared is of one moment for each bucket."""
-        expected = (await self.digest(service)).count
         sums = _Sums()
-        width = HALF
-        while width > 1 and expected * width > SERVICE_CHECK_QUEUES * BUCKETS:
-            width //= 2
-        for first in range(0, BUCKETS, width):
+        expected = (await self.digest(service)).count
+        width = _narrowed(BUCKETS_TOGETHER, expected * BUCKETS_TOGETHER // BUCKETS)
+        first = 0
+        while first < BUCKETS:
             low = first - (BUCKETS if first >= HALF else 0)
             bounds = low << 56, ((low + width) << 56) - 1
-            for row in await self._catalog.fetch(
-                CHECKED, service, *bounds, first, first + width - 1
-            ):
-                sums.add(row)
+            rows = await self._catalog.fetch(CHECKED, service, *bounds, first, first + width - 1)
+            found = sum(sums.add(row) for row in rows)
+            first += width
+            # The kept count may be what is wrong: what is there says how much is read at once.
+            width = _narrowed(width, found)
         return sums.result()
 
     async def recomputed(self, service: int) -> Digest:
@@ -116,7 +119,8 @@ class _Sums:
         self._wrong_hashes = 0
         self._wrong_queues: list[bytes] = []
 
-    def add(self, row: Any) -> None:
+    def add(self, row: Any) -> int:
+        """Returns how many queues it has."""
         bucket, count, high, low, queues, lengths, hashes = tuple(row.values())
         stored = np.frombuffer(hashes, ">u8").astype(np.uint64).reshape(-1, 2)
         ids = _cut(queues, np.frombuffer(lengths, ">i4"))
@@ -131,6 +135,7 @@ class _Sums:
         self._wrong_hashes += len(wrong)
         room = REHASH_BATCH - len(self._wrong_queues)
         self._wrong_queues += [ids[place] for place in wrong[:room].tolist()]
+        return len(ids)
 
     def result(self) -> Checked:
         return Checked(
@@ -141,6 +146,13 @@ class _Sums:
             self._wrong_hashes,
             self._wrong_queues,
         )
+
+
+def _narrowed(width: int, count: int) -> int:
+    """How many buckets to read at once, after so many that had `count` queues."""
+    while width > 1 and count > SERVICE_CHECK_QUEUES:
+        width, count = width // 2, count // 2
+    return width
 
 
 def _cut(data: bytes, lengths: npt.NDArray[np.int32]) -> list[bytes]:

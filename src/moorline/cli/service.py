@@ -159,6 +159,7 @@ def verify(
                 check = await asyncio.to_thread(own.checked)
                 verdict.check_home(client_file, check, found)
                 rows += verdict.of_list(own.digest(), check, found)
+                facts["set_aside"] = check.set_aside
                 if rows[-1]["verdict"] != "equal" and not found.wrong_hashes:
                     side = Reconciler(caller, own, _named(reach, found), is_dry=True)
                     with contextlib.suppress(Drifting):  # then the counts must do

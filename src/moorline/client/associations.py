@@ -65,6 +65,8 @@ class ListCheck(msgspec.Struct, frozen=True):
     is_digest_right: bool
     is_doubtful: bool
     home: tuple[bytes, str]
+    set_aside: int
+    """Rows that are kept beside the list: refused by the node, or damaged."""
 
     @property
     def is_empty(self) -> bool:
@@ -113,7 +115,8 @@ class Associations:
             is_right = own.digest() == Digest(count, _bytes(high) + _bytes(low))
             is_doubtful = db.execute("select 1 from doubt").fetchone() is not None
             home = db.execute("select node, name from home").fetchone() or (b"", "")
-        return ListCheck(own, len(wrong), is_right, is_doubtful, home)
+            (aside,) = db.execute("select count(*) from set_aside").fetchone()
+        return ListCheck(own, len(wrong), is_right, is_doubtful, home, aside)
 
     def mend(self) -> None:
         """Makes what is stored true to the ids, and puts the list in doubt: it may lack what it once had.
