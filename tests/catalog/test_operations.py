@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import asyncpg
 import pytest
+from tests.catalog.waiting import WAIT_S_MAX
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups, Place
 from moorline.catalog.operations import Operations, Taking, Ticket
 from moorline.core.topic import Mode, SharedName
+from moorline.errors import OutcomeUnknown
 
 pytestmark = pytest.mark.process
 
@@ -157,3 +160,24 @@ async def test_commits_seeks_and_deletions_at_once_do_not_wait_in_a_circle(scene
             )
 
     await asyncio.gather(*(lead(f"node {number}") for number in range(6)))
+
+
+async def test_a_write_that_postgres_did_not_answer_is_not_told_as_failed(dsn: str) -> None:
+    name = SharedName(Mode.SHARED, "lost", "orders/#")
+    async with Catalog.open(dsn) as catalog, Catalog.open(dsn) as other:
+        connection = await asyncpg.connect(dsn)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("lock table moorline.shared_group in share mode")
+        declaring = asyncio.create_task(Groups(catalog).declare(name, deliveries_max=5, start_us=7))
+        waiting = (
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not await other.fetchval(waiting):
+                await asyncio.sleep(0.01)
+        with pytest.raises(OutcomeUnknown, match="whether the group was made is not known"):
+            await declaring
+        await transaction.rollback()
+        await connection.close()

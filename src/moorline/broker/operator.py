@@ -13,6 +13,7 @@ from moorline.broker.queues import QueueBroker
 from moorline.broker.service_delivery import ServiceSession
 from moorline.broker.services import ServiceBroker, push_payload
 from moorline.catalog.catalog import Catalog
+from moorline.catalog.outcome import unsure
 from moorline.catalog.service_audit import Meant, OperatorServices
 from moorline.catalog.services import ServiceRow
 from moorline.core.digest import Digest
@@ -137,7 +138,8 @@ class OperatorBroker(ServiceBroker):
     async def _switch(self, session: Session, call: SwitchService) -> Answer:
         async with self.turns.turn(OPENING):
             service = await self._named(session, call.service)
-            await self.services.disable(service.number, is_disabled=call.is_disabled)
+            with unsure("the service was switched"):
+                await self.services.disable(service.number, is_disabled=call.is_disabled)
             ended = self._sessions_of(service.number) if call.is_disabled else []
             for acting in ended:
                 acting.is_over = True

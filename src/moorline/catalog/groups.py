@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from moorline.catalog.outcome import unsure
 from moorline.catalog.readers import Place, Readers
 from moorline.catalog.statements import statement
 from moorline.core.topic import Mode, SharedName
@@ -67,21 +68,22 @@ class Groups(Readers):
         found = await self.find(name)
         if found is not None:
             return found, False
-        row = await self._catalog.fetchrow(
-            DECLARE,
-            name.mode.value,
-            name.group,
-            name.filter,
-            deliveries_max,
-            start_us,
-            [place.node for place in places],
-            [place.shard for place in places],
-            [place.offset for place in places],
-            [place.acked for place in places],
-            [place.failures for place in places],
-            start_offset,
-            *self._catalog.acting_as,
-        )
+        with unsure("the group was made"):
+            row = await self._catalog.fetchrow(
+                DECLARE,
+                name.mode.value,
+                name.group,
+                name.filter,
+                deliveries_max,
+                start_us,
+                [place.node for place in places],
+                [place.shard for place in places],
+                [place.offset for place in places],
+                [place.acked for place in places],
+                [place.failures for place in places],
+                start_offset,
+                *self._catalog.acting_as,
+            )
         if row is None:
             raise self._catalog.identity_taken()
         return _group(row), row["is_created"]
