@@ -82,7 +82,7 @@ async def test_show_has_members_and_places(moor: Moor) -> None:
     assert any(line.split() == ["stream", *STREAM_COLUMNS] for line in lines)
 
 
-STREAM_COLUMNS = ["offset", "end", "lag", "member", "status", "pending", "failing"]
+STREAM_COLUMNS = ["offset", "end", "lag", "member", "status", "pending", "failing", "lost"]
 
 
 async def test_watch_is_json_in_a_pipe(moor: Moor) -> None:
