@@ -25,7 +25,7 @@ import msgspec
 from tests.journal.simulation import Model, Simulation
 
 from moorline.core.queue import Entry
-from moorline.errors import LogDamaged
+from moorline.errors import ConfigError, FolderUnusable, LogDamaged
 from moorline.ids import ID_BYTES, text_of
 from moorline.journal import checkpoint
 from moorline.journal.check import Report, check, repair
@@ -155,7 +155,7 @@ class Trial:
         started = self._disk()
         try:
             store = self._opened(started)
-        except LogDamaged:
+        except (LogDamaged, FolderUnusable, ConfigError):
             return  # named, and nothing is changed: the repair above is what an operator does next
         self._read(store)
         lost = store.files.lost_messages
@@ -295,8 +295,6 @@ class Trial:
 def every_damage(files: dict[str, bytes]) -> Iterator[Damage]:
     """All that can be done to one of the files."""
     for path, data in sorted(files.items()):
-        if path == "layout.json":
-            continue
         yield Damage(path, "gone", 0)
         for offset in range(len(data)):
             for kind in ("flip", "replace", "cut", "zero"):
@@ -305,7 +303,7 @@ def every_damage(files: dict[str, bytes]) -> Iterator[Damage]:
 
 def sampled_damage(files: dict[str, bytes], chance: random.Random, count: int) -> list[Damage]:
     """Some of it: each file as often as any other, its last byte and its loss always."""
-    paths = sorted(path for path in files if path != "layout.json")
+    paths = sorted(files)
     damages = [Damage(path, "gone", 0) for path in paths]
     damages += [Damage(path, "cut", len(files[path]) - 1) for path in paths if files[path]]
     kinds = ["flip", "replace", "cut", "zero"]

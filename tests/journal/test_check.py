@@ -398,6 +398,27 @@ def test_a_store_that_is_being_moved_is_left_alone(case: Case) -> None:
         case.check()
 
 
+@pytest.mark.parametrize(
+    "text", ["", '{"levels":2,"moving_to":nu', '{"levels":6,"moving_to":null}']
+)
+def test_a_damaged_layout_is_written_anew(case: Case, text: str) -> None:
+    """The folders themselves show how deep they lie, whatever the settings say."""
+    (case.root / "layout.json").write_text(text)
+    assert only(case.check()).kind == "layout"
+    assert case.repair() == case.before
+    assert (case.root / "layout.json").read_text() == '{"levels":2,"moving_to":null}'
+
+
+def test_a_lost_layout_is_no_leave_to_look_elsewhere(case: Case) -> None:
+    (case.root / "layout.json").unlink()
+    other = msgspec.structs.replace(OPTIONS, levels=4)
+    with pytest.raises(ConfigError, match="the store has 2"):
+        opened(case.disk, other)
+    assert only(check(case.disk, other, now, unseen)).kind == "layout"
+    repair(case.disk, other, now, unseen)
+    assert contents(case.disk) == case.before
+
+
 # --- killed while it repairs ----------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ There is one procedure, `mend`. A check runs it on a copy in memory (`OverlayDis
 found; a repair runs it on the disk. So a check says what a repair would do, and both are what a node
 itself would do at its start and at the first use of a queue, and a little more:
 
+    0  how deep the folders lie                      taken from the tree, if layout.json says another thing
     1  names that have no place in the tree          set aside
     2  the log                                       what is damaged is taken out
     3  the index                                     rebuilt if it is lost
@@ -28,7 +29,7 @@ from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
 from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
 from moorline.journal.folder_recovery import ASIDE, Found, bring_in_order
 from moorline.journal.handles import Handles
-from moorline.journal.layout import check_layout
+from moorline.journal.layout import check_layout, mend_layout
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.rebuild import rebuilt_index
@@ -46,8 +47,8 @@ TEXT_CHARACTERS = ID_BYTES * 4 // 3
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is not as it should be.
 
-    `kind` is one of: stray, log, index, state, record, missing, disagreement, doubled, aside, orphan,
-    quarantine.
+    `kind` is one of: layout, stray, log, index, state, record, missing, disagreement, doubled, aside,
+    orphan, quarantine.
     """
 
     kind: str
@@ -85,19 +86,29 @@ def check(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """What is wrong, and how many messages a repair would save. Changes nothing on disk."""
-    found = options_of(disk, options)
-    report = Mending(OverlayDisk(disk), found, wall_ms, visited).mend()
-    report.kept = _kept(disk, found.levels)
-    return report
+    return _mended(OverlayDisk(disk), disk, options, wall_ms, visited)
 
 
 def repair(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """Puts right what is wrong; returns what that was. May be killed and called again."""
+    return _mended(disk, disk, options, wall_ms, visited)
+
+
+def _mended(
+    disk: Disk,
+    real: Disk,
+    options: StoreOptions,
+    wall_ms: Callable[[], int],
+    visited: Visited,
+) -> Report:
+    why = mend_layout(disk, options.levels)
     found = options_of(disk, options)
     report = Mending(disk, found, wall_ms, visited).mend()
-    report.kept = _kept(disk, found.levels)
+    if why:
+        report.problems.insert(0, Problem("layout", why))
+    report.kept = _kept(real, found.levels)
     return report
 
 

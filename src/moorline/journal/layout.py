@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from moorline.errors import ConfigError, FolderUnusable
+from moorline.errors import ConfigError, FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of
 from moorline.journal.disk import Disk, parent
 from moorline.journal.folder import path_of
 
 LAYOUT = "layout.json"
 TEXT_CHARACTERS = ID_BYTES * 4 // 3
+LEVELS_MAX = 8
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -31,7 +32,9 @@ def read_layout(disk: Disk) -> Layout | None:
     try:
         return msgspec.json.decode(file.read_at(0, file.size()), type=Layout)
     except msgspec.DecodeError as error:
-        raise FolderUnusable(f"{LAYOUT} cannot be read: {error}") from error
+        raise FolderUnusable(
+            f"{LAYOUT} cannot be read ({error}): run `moor journal check --repair`"
+        ) from error
     finally:
         file.close()
 
@@ -40,17 +43,69 @@ def check_layout(disk: Disk, levels: int) -> None:
     """Writes the layout of a new store; refuses one of another depth."""
     layout = read_layout(disk)
     if layout is None:
-        disk.write_whole(LAYOUT, msgspec.json.encode(Layout(levels)))
-    elif layout.moving_to is not None:
+        found = _first_depth(disk)
+        if found is None or found == levels:
+            disk.write_whole(LAYOUT, msgspec.json.encode(Layout(levels)))
+            return
+        # It was lost: what the settings say would look for the folders where they are not.
+        layout = Layout(found)
+    if layout.moving_to is not None:
         raise ConfigError(
             f"the queues are being moved to {layout.moving_to} levels: "
             f"finish with `moor journal migrate --levels {layout.moving_to}`"
         )
-    elif layout.levels != levels:
+    if layout.levels != levels:
         raise ConfigError(
             f"queues.folder_levels is {levels}, but the store has {layout.levels}: set it to "
             f"{layout.levels}, or run `moor journal migrate --levels {levels}`"
         )
+
+
+def mend_layout(disk: Disk, levels: int) -> str:
+    """Writes the layout anew where it cannot be read, or where the tree is of another depth; says why.
+
+    `levels` is taken where no folder shows how deep they lie. A tree of two depths is left alone: a move
+    was under way.
+    """
+    try:
+        layout = read_layout(disk)
+        why = "says another depth than the folders have"
+    except FolderUnusable:
+        layout, why = Layout(-1), "cannot be read"
+    found = _first_depth(disk)
+    if layout is None and found is not None:
+        layout, why = Layout(-1), "is missing"
+    if layout is None or layout.moving_to is not None:
+        return ""
+    levels = found if found is not None else levels if layout.levels < 0 else layout.levels
+    if layout.levels == levels or any(depth != levels for depth in _depths(disk)):
+        return ""
+    disk.write_whole(LAYOUT, msgspec.json.encode(Layout(levels)))
+    return f"{LAYOUT} {why}: it is written anew, with {levels} levels"
+
+
+def _first_depth(disk: Disk) -> int | None:
+    return next(_depths(disk), None)
+
+
+def _depths(disk: Disk, path: str = "messages", text: str = "", depth: int = 0) -> Iterator[int]:
+    """Of every folder of a queue, wherever it lies, how many levels stand above it."""
+    try:
+        names = disk.list_folder(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if len(text + name) == TEXT_CHARACTERS and _is_id(text + name):
+            yield depth
+        elif len(name) == 2 and depth < LEVELS_MAX:
+            yield from _depths(disk, f"{path}/{name}", text + name, depth + 1)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return len(id_of(text)) == ID_BYTES
+    except Malformed:
+        return False
 
 
 def folders(disk: Disk, levels: int) -> Iterator[bytes]:
