@@ -73,6 +73,11 @@ class Feed:
         self.stopped = False
 
     @property
+    def lowest(self) -> int:
+        """Nothing below is ours to deliver."""
+        return self.ranges.first if self.ranges else self.progress.low
+
+    @property
     def is_drained(self) -> bool:
         return self.stopped and not self.out and not self.telling
 

@@ -89,6 +89,13 @@ class Cluster:
             return self.local.lines([shard.number]).get(shard, ())
         return self._remote.get(shard, ())
 
+    def first(self, shard: Shard) -> int:
+        """Everything below is gone, as far as is known here."""
+        if shard.node == self.node:
+            return self.local.store.first(shard.number)
+        extents = self._remote.get(shard)
+        return extents[0].first if extents else 0
+
     async def read(self, stream: Stream, offset: int) -> Block | Gap | None:
         """What follows an offset of another node's stream; waits for news, None if there is none.
 

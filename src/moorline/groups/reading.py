@@ -14,7 +14,7 @@ from functools import partial
 from moorline.core.block import Block
 from moorline.core.feed import Feed
 from moorline.core.ranges import Range, Ranges
-from moorline.core.stream import RETENTION, Extent, Gap
+from moorline.core.stream import RETENTION, Gap
 from moorline.core.topic import Matcher
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster, Lines
@@ -106,7 +106,7 @@ class Reading:
 
     def begin(self, feed: Feed, window: Window) -> None:
         running = self.running[feed.number] = Running(feed, window, self._woken)
-        self._look_for_gone(running, self._cluster.line(feed.stream.line))
+        self._look_for_gone(running, self._cluster.first(feed.stream.line))
         self.ready(running)
 
     def end(self, feed: Feed) -> None:
@@ -187,13 +187,13 @@ class Reading:
         """Shards have other streams than before; what retention took meanwhile, clients are told at once."""
         for running in list(self.running.values()):
             extents = lines.get(running.feed.stream.line)
-            if extents is not None:
-                self._look_for_gone(running, extents)
+            if extents:
+                self._look_for_gone(running, extents[0].first)
 
-    def _look_for_gone(self, running: Running, extents: tuple[Extent, ...]) -> None:
+    def _look_for_gone(self, running: Running, kept_from: int) -> None:
         # Not left to whoever reads it: a reader whose window is full would know long after.
-        if extents and extents[0].first > running.feed.progress.low:
-            self._lose(running, 0, extents[0].first, RETENTION)
+        if kept_from > running.feed.lowest:
+            self._lose(running, 0, kept_from, RETENTION)
 
     def _lose(self, running: Running, first: int, upto: int, reason: str) -> None:
         feed, stream = running.feed, running.feed.stream

@@ -50,7 +50,9 @@ class StreamView:
         return self._shards[shard].end
 
     def first(self, shard: int) -> int:
-        return self._shards[shard].first
+        """Everything below is gone; 0 for a shard that was never there."""
+        line = self._shards.get(shard)
+        return line.first if line is not None else 0
 
     def newest_generations(self) -> dict[int, int]:
         """The generation that each shard has come to."""
