@@ -23,6 +23,7 @@ from moorline.catalog import Catalog
 from moorline.config.settings import Queues as Settings
 from moorline.core.digest import Digest
 from moorline.core.reconcile import Mode
+from moorline.net.clock import wall_ms
 from moorline.net.session import Session
 from moorline.wire.message import Message
 from moorline.wire.queue import Delivery
@@ -75,6 +76,28 @@ async def test_d04_messages_of_one_queue_come_in_order_within_the_window(node: H
             for queue in queues:
                 bodies = [message.body for message in taken if message.queue == queue]
                 assert bodies == [b"%d" % number for number in range(10)]
+
+
+async def test_the_loop_of_a_service_outlives_what_is_gone_under_it(node: Harbour) -> None:
+    """One message has expired, the queue of another was deleted: their acknowledgements end nothing."""
+    expired, deleted, third = await associated(node, 3)
+    async with node.connect("other") as sender, node.connect() as moor:
+        for queue in (expired, deleted, third):
+            await sender.send(queue, b"ahoy")
+        async with moor.service(node.list_of()) as service:
+            await within(service.all_delivered.wait())
+            found = node.store.find(expired)
+            assert found is not None
+            assert node.queues.expire(found, wall_ms() + 60_000) == 1
+            await moor.queue(deleted).delete()
+            seen = {}
+            async with asyncio.timeout(WITHIN_S):
+                async for message in service:
+                    await message.ack()
+                    seen[message.queue] = message.is_gone
+                    if len(seen) == 3:
+                        break
+    assert seen == {expired: True, deleted: True, third: False}
 
 
 async def test_d04_what_is_not_acknowledged_comes_again_to_the_next_connection(

@@ -80,6 +80,7 @@ def test_a_jump_is_held_and_moves_no_expiry(jump_ms: int) -> None:
     # Already before the next look: nobody waits for it.
     assert life.expiry_ms == before + min(0, jump_ms)
     assert life.stamp_ms == before + max(0, jump_ms)
+    assert life.clock.start_ms(life.wall_ms, life.now_ms) == before
     assert life.look() == [ClockHeld(jump_ms)]
     assert life.clock.is_held
     assert life.passes(HOUR) == []

@@ -161,6 +161,11 @@ class WallClock(Machine[Trust]):
             return wall_ms
         return max(wall_ms, trusted_ms)
 
+    def start_ms(self, wall_ms: int, now_ms: int) -> int:
+        """The time from which on somebody wants messages: not one that jumped, or some would be left out."""
+        trusted_ms = self.trusted_ms(now_ms)
+        return wall_ms if abs(wall_ms - trusted_ms) <= self._bounds.jump_ms else trusted_ms
+
     def remembered(self, wall_ms: int, now_ms: int) -> Remembered:
         """What is to be on disk for the next start."""
         trusted_ms = self.trusted_ms(now_ms)

@@ -12,7 +12,6 @@ from moorline.groups.leaders import Leaders
 from moorline.groups.places import row_of
 from moorline.groups.start import Start
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
-from moorline.net.clock import wall_us
 
 
 async def found(
@@ -23,7 +22,7 @@ async def found(
     if known is not None:
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
-    start_us = start.kept_us(wall_us())
+    start_us = start.kept_us(leaders.cluster.local.clock.start_us())
     places = await places_at(leaders.cluster, start)
     return await leaders.groups.declare(
         name,

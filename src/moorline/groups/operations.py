@@ -40,7 +40,6 @@ from moorline.groups.leading import Leading
 from moorline.groups.places import row_of
 from moorline.groups.start import start_of
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
-from moorline.net.clock import wall_us
 from moorline.net.driver import Driver
 from moorline.net.session import Session
 from moorline.wire.group import AskLeader, ChangeGroup, DeleteGroup, KickMember, SeekGroup, Work
@@ -105,7 +104,7 @@ class Operations:
         """
         start = start_of(work.start)
         # Before the places are looked up: what is published from now on is behind the start.
-        start_us = start.kept_us(wall_us())
+        start_us = start.kept_us(self._leaders.cluster.local.clock.start_us())
         # A node that hangs is not to use up the time of the call: it is one that is away.
         places = await places_at(
             self._leaders.cluster, start, within_ms=max(1, self._settings.lease_ms // 2)

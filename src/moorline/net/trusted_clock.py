@@ -43,8 +43,16 @@ class TrustedClock:
     def stamp_us(self) -> int:
         """The same in microseconds, which only the wall clock has."""
         now_us = wall_us()
-        stamp_ms = self.machine.stamp_ms(now_us // 1_000, boot_ms())
-        return now_us if stamp_ms == now_us // 1_000 else stamp_ms * 1_000
+        return _exact(self.machine.stamp_ms(now_us // 1_000, boot_ms()), now_us)
+
+    def start_us(self) -> int:
+        """The time from which on somebody wants messages."""
+        now_us = wall_us()
+        return _exact(self.machine.start_ms(now_us // 1_000, boot_ms()), now_us)
 
     def stamp_s(self) -> int:
         return self.stamp_ms() // 1_000
+
+
+def _exact(time_ms: int, now_us: int) -> int:
+    return now_us if time_ms == now_us // 1_000 else time_ms * 1_000
