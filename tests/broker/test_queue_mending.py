@@ -1,6 +1,7 @@
 """One queue of a running node, checked and repaired while the others serve; and a checkpoint on demand."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from moorline.ids import text_of
 from moorline.journal.check import Report
 from moorline.journal.folder import path_of
 from moorline.journal.queue_mending import QueueWork
+from moorline.wire.queue import QueueChecked
 
 BODIES = [b"message %d" % number for number in range(6)]
 
@@ -291,6 +293,53 @@ async def test_a_reader_that_waits_gets_what_was_sent_meanwhile(tmp_path: Path, 
         assert (await waiting).body == b"ahoy"
         await send
         await check
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_everything_goes_on_under_checks_repairs_and_checkpoints(
+    tmp_path: Path, seed: int
+) -> None:
+    """Seeded: senders, readers, expiry, and an operator who never rests. All arrives once, in its order."""
+    chance = random.Random(seed)
+    settings = Settings(
+        max_queue_messages=8, max_file_messages=9, sync=chance.choice(["power", "process"])
+    )
+    async with harbour(tmp_path, settings) as node, node.connect() as moor, node.connect() as other:
+        queues = await moor.create_queues(3)
+        wanted = {queue.id: [b"%d" % number for number in range(120)] for queue in queues}
+        got: dict[bytes, list[bytes]] = {queue.id: [] for queue in queues}
+
+        async def send(queue: Queue) -> None:
+            for body in wanted[queue.id]:
+                while await tried(other, queue, body) != "OK":
+                    await asyncio.sleep(0)
+
+        async def read(queue: Queue) -> None:
+            async for message in queue.read(window=chance.randrange(1, 5)):
+                if not message.is_quota_marker:
+                    got[queue.id].append(message.body)
+                await message.ack()
+                if len(got[queue.id]) == len(wanted[queue.id]):
+                    return
+
+        async def operate() -> None:
+            while True:
+                queue = other.queue(chance.choice(queues).id)
+                act = chance.choice([queue.check, queue.repair, other.checkpoint])
+                done = await act()
+                assert not isinstance(done, QueueChecked) or done.is_clean, done.problems
+                await asyncio.sleep(chance.random() / 200)
+
+        operator = asyncio.create_task(operate())
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            for queue in queues:
+                tasks.create_task(send(queue))
+                tasks.create_task(read(queue))
+        assert not operator.done(), operator.exception()
+        operator.cancel()
+        assert got == wanted
+        assert node.store.files.lost_messages == 0
+        assert node.store.files.quarantined == 0
 
 
 # --- who may, and what is refused -----------------------------------------------------------------
