@@ -35,6 +35,8 @@ WAITING = {"__aenter__", "__aexit__", "__aiter__", "__anext__", "__await__"}
 TOPIC = "c/orders"
 READ = "$shared/read/c/#"
 QUEUES = 300
+OWN_QUEUES = 1_000
+"""Of the service: so many that its list takes a moment to read."""
 
 
 class Papers(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class World:
     async def fill(self) -> None:
         self.plain = await self.moor.create_queues(QUEUES)
         self.kept = (await self.moor.create_queue()).id
-        self.own = [one.id for one in await self.secure.create_queues(QUEUES)]
+        self.own = [one.id for one in await self.secure.create_queues(OWN_QUEUES)]
         self.doomed = await self.moor.create_queues(QUEUES)
         await self.moor.send_all([(one.id, b"ahoy") for one in (*self.plain, *self.doomed)])
         async with self.secure.service(self.papers.listed) as made:
@@ -88,7 +90,7 @@ class World:
         return made
 
     def some(self) -> list[bytes]:
-        return self.chance.sample(self.own, self.chance.randrange(1, QUEUES // 2))
+        return self.chance.sample(self.own, self.chance.randrange(1, OWN_QUEUES // 2))
 
 
 # --- which calls there are ------------------------------------------------------------------------
@@ -188,7 +190,7 @@ async def _service(world: World) -> AsyncIterator[Service]:
 @contextlib.asynccontextmanager
 async def _service_message(world: World) -> AsyncIterator[Message]:
     async with _service(world) as entered:
-        receiver = world.own[next(world.numbers) % QUEUES]
+        receiver = world.own[next(world.numbers) % OWN_QUEUES]
         await entered.associate([receiver])
         await world.moor.send(receiver, b"ahoy")
         async with contextlib.aclosing(aiter(entered)) as messages:  # type: ignore[type-var]

@@ -203,15 +203,12 @@ class Batch:
         first, upto = self.bounds()
         await self._feed.ack(first, upto)
 
-    def take(self) -> TopicMessage:
-        """The next message, for whoever takes them one by one."""
-        message = self.messages[self._taken]
+    def take(self) -> tuple[TopicMessage, bool]:
+        """The next message, for whoever takes them one by one; and whether it is the last."""
+        messages = self._messages or self.messages
+        message = messages[self._taken]
         self._taken += 1
-        return message
-
-    @property
-    def is_taken(self) -> bool:
-        return self._taken == len(self.messages)
+        return message, self._taken == len(messages)
 
     def rest(self) -> "Batch":
         """What nobody has taken of it."""

@@ -92,11 +92,15 @@ class Subscription:
         return self
 
     async def __anext__(self) -> TopicMessage:
-        if not await self._any():
+        self._caller.check_loop()
+        if not self._waiting and not await self._any():
             raise StopAsyncIteration
         first = self._waiting[0]
-        message = first.take() if isinstance(first, Batch) else first
-        if not isinstance(first, Batch) or first.is_taken:
+        if not isinstance(first, Batch):
+            self._waiting.popleft()
+            return first
+        message, is_last = first.take()
+        if is_last:
             self._waiting.popleft()
         return message
 
@@ -159,6 +163,8 @@ class Subscription:
         self._waiting = kept
 
     def put(self, one: Batch | TopicMessage) -> None:
+        if isinstance(one, Batch) and not one.frames:
+            return
         if self._ended != CLOSED:
             self._waiting.append(one)
             self._news.set()
