@@ -515,6 +515,12 @@ RETAINED_LOG_BYTES_MIN = 8 * MIB
 RETAINED_TOMBSTONE_S = 30 * 86_400
 """Time for which a node remembers that a retained message was removed, for nodes that still have one."""
 
+STREAM_MANIFEST_BYTES_MAX = 64 * KIB
+"""Size of a shard's manifest above which a start writes it anew: some 300 generations."""
+
+STREAM_FILES_LOOK_MS = 5_000
+"""Time between two looks whether the files of streams are where they were."""
+
 DROPPED_LOG_READ_BYTES_MAX = 64 * KIB
 """End of `dropped.log` that a start reads: some 500 generations, the last ones are what matters."""
 

@@ -83,6 +83,8 @@ class StreamSimulation:
             self._seal()
         elif roll < 0.95:
             self._drop()
+        elif roll < 0.96:
+            self._restart()
         else:
             self._read_some()
 
@@ -209,6 +211,18 @@ class StreamSimulation:
             del line.stored[: gone.count]
             self.dropped += 1
 
+    def _restart(self) -> None:
+        """A stop in order, as a node does it."""
+        self._commit()
+        self.store.leave()
+        self.store.close()
+        self.store = self._opened()
+        self._make_lines()
+        for shard, line in self.lines.items():
+            # Of a shard that was given up as a whole nothing is remembered.
+            line.producers.clear()
+            line.producers.update(self._sequences_of(shard))
+
     def _read_some(self) -> None:
         shard = self.chance.choice(sorted(self.lines))
         line = self.lines[shard]
@@ -282,6 +296,9 @@ class StreamSimulation:
         )
         store = StreamStore(self.disk, "n1", options, lambda: self.now_us, self.chance.randbytes)
         store.open()
+        # Whatever a crash left: nothing is missed that is not missing.
+        assert not store.problems, store.problems
+        assert not store.look_at_files()
         return store
 
     def _make_lines(self) -> None:

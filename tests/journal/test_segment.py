@@ -8,6 +8,7 @@ import pytest
 from moorline.core.block import Block
 from moorline.core.stream import Gap
 from moorline.journal import segment_index
+from moorline.journal.disk import parent
 from moorline.journal.generation import Generation
 from moorline.journal.segment import (
     SEGMENT_HEAD,
@@ -179,7 +180,9 @@ def test_an_end_that_is_torn_anywhere_is_cut() -> None:
     ends = [64, *(64 + end for end in _ends(content[64:]))]
     for size in range(64, len(content)):
         torn = MemoryDisk()
-        opened(torn).close()
+        for path, data in disk.files().items():
+            torn.make_folders(parent(path))
+            torn.write_whole(path, data)
         replace(torn, SEGMENT_PATH, content[:size])
         replace(torn, SNAPSHOT_PATH, b"")
         store = opened(torn)

@@ -20,10 +20,10 @@ def test_the_number_of_shards_is_read_back() -> None:
     [
         b"",
         b"node=n1",
-        b"node=n1 shards= version=1",
-        b"node=n1 shards=-8 version=1",
-        b"node=n1 shards=%d version=1" % (STREAM_SHARDS_MAX + 1),
-        b"node=n1 shards=99999999999999999999 version=1",
+        b"node=n1 shards= version=2",
+        b"node=n1 shards=-8 version=2",
+        b"node=n1 shards=%d version=2" % (STREAM_SHARDS_MAX + 1),
+        b"node=n1 shards=99999999999999999999 version=2",
         b"\xff\x00shards=x",
     ],
 )
@@ -35,6 +35,6 @@ def test_a_number_that_cannot_be_is_none(text: bytes) -> None:
 
 def test_a_layout_of_tomorrow_is_refused() -> None:
     disk = MemoryDisk()
-    disk.write_whole(PATH, b"node=n1 shards=8 version=2\n")
+    disk.write_whole(PATH, b"node=n1 shards=8 version=3\n")
     with pytest.raises(StartError, match="newer Moorline"):
         read_layout(disk)

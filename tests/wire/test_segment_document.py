@@ -13,7 +13,7 @@ SEED = 0x0102030405060708
 
 def test_the_dump_is_a_real_segment() -> None:
     dump = bytes.fromhex("".join(DUMP_LINE.findall(PAGE)))
-    head = SegmentHead(3, 7, 1_200, 1_794_787_461_000_000, SEED)
+    head = SegmentHead(3, 7, 1_200, 1_794_787_461_000_000, SEED, b"node-1's own id.")
     assert dump[: SEGMENT_HEAD.size] == bytes(head)
     frame = dump[SEGMENT_HEAD.size :]
     stored = Stored(

@@ -22,9 +22,11 @@ from moorline.config.settings import Config
 from moorline.errors import FolderUnusable, JournalDamaged
 
 if TYPE_CHECKING:
-    from moorline.journal.check import Report
+    from moorline.journal.check import Problem, Report
     from moorline.journal.disk import FileDisk
     from moorline.journal.files import StoreOptions
+    from moorline.journal.stream_check import StreamReport
+    from moorline.journal.stream_inspection import StreamProblem
     from moorline.journal.transfer import Moved
     from moorline.journal.transfer_rows import Rows
     from moorline.wire.queue import QueuesCheckpointed
@@ -52,10 +54,10 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read the index, the log and every queue's files, and say what is wrong.
+    """Read the files of all queues and of all streams, and say what is wrong.
 
     Without --repair nothing on disk is changed. Ends with 0 if nothing is wrong, or if --repair has put it
-    right, and with 15 otherwise.
+    right, and with 15 otherwise. Streams are only read: what can be done for them the next start does.
     """
     from moorline.journal import check as work
     from moorline.net.clock import wall_ms
@@ -68,18 +70,41 @@ def check(
         if repair and report.problems:
             with progress("checking again") as seen:
                 left = work.check(disk, options, wall_ms, seen).problems
+        streams = _check_streams(settings.config)
     facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": not left}
     if repair:
         facts["left"] = left
-    output.emit(as_json, facts, lambda: _show(report, repaired=repair))
+    if streams is not None:
+        facts["streams"] = {**msgspec.to_builtins(streams), "lost": streams.lost}
+        facts["is_clean"] = not left and not streams.problems
+
+    def show() -> None:
+        _show(report, repaired=repair)
+        if streams is not None:
+            _show_streams(streams)
+
+    output.emit(as_json, facts, show)
+    _end_with(left, streams.problems if streams is not None else [], repaired=repair)
+
+
+def _end_with(left: "list[Problem]", of_streams: "list[StreamProblem]", *, repaired: bool) -> None:
+    """Raises with the numbers of what is wrong, and what helps."""
+    said = []
     if left:
         is_one = len(left) == 1
-        if repair:
+        if repaired:
             what = f"{'is' if is_one else 'are'} left after the repair"
         else:
             hint = f"`moor journal check --repair` puts {'it' if is_one else 'them'} right"
             what = f"{'was' if is_one else 'were'} found: {hint}"
-        raise JournalDamaged(f"{_counted(len(left), 'problem')} {what}")
+        said.append(f"{_counted(len(left), 'problem')} {what}")
+    if of_streams:
+        said.append(
+            f"{_counted(len(of_streams), 'problem')} of streams: the next start sets aside what is not this "
+            "node's, and goes on behind what is gone"
+        )
+    if said:
+        raise JournalDamaged("; ".join(said))
 
 
 @app.command(epilog="Example: moor journal migrate --levels 2 --data ./moorline-data")
@@ -235,6 +260,41 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
         f"{counts}; {_counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
         f"queues {verb}{twice}{aside}, {report.lost} are lost"
     )
+
+
+def _check_streams(config: Config) -> "StreamReport | None":
+    """None where there are no streams."""
+    from moorline.journal.disk import FileDisk
+    from moorline.journal.stream_check import check_streams
+    from moorline.net.clock import wall_us
+    from moorline.node.folder import identity, is_new
+    from moorline.node.topics import FOLDER, check_owner
+
+    data = Path(config.data)
+    if not (data / FOLDER).is_dir():
+        return None
+    owner = None if is_new(data) else identity(data)
+    if owner is not None:
+        check_owner(data, owner)
+    with progress("checking streams") as seen:
+        return check_streams(
+            FileDisk(data / FOLDER), owner, wall_us, seen, sync=config.streams.sync == "power"
+        )
+
+
+def _show_streams(report: "StreamReport") -> None:
+    if report.problems:
+        rows = [
+            (f"{one.shard}/{one.generation}", one.kind, one.lost, one.text)
+            for one in report.problems
+        ]
+        output.table(("stream", "kind", "lost", "what"), rows)
+    counts = f"{report.streams} streams, {report.messages} messages"
+    known = f", {report.known_lost} were known to be lost" if report.known_lost else ""
+    if not report.problems:
+        output.line(f"{counts}: nothing is wrong{known}")
+    else:
+        output.line(f"{counts}; {len(report.problems)} problems, {report.lost} are lost{known}")
 
 
 def _summary(what: str, moved: "Moved", *, as_json: bool, to_stderr: bool) -> None:

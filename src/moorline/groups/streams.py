@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from moorline.core.block import Block
 from moorline.core.stream import Extent, Gap, Shard
 from moorline.errors import MoorlineError, StartError
+from moorline.journal.stream_inspection import StreamProblem
 from moorline.journal.streams import StreamBatch, StreamStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
     STREAM_BUSY_MESSAGES,
     STREAM_BUSY_MS,
+    STREAM_FILES_LOOK_MS,
     STREAM_SEALS_PER_LOOK,
     STREAM_UPKEEP_MS,
 )
@@ -59,6 +61,7 @@ class LocalStreams:
         """Written, and held back because our identity may be another's."""
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._files_looked_s = self._loop.time()
         self._held: set[Session] = set()
         self._generations = self._newest()
 
@@ -248,10 +251,36 @@ class LocalStreams:
                 self._roll()
                 self._drop()
                 await self._seal()
+                await self._look_at_files()
+                self._log_damage()
             except Exception:
                 # Without this task nothing would be sealed or dropped any more, until the disk is full.
                 log.exception("the upkeep of streams was interrupted")
             await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
+
+    async def _look_at_files(self) -> None:
+        """A file that somebody removes is held by its name alone: nothing else would tell until a start."""
+        if self._loop.time() < self._files_looked_s + STREAM_FILES_LOOK_MS / 1_000:
+            return
+        self._files_looked_s = self._loop.time()
+        problems = await asyncio.to_thread(self.store.look_at_files)
+        log_problems(problems, self.node)
+        if problems:
+            self.changed()  # where the newest of a shard is gone, a new one begins
+            self._tell_reshaped(sorted({one.shard for one in problems}))
+
+    def _log_damage(self) -> None:
+        """Once for each place, however it was found: by a reader, a seal or the start."""
+        for stream, hole in self.store.new_damage():
+            log.error(
+                "messages of a stream are damaged or gone",
+                extra={
+                    "stream": str(stream),
+                    "first": hole.first,
+                    "upto": hole.upto,
+                    "messages": hole.upto - hole.first,
+                },
+            )
 
     def _roll(self) -> None:
         if self.store.roll(self.clock.expiry_us()):
@@ -293,11 +322,27 @@ class LocalStreams:
             self._tell_reshaped(sorted({one.shard for one in dropped}))
 
     async def close(self) -> None:
-        """Commits what is left, if it may still be answered."""
+        """Commits what is left and says how far it came, if it may still be answered."""
         while not self.failed.done() and (self._writing or self.store.batch_bytes):
             if self._unanswered is not None or not (self._writing or self.may_answer()):
                 break
             self._next_s = 0.0
             self._commit()
             await self._quiet.wait()
+        if not self.failed.done() and not self._writing:
+            await asyncio.to_thread(self.store.leave)
         self._thread.shutdown()
+
+
+def log_problems(problems: Iterable[StreamProblem], node: str) -> None:
+    """What is not as it was left, each by its name."""
+    for one in problems:
+        log.error(
+            "a file of the streams is not as it was left",
+            extra={
+                "kind": one.kind,
+                "stream": f"{node}/{one.shard}/{one.generation}",
+                "what": one.text,
+                "messages": one.lost,
+            },
+        )

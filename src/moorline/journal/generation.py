@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from moorline.core.block import Block
+from moorline.core.digest import Digest
 from moorline.core.parts import Numbers
 from moorline.core.stream import DAMAGE, RETENTION, Gap
 from moorline.journal.disk import Disk, DiskFile, parent
@@ -53,6 +54,7 @@ class Generation:
         "holes",
         "index",
         "index_file",
+        "is_gone",
         "is_readable",
         "is_timed",
         "last_time_us",
@@ -77,6 +79,8 @@ class Generation:
         self.first_time_us = self.last_time_us = head.created_us
         self.has_ended = False
         self.is_readable = is_readable
+        self.is_gone = False
+        """Whether its file vanished while the node ran."""
         self.is_timed = True
         """Whether the times of its messages are known; if not, a seal will find them."""
         self.summary: Summary | None = None
@@ -118,10 +122,26 @@ class Generation:
         sealed = self.end - self.first - self.summary.count if self.summary else 0
         return max(noted, sealed)
 
+    def vanished(self) -> int:
+        """Somebody took the file while the node runs; how many messages went with it."""
+        self.is_gone, self.is_readable = True, False
+        before = self.lost
+        end, limit = self._reach
+        self.holes = {self.first: Hole(self.first, end, limit)}
+        head = self.head
+        times = (self.first_time_us, self.last_time_us)
+        if self.has_ended:
+            # There is nothing to seal any more; with a summary retention can give it up.
+            self.summary = Summary(
+                head.seed, head.first, end, 0, Digest.empty(), *times, SEGMENT_HEAD.size
+            )
+        return end - self.first - before
+
     # --- writing, in a thread ---------------------------------------------------------------------
 
     def create(self) -> None:
         """Begins the file. Durable in any case: it happens rarely, and offsets count from its head."""
+        self._disk.make_folders(parent(self.path))
         self.file = self._disk.open(self.path + SEGMENT, create=True)
         # A crash may have left it with a part of a head, and what described an earlier one.
         self.file.truncate(0)
@@ -154,7 +174,7 @@ class Generation:
             file = self._disk.open(self.path + SEGMENT, create=False)
         except FileNotFoundError:
             # Retention was faster than this reader, or somebody took the file.
-            return Gap(offset, self.end, RETENTION)
+            return Gap(offset, self.end, DAMAGE if self.is_gone else RETENTION)
         try:
             return self._read(file, offset, bytes_max)
         finally:

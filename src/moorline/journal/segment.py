@@ -1,12 +1,13 @@
 """Room: journal. One segment file: its head, and finding the whole frames in it, past damage if need be.
 
-    head   magic       8 bytes "MOORSEG1"
+    head   magic       8 bytes "MOORSEG2"
            shard       u32
            generation  u32
            first       u64   offset of its first message
            created_us  u64
            seed        u64   drawn for this segment
-           reserved    24 bytes of zero
+           store       16 bytes: the beginning of the id of the node that made it
+           check       u64   XXH3-64 of the 56 bytes before it
     then   frame after frame, as in wire/segment.py
 
 Numbers are little-endian. A frame is whole if its check is right; the check is seeded, so no sender can
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import xxhash
 
 from moorline.core.block import Block, FramePlaces
 from moorline.core.parts import Numbers, Parts, words_at
@@ -33,9 +35,13 @@ from moorline.wire.frame_fields import (
 )
 from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, check_of
 
-SEGMENT_HEAD = struct.Struct("<8sIIQQQ24x")
-MAGIC = b"MOORSEG1"
+SEGMENT_HEAD = struct.Struct("<8sIIQQQ16sQ")
+MAGIC = b"MOORSEG2"
+STORE_BYTES = 16
+NO_STORE = bytes(STORE_BYTES)
+"""Of segments that are made without a node."""
 
+_CHECK = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
 _BEGINNING = struct.Struct("<IIQ")
 _FLAGS_ALL = 15
@@ -53,9 +59,11 @@ class SegmentHead(NamedTuple):
     first: int
     created_us: int
     seed: int
+    store: bytes = NO_STORE
 
     def __bytes__(self) -> bytes:
-        return SEGMENT_HEAD.pack(MAGIC, *self)
+        data = SEGMENT_HEAD.pack(MAGIC, *self, 0)[: -_CHECK.size]
+        return data + _CHECK.pack(xxhash.xxh3_64_intdigest(data))
 
 
 class Piece(NamedTuple):
@@ -94,10 +102,16 @@ class Hole(NamedTuple):
 
 
 def read_head(file: DiskFile) -> SegmentHead | None:
-    data = file.read_at(0, SEGMENT_HEAD.size)
-    if len(data) < SEGMENT_HEAD.size or data[:8] != MAGIC:
+    return head_of(file.read_at(0, SEGMENT_HEAD.size))
+
+
+def head_of(data: bytes) -> SegmentHead | None:
+    """None if it is not whole."""
+    if len(data) != SEGMENT_HEAD.size or data[:8] != MAGIC:
         return None
-    return SegmentHead(*SEGMENT_HEAD.unpack(data)[1:])
+    *fields, check = SEGMENT_HEAD.unpack(data)[1:]
+    is_whole = check == xxhash.xxh3_64_intdigest(data[: -_CHECK.size])
+    return SegmentHead(*fields) if is_whole else None
 
 
 def whole_frames(data: bytes, first: int, seed: int) -> tuple[Numbers, int]:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from moorline.core.block import Block
@@ -18,8 +19,9 @@ from moorline.journal.dropped import Dropped, log_dropped
 from moorline.journal.framing import Contents, Run, block_of, time_of
 from moorline.journal.generation import SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
-from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, part_of
+from moorline.journal.segment import NO_STORE, SEGMENT_HEAD, Hole, SegmentHead, part_of
 from moorline.journal.segment_index import SparseIndex, Words, entries_of
+from moorline.journal.stream_manifest import Listed, add_lines, begun, reached
 from moorline.journal.tail import Tail
 from moorline.limits import STREAM_SNAPSHOT_BYTES
 
@@ -58,13 +60,15 @@ class ShardLog:
         "names",
         "next_offset",
         "number",
+        "numbers_upto",
         "producers",
+        "store",
         "tail",
         "time_us",
         "wants_roll",
     )
 
-    def __init__(self, disk: Disk, node: str, number: int) -> None:
+    def __init__(self, disk: Disk, node: str, number: int, store: bytes = NO_STORE) -> None:
         self._disk = disk
         self._node = node
         self.number = number
@@ -80,6 +84,9 @@ class ShardLog:
         self.generations: list[Generation] = []
         self.dropped: dict[int, Dropped] = {}
         self.lost_before = 0
+        self.numbers_upto = 0
+        """The highest generation that there ever was, as far as any file knows."""
+        self.store = store
         self.tail = Tail()
         self.wants_roll = False
         self._bytes = SEGMENT_HEAD.size
@@ -182,7 +189,8 @@ class ShardLog:
         """The batch under way, ready to be written, in a new generation if it is time for one."""
         first = self.end
         generation, ended, snapshot = self.generations[-1], None, None
-        if (self.wants_roll or self._bytes > generation_bytes_max) and first > generation.first:
+        is_due = self.wants_roll or self._bytes > generation_bytes_max
+        if is_due and (first > generation.first or generation.is_gone):
             ended = generation
             generation = self.next_generation(now_us, draw)
             snapshot = self.snapshot_of(generation, generation.end, generation.size_bytes)
@@ -209,9 +217,11 @@ class ShardLog:
         """The one that begins where the newest ends; what is not committed goes into it."""
         newest = self.newest
         number = newest.number if newest is not None else max(self.dropped, default=0)
+        # A number whose files are gone is not used again: an archive may have that stream.
+        number = self.numbers_upto = max(number, self.numbers_upto) + 1
         seed = int.from_bytes(draw(8), "little")
-        head = SegmentHead(self.number, number + 1, self.end, now_us, seed)
-        generation = Generation(self._disk, path_of(self.folder, number + 1), head)
+        head = SegmentHead(self.number, number, self.end, now_us, seed, self.store)
+        generation = Generation(self._disk, path_of(self.folder, number), head)
         generation.index = SparseIndex()
         self._bytes = self._snapshot_bytes = SEGMENT_HEAD.size
         return generation
@@ -241,13 +251,30 @@ class ShardLog:
                 # Once a generation, so that a power cut takes from the end only.
                 part.ended.file.sync()
             part.ended.close()
-            generation.create()
+            self.create(generation, part.ended)
         assert generation.file is not None
         assert generation.index_file is not None
         if part.block.data:
             generation.file.append(part.block.data)
         if len(part.entries):
             generation.index_file.append(part.entries.tobytes())
+
+    def create(self, generation: Generation, ended: Generation | None = None) -> None:
+        """Begins its file, and then says so in the manifest: what is listed is surely there."""
+        generation.create()
+        lines = [begun(generation.head)]
+        if ended is not None:
+            lines.insert(0, reached(ended.number, ended.end, ended.size_bytes))
+        add_lines(self._disk, self.folder, lines)
+
+    def leave(self) -> None:
+        """At an orderly stop: how far the newest generation came, so that a start misses what is gone."""
+        newest = self.newest
+        if newest is not None and newest.file is not None and newest.is_readable:
+            newest.file.sync()
+            add_lines(
+                self._disk, self.folder, [reached(newest.number, newest.end, newest.size_bytes)]
+            )
 
     def write_snapshot(self, generation: Generation, snapshot: tuple[Summary, Memory]) -> None:
         """In a thread, when all that it speaks of is as durable as it will be."""
@@ -270,13 +297,17 @@ class ShardLog:
 
     # --- recovery and retention -------------------------------------------------------------------
 
-    def opened(self, generations: list[Generation], producers: dict[int, int]) -> None:
-        """What was found on the disk."""
+    def opened(
+        self, generations: list[Generation], producers: dict[int, int], reached_before: int = 0
+    ) -> None:
+        """What was found on the disk; and how far the shard had come, where nothing of it is left."""
         self.generations = generations
         self.producers = producers
         newest = self.newest
         if newest is None:
-            self.next_offset = max((gone.upto for gone in self.dropped.values()), default=0)
+            self.next_offset = max(
+                [reached_before, *(gone.upto for gone in self.dropped.values())], default=0
+            )
             return
         self.next_offset = newest.end
         self.time_us = max(generation.last_time_us for generation in generations)
@@ -287,17 +318,25 @@ class ShardLog:
         self.generations[-1].has_ended = True
         self.generations[-1].close()
 
-    def skip_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
-        """Goes on in a new generation that begins there; what is missing before it is the last one's gap."""
+    def end_at(self, offset: int) -> None:
+        """The newest generation grows no more; what it lacks up to that message is gone."""
         newest = self.newest
         assert newest is not None
-        assert not self.has_batch, "nothing is under way"
         newest.close()
         newest.has_ended = True
+        if newest.end < offset:
+            # A seal that it has does not speak of them.
+            newest.summary = None
+            newest.note(Hole(newest.end, offset, newest.size_bytes), offset, newest.size_bytes)
         newest.end = self.next_offset = offset
         self.tail.clear()
+
+    def skip_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
+        """Goes on in a new generation that begins there; what is missing before it is the last one's gap."""
+        assert not self.has_batch, "nothing is under way"
+        self.end_at(offset)
         generation = self.next_generation(now_us, draw)
-        generation.create()
+        self.create(generation)
         self.generations.append(generation)
         self.write_snapshot(
             generation, self.snapshot_of(generation, generation.end, generation.size_bytes)
@@ -326,6 +365,14 @@ class ShardLog:
     def close(self) -> None:
         for generation in self.generations:
             generation.close()
+
+
+def listed_of(generation: Generation, known: Listed | None) -> Listed:
+    """A generation as a start found it, for the manifest."""
+    listed = Listed(generation.number, generation.first, generation.head.seed)
+    if generation.has_ended or (known is not None and known.upto >= 0):
+        return msgspec.structs.replace(listed, upto=generation.end, bytes=generation.size_bytes)
+    return listed
 
 
 def folder_of(number: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from moorline.journal.dropped import Dropped
-from moorline.journal.generation import INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
+from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.seal import Memory, count_topics, read_seal, read_summary, remember
 from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.segment import (
@@ -29,7 +29,11 @@ from moorline.journal.segment import (
 )
 from moorline.journal.segment_index import SparseIndex, entries_of, read_all
 from moorline.journal.shard import path_of
+from moorline.journal.stream_inspection import Inspection
 from moorline.wire.segment import CONTENT, FRAME, HEAD, RETAIN
+
+ASIDE = "aside"
+"""Folder of files that stood in the way, each under the name of its shard and its own."""
 
 
 class Found(NamedTuple):
@@ -41,17 +45,26 @@ class Found(NamedTuple):
     has_snapshot: bool
 
 
-def recover(disk: Disk, folder: str, shard: int, dropped: dict[int, Dropped]) -> Found:
+def recover(
+    disk: Disk, folder: str, shard: int, dropped: dict[int, Dropped], found: Inspection
+) -> Found:
     """Everything in order, oldest first. The newest may grow on, unless it is sealed."""
     # What is found may have been only in the system's memory; from now on we rely on it.
     disk.sync_folder(folder)
+    for number in found.aside:
+        put_aside(disk, folder, number)
     numbers = _finish_drops(disk, folder, dropped)
     generations = _heads(disk, folder, shard, numbers, dropped)
     if not generations:
         return Found([], {}, [], False)
     newest = generations[-1]
+    short = {one.generation for one in found.problems if one.kind == "short"}
     for generation in generations:
+        size_bytes = generation.size_bytes
         _load_seal(disk, generation)
+        if generation.number in short and generation is not newest:
+            # Sealed anew: what is left of it is counted, and what is not.
+            generation.summary, generation.size_bytes = None, size_bytes
     newest.has_ended = newest.summary is not None or not newest.is_readable
     for generation, following in pairwise(generations):
         generation.has_ended = True
@@ -82,18 +95,39 @@ def producers_before(disk: Disk, generations: list[Generation]) -> dict[int, int
 
 
 def _finish_drops(disk: Disk, folder: str, dropped: Container[int]) -> list[int]:
-    """Removes what was given up, and what describes segments that are not there."""
+    """Removes what was given up; what describes segments that are not there is set aside."""
     names = disk.list_folder(folder)
     numbers = []
     for name in names:
         stem, _, _ = name.partition(".")
         if not stem.isdecimal() or name.endswith(TEMPORARY_SUFFIX):
             continue
-        if int(stem) in dropped or stem + SEGMENT not in names:
+        if int(stem) in dropped:
             disk.remove(f"{folder}/{name}")
+        elif stem + SEGMENT not in names:
+            _leave(disk, folder, name)
         elif name == stem + SEGMENT:
             numbers.append(int(stem))
     return sorted(numbers)
+
+
+def put_aside(disk: Disk, folder: str, number: int) -> None:
+    """All files of a generation that is not ours; the segment last, so that a crash leaves it to be found."""
+    for ending in (SNAPSHOT, SEAL, DENSE, INDEX, SEGMENT):
+        if disk.exists(path_of(folder, number) + ending):
+            _leave(disk, folder, f"{number:08}{ending}")
+
+
+def _leave(disk: Disk, folder: str, name: str) -> None:
+    """Out of the way, and nothing of it is lost. What is there of that name already stays."""
+    disk.make_folders(ASIDE)
+    target, count = f"{ASIDE}/{folder}-{name}", 1
+    while disk.exists(target):
+        count += 1
+        target = f"{ASIDE}/{folder}-{name}.{count}"
+    disk.rename(f"{folder}/{name}", target)
+    disk.sync_folder(ASIDE)
+    disk.sync_folder(folder)
 
 
 def _heads(

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from moorline.journal.disk import Disk
 from moorline.journal.dropped import AGE, BYTES, Dropped
-from moorline.journal.generation import Generation
+from moorline.journal.generation import SEGMENT, Generation
 from moorline.journal.seal import Seal
 from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.shard import ShardLog
 from moorline.journal.shard_recovery import producers_before
 from moorline.journal.stream_batch import StreamOptions
+from moorline.journal.stream_inspection import StreamProblem
 from moorline.limits import FAR_FUTURE_US
 
 
@@ -43,6 +44,32 @@ class StreamUpkeep:
         """Shards beyond the number that is set now are read, and not written any more."""
         return shard.number < self._options.shards
 
+    # --- files that vanish ------------------------------------------------------------------------
+
+    def look_at_files(self) -> list[StreamProblem]:
+        found = []
+        for shard in self._shards.values():
+            # Made before the names are read: what is begun meanwhile is not missed.
+            known = [one for one in shard.generations if not one.is_gone]
+            names = self._names(shard.folder)
+            for generation in known:
+                name = f"{generation.number:08}{SEGMENT}"
+                if name in names or generation not in shard.generations:
+                    continue
+                count = generation.vanished()
+                if generation is shard.newest and self._is_in_use(shard):
+                    # What comes now goes to a file that has a name.
+                    shard.wants_roll = True
+                text = f"{shard.folder}/{name} vanished while the node runs"
+                found.append(StreamProblem("missing", shard.number, generation.number, text, count))
+        return found
+
+    def _names(self, folder: str) -> set[str]:
+        try:
+            return set(self._disk.list_folder(folder))
+        except FileNotFoundError:
+            return set()
+
     # --- seals ------------------------------------------------------------------------------------
 
     def unsealed(self) -> list[tuple[int, int]]:
@@ -50,7 +77,7 @@ class StreamUpkeep:
             (shard.number, generation.number)
             for shard in self._shards.values()
             for generation in shard.generations
-            if generation.has_ended and generation.summary is None
+            if generation.has_ended and generation.summary is None and not generation.is_gone
         ]
 
     def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
@@ -65,6 +92,8 @@ class StreamUpkeep:
     def sealed(self, shard: int, generation: int, seal: Seal) -> None:
         found = self._shards[shard].find(generation)
         assert found is not None
+        if found.is_gone:
+            return
         found.summary = summary_of(found, seal)
         found.know_times(seal.first_time_us, seal.last_time_us)
         # From now on the files say it.

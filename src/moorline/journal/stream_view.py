@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from moorline.core.block import Block
 from moorline.core.digest import Digest
-from moorline.core.stream import Extent, Gap
+from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.generation import SEAL, Generation
 from moorline.journal.seal import Seal, read_seal
+from moorline.journal.segment import Hole
 from moorline.journal.shard import ShardLog
 
 
@@ -20,6 +21,8 @@ class StreamView:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._shards: dict[int, ShardLog] = {}
+        self._told: set[tuple[int, int, int, int]] = set()
+        """Damage that was told of already."""
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -100,6 +103,25 @@ class StreamView:
     def lost_messages(self) -> int:
         """Messages that are known to be damaged."""
         return sum(shard.lost for shard in self._shards.values())
+
+    def all_generations(self) -> list[tuple[ShardLog, Generation]]:
+        return [
+            (shard, generation)
+            for shard in self._shards.values()
+            for generation in shard.generations
+        ]
+
+    def new_damage(self) -> list[tuple[Stream, Hole]]:
+        """Places that were found damaged since the last call."""
+        found = []
+        for shard in self._shards.values():
+            for generation in shard.generations:
+                for hole in list(generation.holes.values()):
+                    place = (shard.number, generation.number, hole.first, hole.upto)
+                    if place not in self._told:
+                        self._told.add(place)
+                        found.append((shard.extent_of(generation).stream, hole))
+        return found
 
     def _find(self, shard: int, generation: int) -> Generation | None:
         line = self._shards.get(shard)

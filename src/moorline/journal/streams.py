@@ -26,10 +26,13 @@ from moorline.journal.dropped import Dropped, read_dropped
 from moorline.journal.packed_append import NumberedRows
 from moorline.journal.retained import Retained
 from moorline.journal.seal import Seal
-from moorline.journal.shard import ShardLog
+from moorline.journal.segment import STORE_BYTES
+from moorline.journal.shard import ShardLog, listed_of
 from moorline.journal.shard_recovery import Found, recover
 from moorline.journal.stream_batch import PlainRecord, StreamBatch, StreamOptions
-from moorline.journal.stream_layout import read_layout, write_layout
+from moorline.journal.stream_inspection import Inspection, StreamProblem, inspect
+from moorline.journal.stream_layout import NO_OWNER, read_layout, write_layout
+from moorline.journal.stream_manifest import is_long, write_manifest
 from moorline.journal.stream_upkeep import StreamUpkeep
 from moorline.journal.stream_view import StreamView
 from moorline.limits import TOPICS_CACHED_MAX
@@ -63,13 +66,20 @@ class StreamStore(StreamView):
         draw: Callable[[int], bytes] = secrets.token_bytes,
         syncs: Executor | None = None,
         expiry_us: Callable[[], int] | None = None,
+        owner: bytes = NO_OWNER,
     ) -> None:
         """`syncs` does the syncs of a commit side by side; it belongs to the caller. `expiry_us` is the time
-        by which things grow old; that of messages, if it is not given."""
+        by which things grow old; that of messages, if it is not given. `owner` is the id of the node: files
+        that were made under another one are not taken."""
         assert options.shards > 0
         self._syncs = syncs
         super().__init__(disk)
         self._node = node
+        self._owner, self._store = owner, owner[:STORE_BYTES]
+        self.problems: list[StreamProblem] = []
+        """What the start found not to be as it was left."""
+        self.found_gone: list[tuple[int, int]] = []
+        """Ranges before all that is kept that the start found gone, and no start before it."""
         self._options = options
         self._now_us = now_us
         self._expiry_us = expiry_us or now_us
@@ -104,22 +114,51 @@ class StreamStore(StreamView):
                 self._begin(shard, has_snapshot=found[number].has_snapshot)
             elif shard.generations:
                 shard.end_newest()
-        write_layout(self._disk, self._node, self._options.shards)
+        write_layout(self._disk, self._node, self._options.shards, self._owner)
 
     def _recover_shard(self, number: int) -> Found:
-        shard = self._shards[number] = ShardLog(self._disk, self._node, number)
+        shard = self._shards[number] = ShardLog(self._disk, self._node, number, self._store)
+        if number < self.shards_before and not self._disk.exists(shard.folder):
+            text = f"the folder of the shard, {shard.folder}, is gone"
+            self.problems.append(StreamProblem("missing", number, 0, text))
         self._disk.make_folders(shard.folder)
         self._disk.sync_folder("")
         shard.dropped = read_dropped(self._disk, shard.folder, number)
-        found = recover(self._disk, shard.folder, number, shard.dropped)
-        shard.opened(found.generations, found.producers)
+        inspection = inspect(
+            self._disk,
+            shard.folder,
+            number,
+            self._store,
+            shard.dropped,
+            is_synced=self._options.sync,
+        )
+        found = recover(self._disk, shard.folder, number, shard.dropped, inspection)
+        shard.opened(found.generations, found.producers, inspection.reached)
+        shard.numbers_upto = inspection.numbers_upto
+        if found.generations and shard.end < inspection.reached:
+            shard.end_at(inspection.reached)
+        self._know(shard, inspection)
         return found
+
+    def _know(self, shard: ShardLog, found: Inspection) -> None:
+        """The manifest says from now on what is there; what is gone is told once, and counted for ever."""
+        gone = [*found.manifest.lost, *found.gone]
+        shard.lost_before += sum(upto - first for first, upto in gone)
+        self.problems += found.problems
+        self.found_gone += found.gone
+        listed = found.manifest.listed
+        kept = [listed_of(one, listed.get(one.number)) for one in shard.generations]
+        is_as_listed = found.manifest.is_there and listed.keys() - shard.dropped.keys() == {
+            one.generation for one in kept
+        }
+        if found.problems or not is_as_listed or is_long(found.manifest):
+            write_manifest(self._disk, shard.folder, kept, gone)
 
     def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
         newest = shard.newest
         if newest is None or newest.has_ended:
             newest = shard.next_generation(self._now_us(), self._draw)
-            newest.create()
+            shard.create(newest)
             shard.generations.append(newest)
             has_snapshot = False
         if not has_snapshot:
@@ -135,6 +174,15 @@ class StreamStore(StreamView):
         line = self._shards[shard]
         assert line.end < offset, "a shard never goes back"
         line.skip_to(offset, self._now_us(), self._draw)
+
+    def look_at_files(self) -> list[StreamProblem]:
+        """In a thread, from time to time: files of ours that vanished while we run, each told once."""
+        return self._upkeep.look_at_files()
+
+    def leave(self) -> None:
+        """At an orderly stop, when all is committed: says how far each shard came."""
+        for shard in self._in_use:
+            shard.leave()
 
     def close(self) -> None:
         for shard in self._shards.values():

@@ -39,7 +39,7 @@ from moorline.node.folder import HeldFolder, check_room, identity, is_new, locke
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
-from moorline.node.topics import Topics, home_of_streams, open_topics
+from moorline.node.topics import Owner, Topics, home_of_streams, open_topics
 from moorline.node.topics import watch as watch_topics
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
@@ -192,7 +192,7 @@ class Node:
             open_topics(
                 self.config,
                 folder,
-                self._identity.home,
+                Owner(self._identity.home, self._identity.id),
                 self._catalog,
                 self._is_group_operator,
                 clock,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,7 @@ from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Operations as Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
-from moorline.errors import MoorlineError
+from moorline.errors import FolderUnusable, MoorlineError
 from moorline.groups.cluster import Cluster
 from moorline.groups.context import Context
 from moorline.groups.lagging import unled_lag
@@ -25,12 +26,13 @@ from moorline.groups.places import Places
 from moorline.groups.sessions import SessionBroker
 from moorline.groups.staging import Staging, open_staging
 from moorline.groups.stream_files import StreamFiles
-from moorline.groups.streams import LocalStreams
+from moorline.groups.streams import LocalStreams, log_problems
 from moorline.groups.topics import TopicBroker
+from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging import queries_under_way
-from moorline.journal.stream_layout import read_home, read_layout
+from moorline.journal.stream_layout import NO_OWNER, read_home, read_layout, read_owner
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import LAG_LOOK_MS, SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
@@ -43,6 +45,13 @@ log = logging.getLogger("moorline.node")
 
 FOLDER = "streams"
 STAGING_FOLDER = "staging"
+
+
+class Owner(NamedTuple):
+    """The node that a data folder belongs to."""
+
+    home: str
+    id: bytes
 
 
 class Topics:
@@ -122,19 +131,30 @@ def options(settings: Streams) -> StreamOptions:
 async def open_topics(
     config: Config,
     data: Path,
-    home: str,
+    owner: Owner,
     catalog: Catalog,
     is_trusted: Callable[[Session], bool],
     clock: TrustedClock,
 ) -> AsyncIterator[Topics]:
-    """The topics of a data folder, known as `home`; `Topics.cluster.keep_forever` joins the cluster."""
+    """The topics of a data folder; `Topics.cluster.keep_forever` joins the cluster."""
+    home = owner.home
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
     chosen = msgspec.structs.replace(options(config.streams), shards=shards)
-    store = StreamStore(disk, home, chosen, clock.stamp_us, syncs=syncs, expiry_us=clock.expiry_us)
+    store = StreamStore(
+        disk,
+        home,
+        chosen,
+        clock.stamp_us,
+        syncs=syncs,
+        expiry_us=clock.expiry_us,
+        owner=owner.id,
+    )
     with opening(data / FOLDER):
+        check_owner(data, owner.id)
         await asyncio.to_thread(store.open)
+    log_problems(store.problems, home)
     if store.shards_before not in (0, shards):
         log.warning(
             "the number of shards has changed: a publish from before that is tried again now may be stored "
@@ -165,6 +185,17 @@ async def open_topics(
         await topics.close()
         store.close()
         syncs.shutdown()
+
+
+def check_owner(data: Path, node_id: bytes) -> None:
+    """Refuses the streams of another node: their offsets mean other messages."""
+    found = read_owner(FileDisk(data / FOLDER))
+    if found is not None and found not in (node_id, NO_OWNER):
+        raise FolderUnusable(
+            f"{data / FOLDER} holds the streams of the node with the id {text_of(found)}, and "
+            f"{data / 'node.id'} says {text_of(node_id)}: put this node's streams back, or move these away; "
+            "if only node.id was lost, write that id into it. Nothing was changed"
+        )
 
 
 def home_of_streams(data: Path) -> str:

@@ -16,7 +16,7 @@ from moorline.config.addresses import Address, listen_address
 from moorline.core.parts import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged, Untrusted
-from moorline.journal.segment import MAGIC, SEGMENT_HEAD, SegmentHead
+from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, head_of
 from moorline.journal.segment_index import DENSE_BYTES
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
@@ -197,9 +197,10 @@ class NodeSegment:
             self.head = self._head(told.data)
 
     def _head(self, data: bytes) -> SegmentHead:
-        if len(data) < SEGMENT_HEAD.size or data[:8] != MAGIC:
+        head = head_of(data)
+        if head is None:
             raise JournalDamaged(f"{self.name}: its head is damaged: no message of it can be read")
-        return SegmentHead(*SEGMENT_HEAD.unpack(data)[1:])
+        return head
 
     def close(self) -> None:
         """The links outlive it."""

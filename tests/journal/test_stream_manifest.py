@@ -1,0 +1,313 @@
+"""Files of streams that are missing, short, foreign or older: named at the start, counted, never misread."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from moorline.core.block import Block
+from moorline.core.stream import Gap
+from moorline.journal.disk import parent
+from moorline.journal.shard_recovery import ASIDE
+from moorline.journal.stream_check import StreamReport, check_streams
+from moorline.journal.stream_manifest import read_manifest
+from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.testing import MemoryDisk
+from moorline.wire.segment import all_stored
+
+OWNER = b"n" * 24
+OTHER = b"o" * 24
+OPTIONS = StreamOptions(shards=1, generation_bytes_max=400, sync=True)
+
+
+def opened(disk: MemoryDisk, owner: bytes = OWNER, options: StreamOptions = OPTIONS) -> StreamStore:
+    store = StreamStore(disk, "n1", options, iter(range(1_000, 10_000_000)).__next__, owner=owner)
+    store.open()
+    return store
+
+
+def publish(store: StreamStore, *bodies: int) -> None:
+    for body in bodies:
+        store.append("t", b"%d" % body * 40, None, b"", 0, 0)
+        batch = store.take_batch()
+        assert batch is not None
+        store.write(batch)
+        store.committed(batch)
+
+
+def seal(store: StreamStore) -> None:
+    for shard, generation in store.unsealed():
+        store.sealed(shard, generation, store.seal(shard, generation)())
+
+
+def filled(owner: bytes = OWNER, count: int = 20) -> MemoryDisk:
+    """Some generations, all but the last sealed, and an orderly stop."""
+    disk = MemoryDisk()
+    store = opened(disk, owner)
+    publish(store, *range(count))
+    seal(store)
+    store.leave()
+    store.close()
+    return disk
+
+
+def segments(disk: MemoryDisk) -> list[str]:
+    return sorted(path for path in disk.files() if path.endswith(".seg") and path[:3] == "000")
+
+
+def read(store: StreamStore) -> tuple[list[int], list[Gap]]:
+    """The offsets that can be read, and the gaps."""
+    found, gaps = [], []
+    offset = store.first(0)
+    while offset < store.end(0):
+        got = store.read(0, store.generation_of(0, offset), offset, 1_000)
+        if isinstance(got, Block):
+            found += [one.offset for one in all_stored(got.data)]
+            offset = got.upto
+        else:
+            assert isinstance(got, Gap)
+            gaps.append(got)
+            offset = got.upto
+    return found, gaps
+
+
+def kinds(store: StreamStore) -> list[tuple[str, int]]:
+    return [(one.kind, one.generation) for one in store.problems]
+
+
+def reopened(disk: MemoryDisk) -> Iterator[StreamStore]:
+    """The first start tells; the second has nothing new to tell, and the same messages."""
+    for _ in range(2):
+        store = opened(disk)
+        yield store
+        store.close()
+
+
+def test_nothing_is_told_of_a_whole_folder() -> None:
+    for store in reopened(filled()):
+        assert store.problems == []
+        assert read(store) == (list(range(20)), [])
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last", "last two", "all"])
+def test_segments_that_vanish_are_named_and_counted(place: str) -> None:
+    disk = filled()
+    paths = segments(disk)
+    assert len(paths) >= 5
+    chosen = {"first": paths[:1], "middle": paths[2:3], "last": paths[-1:], "all": paths}
+    taken = chosen.get(place, paths[-2:])
+    before = opened(disk)
+    extents = {extent.stream.generation: extent for extent in before.extents()}
+    before.close()
+    gone = [extents[int(path[4:12])] for path in taken]
+    lost = sum(extent.end - extent.first for extent in gone)
+    for path in taken:
+        disk.remove(path)
+    for number, store in enumerate(reopened(disk)):
+        named = [("missing", extent.stream.generation) for extent in gone]
+        assert kinds(store) == (named if number == 0 else [])
+        if number == 0:
+            assert sum(one.lost for one in store.problems) == lost
+        # No offset is given twice, and no number of a stream: an archive may have both.
+        assert store.end(0) >= 20
+        found, _ = read(store)
+        missing = {offset for extent in gone for offset in range(extent.first, extent.end)}
+        assert [offset for offset in found if offset < 20] == sorted(set(range(20)) - missing)
+        seal(store)
+        assert store.lost_messages == lost
+        publish(store, 100 + number)
+        newest = store.extents()[-1]
+        assert newest.stream.generation > max(extents) or place in ("first", "middle")
+        store.leave()
+
+
+def test_a_segment_with_less_than_it_had_is_named() -> None:
+    for place in (1, -1):
+        disk = filled()
+        path = segments(disk)[place]
+        file = disk.open(path, create=False)
+        file.truncate(file.size() - 10)
+        file.close()
+        for number, store in enumerate(reopened(disk)):
+            assert kinds(store) == ([("short", int(path[4:12]))] if number == 0 else [])
+            found, gaps = read(store)
+            assert len(found) == 19
+            assert [gap.upto - gap.first for gap in gaps] == [1]
+            assert store.end(0) >= 20
+            seal(store)
+            assert store.lost_messages == 1
+
+
+def test_a_segment_of_another_node_is_set_aside() -> None:
+    disk, other = filled(), filled(OTHER)
+    path = segments(disk)[2]
+    foreign = other.files()[path]
+    own = disk.files()[path]
+    disk.write_whole(path, foreign)
+    generation = int(path[4:12])
+    store = opened(disk)
+    assert kinds(store) == [("foreign", generation), ("missing", generation)]
+    assert disk.files()[f"{ASIDE}/000-{generation:08}.seg"] == foreign
+    found, gaps = read(store)
+    assert len(found) + sum(gap.upto - gap.first for gap in gaps) == 20
+    store.close()
+    assert own not in disk.files().values()
+
+
+def test_files_of_the_same_number_that_were_set_aside_before_stay() -> None:
+    disk, other = filled(), filled(OTHER)
+    path = segments(disk)[-1]
+    for body in (other.files()[path], filled(OTHER, 21).files()[path]):
+        disk.write_whole(path, body)
+        opened(disk).close()
+        path = f"000/{int(segments(disk)[-1][4:12]):08}.seg"
+    assert len([name for name in disk.files() if name.startswith(ASIDE) and ".seg" in name]) == 2
+
+
+def test_a_segment_that_was_not_there_is_set_aside() -> None:
+    disk = filled()
+    paths = segments(disk)
+    # The same node's, under a number that there never was.
+    stray = f"000/{int(paths[-1][4:12]) + 7:08}.seg"
+    disk.write_whole(stray, disk.files()[paths[-1]])
+    store = opened(disk)
+    assert [kind for kind, _ in kinds(store)] == ["unlisted"]
+    assert read(store) == (list(range(20)), [])
+    store.close()
+
+
+def test_an_older_copy_of_a_generation_is_set_aside() -> None:
+    """Put back from a copy of the folder that went another way."""
+    disk, copy = filled(), filled()
+    path = segments(disk)[3]
+    disk.write_whole(path, copy.files()[path])
+    store = opened(disk)
+    assert [kind for kind, _ in kinds(store)] == ["replaced", "missing"]
+    store.close()
+
+
+def test_a_lost_manifest_costs_no_message() -> None:
+    for damage in (b"", b"begun generation=1 first=0 seed=5 check=00\n" * 3):
+        disk = filled()
+        if damage:
+            disk.write_whole("000/manifest", damage)
+        else:
+            disk.remove("000/manifest")
+        for number, store in enumerate(reopened(disk)):
+            assert kinds(store) == ([("manifest", 0)] if number == 0 else [])
+            assert read(store) == (list(range(20)), [])
+
+
+def test_a_manifest_that_is_cut_anywhere_costs_no_message_and_raises_no_alarm_for_them() -> None:
+    whole = filled()
+    text = whole.files()["000/manifest"]
+    for size in range(len(text)):
+        disk = MemoryDisk()
+        for path, data in whole.files().items():
+            disk.make_folders(parent(path))
+            disk.write_whole(path, data[:size] if path == "000/manifest" else data)
+        store = opened(disk)
+        found, _ = read(store)
+        kept = {one for one in disk.files() if one.startswith(ASIDE)}
+        # What is set aside is there; no message is lost by it.
+        assert len(found) == 20 or kept, f"cut to {size} bytes"
+        store.close()
+
+
+def test_a_shard_whose_folder_is_gone_is_named() -> None:
+    disk = filled()
+    disk.remove_folder("000")
+    store = opened(disk)
+    assert [(one.kind, one.shard) for one in store.problems] == [("missing", 0)]
+    store.close()
+
+
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_a_file_that_vanishes_under_a_running_node_is_noticed(is_newest: bool) -> None:
+    disk = MemoryDisk()
+    store = opened(disk)
+    publish(store, *range(20))
+    seal(store)
+    path = segments(disk)[-1 if is_newest else 1]
+    extent = store.extent(0, int(path[4:12]))
+    assert extent is not None
+    disk.remove(path)
+    store.new_damage()
+    (problem,) = store.look_at_files()
+    count = extent.end - extent.first
+    assert (problem.kind, problem.generation, problem.lost) == (
+        "missing",
+        extent.stream.generation,
+        count,
+    )
+    assert store.lost_messages == count
+    assert store.look_at_files() == [], "told once"
+    assert [(hole.first, hole.upto) for _, hole in store.new_damage()] == [
+        (extent.first, extent.end)
+    ]
+    publish(store, 100)
+    found, gaps = read(store)
+    store._shards[0].tail.clear()
+    found, gaps = read(store)
+    assert [(gap.first, gap.upto, gap.reason) for gap in gaps] == [
+        (extent.first, extent.end, "DAMAGE")
+    ]
+    assert found[-1] == 20, "what came behind it is safe"
+    seal(store)
+    store.leave()
+    store.close()
+    again = opened(disk)
+    assert read(again)[0][-1] == 20
+    again.close()
+
+
+def test_the_manifest_is_written_when_generations_begin_and_end_only() -> None:
+    disk = MemoryDisk()
+    store = opened(disk, options=StreamOptions(shards=1, generation_bytes_max=1 << 20))
+    before = disk.files()["000/manifest"]
+    publish(store, *range(200))
+    assert disk.files()["000/manifest"] == before
+    store.leave()
+    store.close()
+    reading = read_manifest(disk, "000")
+    assert [(one.generation, one.upto) for one in reading.listed.values()] == [(1, 200)]
+
+
+# --- a check from outside ---------------------------------------------------------------------------
+
+
+def checked(disk: MemoryDisk) -> StreamReport:
+    before = disk.files()
+    report = check_streams(disk, OWNER, lambda: 1_000_000, lambda _done, _total: None, sync=True)
+    assert disk.files() == before, "a check changes nothing"
+    return report
+
+
+def test_a_check_reads_every_message_and_changes_nothing() -> None:
+    report = checked(filled())
+    assert (report.messages, report.problems, report.known_lost) == (20, [], 0)
+
+
+def test_a_check_names_what_a_start_would_name() -> None:
+    disk = filled()
+    for path in (segments(disk)[0], segments(disk)[-1]):
+        disk.remove(path)
+    report = checked(disk)
+    store = opened(disk)
+    assert [
+        (one.kind, one.generation) for one in report.problems if one.kind == "missing"
+    ] == kinds(store)
+    seal(store)
+    store.leave()
+    store.close()
+    again = checked(disk)
+    assert (again.problems, again.known_lost) == ([], report.lost)
+
+
+def test_a_check_finds_a_damaged_message() -> None:
+    disk = filled()
+    path = segments(disk)[1]
+    data = bytearray(disk.files()[path])
+    data[-3] ^= 1
+    disk.write_whole(path, bytes(data))
+    (problem,) = checked(disk).problems
+    assert (problem.kind, problem.generation, problem.lost) == ("damage", int(path[4:12]), 1)

@@ -1,0 +1,76 @@
+"""Files of streams that vanish: under a node that runs, and between two starts."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.cluster.running import metric
+from tests.process.nodes import NodeProcess, eventually, run_moor
+
+import moorline
+
+pytestmark = pytest.mark.process
+
+FLAGS = ("--set=streams.shards=1", "--set=streams.sync=process")
+LOST = "stream_messages_lost_total"
+
+
+async def publish(node: NodeProcess, count: int) -> None:
+    async with moorline.connect(node.address) as moor:
+        await moor.publish_all([moorline.record("orders", b"%d" % one) for one in range(count)])
+
+
+def segments(data: Path) -> list[Path]:
+    return sorted((data / "streams" / "000").glob("*.seg"))
+
+
+def test_segments_that_vanish_under_a_running_node_are_told(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with NodeProcess(data, *FLAGS) as node:
+        asyncio.run(publish(node, 50))
+        assert metric(node, LOST) == 0
+        for path in segments(data):
+            path.unlink()
+        eventually(lambda: metric(node, LOST) == 50, within_s=60)
+        eventually(lambda: "vanished while the node runs" in node.errors)
+        # What comes now is in a file that has a name.
+        asyncio.run(publish(node, 5))
+        eventually(lambda: len(segments(data)) == 1)
+    with NodeProcess(data, *FLAGS) as node:
+        streams = run_moor("topic", "info", "--json", f"--data={data}")
+        assert streams.returncode == 0, streams.stderr
+        assert metric(node, LOST) == 50
+    (found,) = [path for path in segments(data) if path.stat().st_size > 64]
+    assert found.name == "00000002.seg"
+
+
+def test_a_segment_that_vanishes_between_two_starts_is_told(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with NodeProcess(data, *FLAGS) as node:
+        asyncio.run(publish(node, 50))
+    segments(data)[-1].unlink()
+    checked = run_moor("journal", "check", "--json", f"--data={data}")
+    assert checked.returncode == 15, checked.stderr
+    report = json.loads(checked.stdout)["streams"]
+    assert [(one["kind"], one["lost"]) for one in report["problems"]] == [("missing", 50)]
+    with NodeProcess(data, *FLAGS) as node:
+        assert "is gone: messages 0 to 50" in node.errors
+        assert metric(node, LOST) == 50
+        asyncio.run(publish(node, 1))
+    again = run_moor("journal", "check", "--json", f"--data={data}")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["streams"]["known_lost"] == 50
+
+
+def test_the_streams_of_another_node_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with NodeProcess(tmp_path / name, *FLAGS) as node:
+            asyncio.run(publish(node, 5))
+    (tmp_path / "one" / "streams").rename(tmp_path / "kept")
+    (tmp_path / "two" / "streams").rename(tmp_path / "one" / "streams")
+    refused = run_moor(
+        "serve", f"--data={tmp_path / 'one'}", "--listen=tcp://127.0.0.1:0", "--http=off", *FLAGS
+    )
+    assert refused.returncode == 6, refused.stderr
+    assert "holds the streams of the node with the id" in refused.stderr
