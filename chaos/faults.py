@@ -6,12 +6,14 @@ A fault that this machine does not let us make returns nothing, and the summary 
 import asyncio
 import contextlib
 import random
+import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 import moorline
 from chaos import damage
-from chaos.history import Damaged, History
+from chaos.history import Damaged, History, Mishap
 from chaos.load import Load
 from chaos.service_load import DRIFTS, ServiceClient
 from chaos.small_disk import RESERVE_BYTES
@@ -242,6 +244,30 @@ async def lose_associations(scene: Scene, chance: random.Random) -> str:
         return f"associations of {service.name} {kind} in the catalog"
 
 
+async def run_a_copy(scene: Scene, chance: random.Random) -> str:
+    """A second process on a copy of a node's folder: it must not get ready beside the first."""
+    async with scene.victim(chance) as node:
+        if node is None:
+            return ""
+        copy = Node(node.name, scene.world.folder / f"{node.name}-copy")
+        await asyncio.to_thread(_copied, node.files, copy.data)
+        async with copy.peers, copy.clients, copy.services:
+            try:
+                await copy.start(scene.world.dsn, scene.world.papers)
+                if copy.is_running and node.is_running:
+                    scene.history.note(Mishap(f"a copy of {node.name} runs beside it"))
+            finally:
+                await copy.kill()
+                await asyncio.to_thread(shutil.rmtree, copy.data.parent)
+        return f"a copy of {node.name} started beside it: it ended with {copy.code}"
+
+
+def _copied(source: Path, target: Path) -> None:
+    """As far as a running node's files can be copied: some go away meanwhile."""
+    with contextlib.suppress(shutil.Error):
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("run"))
+
+
 FAULTS: dict[str, tuple[int, Fault]] = {
     "kill -9": (5, kill),
     "SIGTERM": (1, stop),
@@ -253,6 +279,7 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "calls cancelled": (3, cancel_calls),
     "files harmed": (4, harm_files),
     "associations lost": (1, lose_associations),
+    "folder copied": (1, run_a_copy),
 }
 """By name: how often it is drawn, and what it does."""
 

@@ -10,7 +10,7 @@ import moorline
 from chaos.history import History, Outcome
 from chaos.world import Node, World
 from moorline.client.moor import Moor
-from moorline.errors import CallFailed, MoorlineError
+from moorline.errors import CallFailed, MoorlineError, OutcomeUnknown
 
 Result = TypeVar("Result")
 
@@ -123,10 +123,10 @@ class Actor:
         """One call and what is known of it at its end; a lost connection is raised behind `UNKNOWN`."""
         try:
             return Outcome.ANSWERED, await self.call(ask)
+        except (OutcomeUnknown, TimeoutError):
+            return Outcome.UNKNOWN, None
         except CallFailed:
             return Outcome.REFUSED, None
-        except TimeoutError:
-            return Outcome.UNKNOWN, None
 
 
 async def until(condition: Callable[[], Awaitable[bool] | bool], within_s: float) -> bool:

@@ -18,10 +18,13 @@ from chaos.queue_load import SESSIONS, take
 from chaos.world import Node
 from moorline.client.moor import Moor
 from moorline.client.service import Service
+from moorline.errors import MoorlineError
 
 WINDOW = 4
 CHANGE_S_MAX = 0.5
 DRIFT_FOUND = 17
+ELSEWHERE_CHANCE = 0.2
+"""How often the client tries another node first when it comes back."""
 
 
 class ServiceClient(Actor):
@@ -40,9 +43,9 @@ class ServiceClient(Actor):
     def node(self) -> Node | None:
         return self._node if self._node.is_running else None
 
-    def connecting(self) -> moorline.client.moor.Connecting:
+    def connecting(self, node: Node | None = None) -> moorline.client.moor.Connecting:
         return moorline.connect(
-            self._node.tls_address,
+            (node or self._node).tls_address,
             timeout_ms=CONNECT_MS_MAX,
             ca=self.load.world.papers.ca,
             certificate=self._papers,
@@ -58,9 +61,21 @@ class ServiceClient(Actor):
                 assert not await service.associate(self.own)
 
     async def _once(self) -> None:
+        if self.random.random() < ELSEWHERE_CHANCE:
+            await self._enter_elsewhere()
         if self.node() is not None:
             async with self.connecting() as moor:
                 await self.work(moor)
+
+    async def _enter_elsewhere(self) -> None:
+        """The list is of one node; at another one it must not become shorter."""
+        node = self.random.choice(self.load.world.running() or [self._node])
+        if node is not self._node:
+            with contextlib.suppress(MoorlineError, OSError):
+                async with self.connecting(node) as moor, moor.service(self._file):
+                    pass
+            if not set(self.own) <= self._listed():
+                self.note(Mishap(f"{self.name} entered at {node.name}: its list has lost queues"))
 
     async def work(self, moor: Moor) -> None:
         async with moor.service(self._file, window=WINDOW) as service:
