@@ -56,6 +56,8 @@ class Outcome(msgspec.Struct):
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     not_made: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: float = 0.0
+    every_byte: str = ""
+    """What became of a journal that was harmed at every byte; empty if it was not."""
     verdict: Verdict = msgspec.field(default_factory=Verdict)
     history: History = msgspec.field(default_factory=History)
 

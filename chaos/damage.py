@@ -3,15 +3,29 @@
 What of it is a loss must be said: by `moor journal check`, by the node in its log, or to the readers.
 """
 
+import asyncio
+import contextlib
 import json
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import moorline
 from chaos.history import History, LostQueueMessages
-from chaos.world import Node
+from chaos.world import Node, clean_environment
 from moorline.errors import MoorlineError
+
+EXHAUSTIVE = "tests.journal.damage"
+
+
+class EveryByte(NamedTuple):
+    """What became of it: the line that it ends with, and what was not as it should be."""
+
+    line: str
+    failures: list[str]
+
 
 Harm = Callable[[Path, random.Random], str]
 
@@ -95,3 +109,38 @@ async def repair_queue(node: Node, queue: str, history: History) -> list[str]:
     if found.lost:
         history.note(LostQueueMessages(queue, found.lost))
     return [f"{problem.kind}: {problem.text}" for problem in found.problems]
+
+
+@contextlib.asynccontextmanager
+async def at_every_byte(
+    *, wanted: bool
+) -> AsyncIterator[Callable[[], Awaitable[EveryByte | None]]]:
+    """A journal of queues, in memory, harmed at every byte of every file: beside the campaign."""
+    if not wanted:
+        yield _nothing
+        return
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", EXHAUSTIVE, "--exhaustive"),
+        cwd=Path(__file__).parent.parent,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=clean_environment(),
+        start_new_session=True,
+    )
+
+    async def result() -> EveryByte:
+        out, err = await process.communicate()
+        failures = err.decode().splitlines() if process.returncode else []
+        return EveryByte(out.decode().strip(), failures)
+
+    try:
+        yield result
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _nothing() -> None:
+    return None

@@ -11,22 +11,18 @@ folder, which is gone at the end, as all processes are; also after Ctrl-C.
 import argparse
 import asyncio
 import contextlib
-import importlib.util
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from chaos.campaign import Campaign, Options, Outcome, Told
+from chaos.checker import Violation
+from chaos.damage import EXHAUSTIVE, at_every_byte
 from chaos.faults import FAULTS
 from chaos.summary import show
-
-DAMAGE = "tests.journal.damage"
-"""Harm to any one file of a small journal, at every byte."""
-ROOT = Path(__file__).parent.parent
 
 
 def options_of(given: list[str] | None = None) -> argparse.Namespace:
@@ -41,13 +37,13 @@ def options_of(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="about 40 s, without an archive")
     parser.add_argument("--only", action="append", choices=FAULTS, help="draw these faults only")
     parser.add_argument("--no-archive", action="store_true", help="without Spark")
-    parser.add_argument("--no-damage", action="store_true", help=f"without {DAMAGE}")
+    parser.add_argument("--no-damage", action="store_true", help=f"without {EXHAUSTIVE}")
     parser.add_argument("--keep", type=Path, help="keep the folders of nodes, and their logs, here")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser.parse_args(given)
 
 
-async def played(folder: Path, options: Options, *, as_json: bool) -> Outcome:
+async def played(folder: Path, options: Options, *, as_json: bool, damage: bool) -> Outcome:
     def tell(told: Told) -> None:
         if as_json:
             line = json.dumps({"round": told.round, "s": round(told.seconds, 1), "what": told.what})
@@ -55,20 +51,19 @@ async def played(folder: Path, options: Options, *, as_json: bool) -> Outcome:
         else:
             print(f"{told.seconds:7.1f} s  round {told.round:3}  {told.what}", flush=True)
 
-    campaign = asyncio.create_task(Campaign(folder, options, tell).run())
+    async def both() -> Outcome:
+        async with at_every_byte(wanted=damage) as harmed:
+            outcome = await Campaign(folder, options, tell).run()
+            if (found := await harmed()) is not None:
+                outcome.every_byte = found.line
+                outcome.verdict.violations += [Violation("lost", one) for one in found.failures]
+            return outcome
+
+    campaign = asyncio.create_task(both())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, campaign.cancel)
     return await campaign
-
-
-def damage_of_files() -> int:
-    """Runs the exhaustive damage of the journal; its own report is printed as it comes."""
-    if importlib.util.find_spec(DAMAGE) is None:
-        return 0
-    return subprocess.run(
-        [sys.executable, "-m", DAMAGE, "--exhaustive"], cwd=ROOT, check=False
-    ).returncode
 
 
 def main() -> int:
@@ -91,15 +86,13 @@ def main() -> int:
             )
         folder.mkdir(exist_ok=True)
         try:
-            outcome = asyncio.run(played(folder, options, as_json=given.json))
+            damage = not (given.quick or given.no_damage)
+            outcome = asyncio.run(played(folder, options, as_json=given.json, damage=damage))
         except asyncio.CancelledError:
             print("chaos: stopped; nothing is left behind", file=sys.stderr)
             return 130
     show(outcome, as_json=given.json)
-    is_broken = bool(outcome.verdict.violations)
-    if not (given.quick or given.no_damage) and damage_of_files():
-        is_broken = True
-    return 1 if is_broken else 0
+    return 1 if outcome.verdict.violations else 0
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("came again, as promised", f"{outcome.verdict.counts.again:,}"),
         ("gone by harm to files, and reported", f"{outcome.verdict.counts.reported:,}"),
     ]
+    if outcome.every_byte:
+        found.append(("a journal harmed at every byte", outcome.every_byte))
     return found + [(kind, f"{outcome.verdict.of_kind(kind):,}") for kind in KINDS]
 
 
