@@ -121,7 +121,10 @@ class Commits:
     def _has_room(self) -> bool:
         """Whether a checkpoint would find room; asks the disk at most once a second while there is none."""
         if not self.lacks_room or monotonic_ms() - self._looked_ms >= DISK_LOOK_MS:
-            free = self._store.disk.free_bytes("")
+            try:
+                free = self._store.disk.free_bytes("")
+            except OSError:
+                return True  # the checkpoint itself will tell what is wrong with the disk
             self._note_room(free, checkpoint.wanted_bytes(self._store, free))
         return not self.lacks_room
 

@@ -127,8 +127,12 @@ class QueueMending:
             work.take_over(store, queue)
             extra = {"queue": text_of(queue.id), "saved": found.saved, "lost": found.lost}
             log.warning("a queue was repaired", extra=extra)
-        # The index must know that it is whole, before anybody is told so.
-        await broker.commits.checkpoint_anew()
+        # The index should know that it is whole, before anybody is told so.
+        try:
+            await broker.commits.checkpoint_anew()
+        except NodeDiskFull:
+            # It is repaired all the same. A crash before the next checkpoint sets it aside again, whole.
+            log.warning("a repaired queue waits for a checkpoint", extra=extra)
         return found, left
 
     @asynccontextmanager
