@@ -6,6 +6,8 @@ must hold exactly what was committed, or that and the one batch that was on its 
 
 import copy
 import random
+from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -32,6 +34,8 @@ Model = dict[bytes, ModelQueue]
 
 class Simulation:
     """One life of a store after another."""
+
+    body_bytes: ClassVar[Sequence[int]] = (0, 1, 30, 700)
 
     def __init__(self, seed: int, *, sync: bool = True) -> None:
         self.seed = seed
@@ -99,7 +103,7 @@ class Simulation:
 
     def _send(self) -> None:
         queue, model = self._any()
-        body = self.chance.randbytes(self.chance.choice([0, 1, 30, 700]))
+        body = self.chance.randbytes(self.chance.choice(self.body_bytes))
         if model.closed and not model.messages:
             model.closed = False
         lsn = self.store.send(queue, body, self.clock.wall_ms())

@@ -290,11 +290,15 @@ def test_c15_a_message_file_longer_than_its_state_is_cut(damage: Damage) -> None
     damage.is_at_work(queue)
 
 
-def test_c15_c19_records_that_nothing_accounts_for_are_set_aside(damage: Damage) -> None:
-    """C15, C19: whole records, in no state, not in the log, and newer than the index: not ours to remove."""
-    queue, other = damage.stored(b"1"), damage.create()
-    damage.send_all(other, b"foreign")
-    damage.checkpoint()
+@pytest.mark.parametrize("is_newer", [True, False])
+def test_c15_c19_records_that_nothing_accounts_for_are_set_aside(
+    damage: Damage, is_newer: bool
+) -> None:
+    """C15, C19: whole records, in no state and not in the log, of no file of ours: not ours to remove."""
+    if is_newer:
+        queue, other = damage.stored(b"1"), damage.stored(b"foreign")
+    else:
+        other, queue = damage.stored(b"foreign"), damage.stored(b"1")
     foreign = damage.read(damage.message_path(other, damage.state(other).write_file))
     path = damage.message_path(queue, damage.state(queue).write_file)
     content = damage.read(path)

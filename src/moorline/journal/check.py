@@ -27,7 +27,8 @@ from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
 from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
 from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
-from moorline.journal.folder_recovery import ASIDE, Found, bring_in_order
+from moorline.journal.folder_changes import ASIDE
+from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout, mend_layout
 from moorline.journal.offline import options_of, raise_lsn

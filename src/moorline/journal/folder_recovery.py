@@ -16,9 +16,8 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
-from moorline.core.queue import QUOTA_MARKER, Entry, Queue
+from moorline.core.queue import Entry, Queue
 from moorline.core.queue_journal import QueueState
-from moorline.journal.disk import TEMPORARY_SUFFIX
 from moorline.journal.folder import (
     STATE_FILE,
     Damaged,
@@ -27,20 +26,14 @@ from moorline.journal.folder import (
     is_backup,
     message_file,
 )
+from moorline.journal.folder_changes import FolderChanges
 from moorline.journal.folder_scan import (
     Record,
     Scan,
     StateLines,
-    message_names,
     read_states,
     scanned,
 )
-from moorline.journal.record import encode
-
-ASIDE = ".aside-"
-"""In the name of a file with records that nothing accounts for; whoever has read it may remove it."""
-
-COPY_BYTES = 1 << 20
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -132,8 +125,8 @@ def _is_named(folder: QueueFolder) -> bool:
     return folder.disk.exists(above) and name in folder.disk.list_folder(above)
 
 
-class _Recovery:
-    """One look at one folder, which had these names at its beginning."""
+class _Recovery(FolderChanges):
+    """One look at one folder, and what follows from it."""
 
     def __init__(
         self,
@@ -143,46 +136,42 @@ class _Recovery:
         stamp: str,
         spare: Sequence[Entry],
     ) -> None:
+        super().__init__(folder, names, known.logged, stamp)
         self._spare = spare
-        self._folder = folder
-        self._names = names
-        self._message_files = message_names(names)
         self._known = known
-        self._stamp = stamp
-        self._notes: list[str] = []
-        self._aside = 0
         self._doubled = 0
         self._missing = 0
 
     def run(self) -> Found:
-        self._remove_half_written()
+        self.remove_half_written()
         lines = StateLines(b"", [], [], is_ended=True)
-        if STATE_FILE in self._names:
-            lines = read_states(self._folder)
+        if STATE_FILE in self.names:
+            lines = read_states(self.folder)
         states = [state for state in lines.states if state is not None]
         is_whole = bool(lines.states) and lines.states[-1] is not None
         if is_whole and lines.is_ended and self._is_in_order(states[-1]):
             return Found(states[-1], len(lines.states), [], states[-1].lsn)
-        if not lines.text and not self._message_files and not self._known.count:
-            if STATE_FILE in self._names:
+        if not lines.text and not self.message_files and not self._known.count:
+            if STATE_FILE in self.names:
                 self._note_lines(lines)
-                self._keep_and_remove_state(lines)
+                self.keep_and_remove_state(lines)
             return self._result(None, 0, 0)
         self._note_lines(lines)
-        scan = scanned(self._folder, self._message_files)
+        scan = scanned(self.folder, self.message_files)
         chosen = self._borne_out(states, scan, is_last_whole=is_whole)
         if chosen is not None:
-            count = self._put_back(chosen, lines, is_whole and chosen == states[-1])
-            self._cut(chosen, scan)
+            count = self.put_back(chosen, lines, is_whole and chosen == states[-1])
+            self.cut(chosen, scan)
         else:
-            self._bring_back(scan)
+            self.bring_back(self._spare, scan)
             chosen, count = self._made_anew(lines, states, scan, is_last_whole=is_whole)
-        self._dispose(chosen, scan, self._message_files)
+        if any(name not in _files_of(chosen) for name in self.message_files):
+            self.dispose(chosen, scan, self._known.upto_lsn, [*states, *self._earlier_states()])
         highest = [state.lsn for state in states] + [one.lsn for one in scan.all_records()]
         return self._result(chosen, count, max(highest, default=0))
 
     def _result(self, state: QueueState | None, lines: int, lsn: int) -> Found:
-        return Found(state, lines, self._notes, lsn, self._doubled, self._aside, self._missing)
+        return Found(state, lines, self.notes, lsn, self._doubled, self.aside, self._missing)
 
     def _is_in_order(self, state: QueueState) -> bool:
         """As a checkpoint leaves it; nothing more is looked at."""
@@ -192,21 +181,21 @@ class _Recovery:
         if known.count is not None and (state.lsn > known.upto_lsn or state.size != known.count):
             return False
         wanted = {state.read_file: state.read_bytes, state.write_file: state.write_byte}
-        return set(self._message_files) == set(wanted) and all(
-            self._folder.file(message_file(name)).size() == size for name, size in wanted.items()
+        return set(self.message_files) == set(wanted) and all(
+            self.folder.file(message_file(name)).size() == size for name, size in wanted.items()
         )
 
     def _note_lines(self, lines: StateLines) -> None:
-        if STATE_FILE not in self._names:
-            if self._message_files:
-                self._notes.append(f"{STATE_FILE} is missing")
+        if STATE_FILE not in self.names:
+            if self.message_files:
+                self.notes.append(f"{STATE_FILE} is missing")
             return
         for problem in lines.problems:
-            self._notes.append(f"a state in {STATE_FILE} cannot be: {problem}")
+            self.notes.append(f"a state in {STATE_FILE} cannot be: {problem}")
         if not lines.problems and (not lines.states or lines.states[-1] is None):
-            self._notes.append(f"the last line of {STATE_FILE} is torn or missing")
+            self.notes.append(f"the last line of {STATE_FILE} is torn or missing")
         elif not lines.is_ended:
-            self._notes.append(f"the last line of {STATE_FILE} has lost its newline")
+            self.notes.append(f"the last line of {STATE_FILE} has lost its newline")
 
     # --- a state that is there --------------------------------------------------------------------
 
@@ -217,7 +206,7 @@ class _Recovery:
         known, records = self._known, scan.all_records()
         for state in reversed(states):
             if known.count is None:
-                beyond = [one for one in records if self._is_only_here(one, state.lsn)]
+                beyond = [one for one in records if self.is_only_here(one, state.lsn)]
                 if beyond or not scan.bears_out(state):
                     return None
                 if not is_last_whole:
@@ -232,40 +221,8 @@ class _Recovery:
             if scan.bears_out(state):
                 return state
             # A power cut kept the line but not the records it counts; the log still has those.
-            self._notes.append(f"a line of {STATE_FILE} ran ahead of its files")
+            self.notes.append(f"a line of {STATE_FILE} ran ahead of its files")
         return None
-
-    def _is_only_here(self, record: Record, lsn: int) -> bool:
-        return record.lsn > lsn and record.lsn not in self._known.logged
-
-    def _put_back(self, state: QueueState, lines: StateLines, is_the_last: bool) -> int:
-        """The state is the last line, and another one may follow it; returns how many there are."""
-        if is_the_last and lines.is_ended:
-            return len(lines.states)
-        self._keep_state(lines)
-        self._folder.write_state(state)
-        return 1
-
-    def _cut(self, state: QueueState, scan: Scan) -> None:
-        """Message files end where their state says; what is cut off is accounted for, or set aside."""
-        for name, size in {
-            state.read_file: state.read_bytes,
-            state.write_file: state.write_byte,
-        }.items():
-            if scan.sizes.get(name, 0) <= size:
-                continue
-            longer = scan.sizes[name] - size
-            self._notes.append(f"{message_file(name)} was {longer} bytes longer than its state")
-            file = self._folder.file(message_file(name))
-            beyond = [one for one in scan.records[name] if one.offset >= size]
-            unknown = [one for one in beyond if self._is_only_here(one, state.lsn)]
-            if unknown:
-                data = file.read_at(size, longer)
-                self._folder.disk.write_whole(self._aside_path(name), data)
-                self._set_aside(name, len(unknown))
-            file.truncate(size)
-            # Or a power cut could bring the old bytes back under a state that counts new ones.
-            file.sync()
 
     # --- a state made anew ------------------------------------------------------------------------
 
@@ -294,16 +251,16 @@ class _Recovery:
         if is_bad and (lost or not self._is_all_there(waiting, states, scan, is_last_whole)):
             raise Damaged(self._why_bad(scan))
         if lost:
-            self._notes.append(f"message files are missing: {lost} messages are lost")
+            self.notes.append(f"message files are missing: {lost} messages are lost")
         state = None
         if waiting:
-            state = self._gathered(waiting, lsn)
-            self._notes.append(f"the state is made anew from the records: {len(waiting)} wait")
-        self._keep_state(lines)
+            state = self.gathered(waiting, lsn)
+            self.notes.append(f"the state is made anew from the records: {len(waiting)} wait")
+        self.keep_state(lines)
         if state is not None:
-            self._folder.write_state(state)
-        elif STATE_FILE in self._names:
-            self._folder.remove(STATE_FILE)
+            self.folder.write_state(state)
+        elif STATE_FILE in self.names:
+            self.folder.remove(STATE_FILE)
         return state, 0 if state is None else 1
 
     def _is_all_there(
@@ -321,19 +278,6 @@ class _Recovery:
         since = [one for one in scan.all_records() if done < one.lsn <= known.upto_lsn]
         return len(since) == len(waiting)
 
-    def _bring_back(self, scan: Scan) -> None:
-        """Writes what the files lack and the log still has into a file of its own, one more to be read."""
-        there = {one.lsn for one in scan.all_records()}
-        lacking = [entry for entry in self._spare if entry.lsn not in there]
-        if not lacking:
-            return
-        name = self._fresh_name("log")
-        data = b"".join(map(encode, lacking))
-        self._folder.file(message_file(name), create=True).append(data)
-        self._message_files.append(name)
-        scan.take_in(name, data)
-        self._notes.append(f"{len(lacking)} messages are taken from the log")
-
     def _waiting(self, states: list[QueueState], scan: Scan) -> tuple[list[Record], int, int]:
         """The records that wait, the lsn up to which they account for everything, and the highest id
         that was acknowledged for certain."""
@@ -341,7 +285,7 @@ class _Recovery:
         done = max([0, *map(scan.acknowledged_by, [*states, *self._earlier_states()])])
         done = max(done, known.acknowledged)
         if known.count is None:
-            upto = max([one.lsn for one in records if self._is_only_here(one, 0)], default=0)
+            upto = max([one.lsn for one in records if self.is_only_here(one, 0)], default=0)
             return [one for one in records if done < one.lsn <= upto], upto, done
         found = [one for one in records if done < one.lsn <= known.upto_lsn]
         count = known.count - known.acknowledgements
@@ -349,7 +293,7 @@ class _Recovery:
 
     def _earlier_states(self) -> list[QueueState]:
         """Those in copies of `queue.log`: each was true when it was written."""
-        copies = [read_states(self._folder, name) for name in self._names if is_backup(name)]
+        copies = [read_states(self.folder, name) for name in self.names if is_backup(name)]
         return [state for lines in copies for state in lines.states if state is not None]
 
     def _why_bad(self, scan: Scan) -> str:
@@ -357,87 +301,6 @@ class _Recovery:
         start, end = stretches[0]
         return f"{message_file(name)} at byte {start}: {end - start} bytes are no record"
 
-    def _gathered(self, waiting: list[Record], lsn: int) -> QueueState:
-        """Copies the waiting records into a file of their own; returns the state for it."""
-        name = self._fresh_name("gathered")
-        self._folder.file(message_file(name), create=True)
-        for start, end, source in _runs(waiting):
-            for offset in range(start, end, COPY_BYTES):
-                file = self._folder.file(message_file(source))
-                data = file.read_at(offset, min(COPY_BYTES, end - offset))
-                # Asked for each time: to have one file open may have closed the other.
-                self._folder.file(message_file(name)).append(data)
-        self._folder.file(message_file(name)).sync()
-        self._folder.disk.sync_folder(self._folder.path)
-        size, count = sum(one.size for one in waiting), len(waiting)
-        return QueueState(
-            read_file=name,
-            read_msg=0,
-            read_byte=0,
-            write_file=name,
-            write_msg=count,
-            read_count=count,
-            read_bytes=size,
-            write_byte=size,
-            can_write=all(one.kind != QUOTA_MARKER for one in waiting),
-            lsn=lsn,
-        )
 
-    def _fresh_name(self, kind: str) -> str:
-        name = f"{kind}-{self._stamp}"
-        while name in self._message_files:
-            name += "x"
-        return name
-
-    # --- what is left over ------------------------------------------------------------------------
-
-    def _dispose(self, state: QueueState | None, scan: Scan, names: list[str]) -> None:
-        """Removes the message files that no state names; sets aside what nothing accounts for."""
-        needed = {state.read_file, state.write_file} if state else set()
-        lsn = state.lsn if state else self._known.upto_lsn
-        for name in names:
-            if name in needed:
-                continue
-            unknown = [one for one in scan.records[name] if self._is_only_here(one, lsn)]
-            if not unknown:
-                self._notes.append(f"collected the orphan {message_file(name)}")
-                self._folder.remove(message_file(name))
-                continue
-            self._folder.rename(message_file(name), self._aside_path(name).rpartition("/")[2])
-            self._set_aside(name, len(unknown))
-
-    def _set_aside(self, name: str, count: int) -> None:
-        self._aside += count
-        self._notes.append(f"{count} records that nothing accounts for: {self._aside_name(name)}")
-
-    def _aside_name(self, name: str) -> str:
-        return f"messages.{name}{ASIDE}{self._stamp}"
-
-    def _aside_path(self, name: str) -> str:
-        return f"{self._folder.path}/{self._aside_name(name)}"
-
-    def _keep_state(self, lines: StateLines) -> None:
-        """A copy of a state file that is about to be replaced, for whoever looks for what happened."""
-        if STATE_FILE in self._names:
-            kept = f"{self._folder.path}/queue.{self._stamp}-torn.log"
-            self._folder.disk.write_whole(kept, lines.text)
-
-    def _keep_and_remove_state(self, lines: StateLines) -> None:
-        self._keep_state(lines)
-        self._folder.remove(STATE_FILE)
-
-    def _remove_half_written(self) -> None:
-        for name in self._names:
-            if name.endswith(TEMPORARY_SUFFIX) and self._folder.has(name):
-                self._folder.remove(name)
-
-
-def _runs(records: list[Record]) -> list[tuple[int, int, str]]:
-    """The records as stretches of files, as few as possible: start, end, file."""
-    runs: list[tuple[int, int, str]] = []
-    for one in records:
-        if runs and runs[-1][2] == one.file and runs[-1][1] == one.offset:
-            runs[-1] = (runs[-1][0], one.end, one.file)
-        else:
-            runs.append((one.offset, one.end, one.file))
-    return runs
+def _files_of(state: QueueState | None) -> set[str]:
+    return {state.read_file, state.write_file} if state else set()
