@@ -197,6 +197,7 @@ class Simulation:
         """Which of the allowed models the store holds."""
         assert store.files.lost_messages == 0, "messages were reported lost"
         assert store.files.quarantined == 0, "a queue was set aside"
+        assert store.files.doubled_messages == 0, "messages were said to come twice"
         problems = [mismatch(store, model) for model in allowed]
         for model, problem in zip(allowed, problems, strict=True):
             if not problem:
