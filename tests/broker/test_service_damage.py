@@ -124,6 +124,35 @@ async def test_rows_that_were_put_in_or_given_away(node: Harbour) -> None:
     await node.services._rows.put_right(theirs)
 
 
+async def test_queues_that_are_gone_and_associated_still_are_named(node: Harbour) -> None:
+    """Their files were lost, say, and the catalog was not: equal digests say nothing about that."""
+    queues = await associated(node, 50)
+    gone = queues[:3]
+    for queue in gone:
+        found = node.store.find(queue)
+        assert found is not None
+        node.store.delete(found)
+    assert node.store.lacking(queues) == 3
+    assert await node.digest() == Digest.of(queues)
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        assert set(service.report.lost) == set(gone)
+        assert service.report.digest == Digest.of(queues[3:]) == await node.digest()
+    assert sorted(set_aside(node)) == sorted((queue, "NOT_FOUND") for queue in gone)
+    await entered(node, queues[3:])
+
+
+async def test_what_waits_comes_although_a_row_can_be_no_id(node: Harbour) -> None:
+    """The deliveries pass over it."""
+    queues = await associated(node, 20)
+    async with node.connect("other") as sender:
+        await sender.send(queues[1], b"waited")
+    await change_id(node, queues[0], b"odd")
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        await within(service.all_delivered.wait())
+        assert (await take(aiter(service), 1))[0].body == b"waited"
+    await entered(node, queues)
+
+
 async def test_pages_of_queues_pass_a_row_with_a_wrong_hash(node: Harbour) -> None:
     """The next page begins behind where the row stands, and not where its id belongs."""
     queues = await associated(node, 30)
@@ -223,9 +252,9 @@ async def test_both_sides_are_damaged_at_once(node: Harbour) -> None:
     change(node, "delete from association where queue = ?", queues[2])
     change(node, "update association set queue = ? where queue = ?", b"t" * 24, queues[3])
     async with node.connect() as moor, moor.service(node.list_of()) as service:
-        # What the node has is taken over, an id included that is no queue's: nothing says that it is not.
-        assert await node.associated() == {*queues, STRANGER}
-        await service.dissociate([STRANGER])
+        # What the node has is taken over, an id included that is no queue's, until the node refuses it.
+        assert await node.associated() == set(queues)
+        assert set(service.report.lost) == {STRANGER, b"t" * 24}
     await entered(node, queues)
 
 

@@ -83,14 +83,34 @@ async def test_a_list_that_does_not_say_its_node_loses_nothing_by_not_found(
     listed.close()
 
 
+async def test_a_list_that_does_not_say_its_node_is_not_taken_in_by_equal_digests(
+    node: Harbour, there: Harbour
+) -> None:
+    """All of its queues are associated, and none is at the node that was reached."""
+    queues = await associated(node, 40)
+    unbound = node.folder / "unbound.sqlite"
+    listed = Associations(unbound)
+    listed.add(queues)
+    listed.close()
+    async with there.connect() as moor:
+        with pytest.raises(WrongNode, match="does not know 40 of its queues: nothing was removed"):
+            async with moor.service(unbound):
+                pass
+    listed = Associations(unbound)
+    assert (len(listed), listed.checked().home) == (40, (b"", ""))
+    listed.close()
+    assert await node.associated() == set(queues)
+
+
 async def test_bind_makes_a_list_the_nodes_own_and_sets_aside_what_it_does_not_know(
     node: Harbour, there: Harbour
 ) -> None:
     """Somebody has said so. What leaves the list is in its file still."""
     queues = await half_associated(node, 30, 20)
     async with there.connect() as moor, moor.service(node.list_of(), bind=True) as service:
-        assert set(service.report.lost) == set(queues) - await there.associated()
-        assert len(service.report.lost) == 10
+        assert set(service.report.lost) == set(queues), "it has none of them, associated or not"
+        assert await there.associated() == set()
+        await service.associate(await make_queues(moor, 1))
     with node.listed() as listed:
         assert listed.checked().home == (THERE, "n")
         rows = listed._db.execute("select queue, why from set_aside").fetchall()

@@ -158,7 +158,8 @@ class Node:
             payload = own.high.astype(">u8").tobytes()
         assert len(payload) <= PAYLOAD_PER_BLOCK, "few queues: one block holds it"
         return ServiceSubscribed(
-            asked.call, kept.count, kept.hash, mode.value, cells, len(payload), payload
+            *(asked.call, kept.count, kept.hash, mode.value, cells, len(payload), payload),
+            absent=len(self.catalog.rows.keys() - self.queues),
         )
 
     def _page(self, after: bytes, count: int) -> list[bytes]:

@@ -86,7 +86,7 @@ class OperatorBroker(ServiceBroker):
 
     async def _describe(self, session: Session, call: DescribeService) -> Answer:
         service = await self._named(session, call.service)
-        found = await self._rows.checked(service.number)
+        found = await self._rows.checked(service.number, self._store.lacking)
         return ServiceDescribed(
             call.call,
             self._facts(service, found.kept),
@@ -98,6 +98,7 @@ class OperatorBroker(ServiceBroker):
             found.wrong_hashes,
             found.told,
             self._node_id,
+            found.absent,
         )
 
     def _facts(self, row: Meant | ServiceRow, digest: Digest) -> ServiceFacts:

@@ -13,6 +13,7 @@ from moorline.catalog.services import OpenedService, Services
 from moorline.core.digest import Digest
 from moorline.core.queue import Queue
 from moorline.errors import MoorlineError
+from moorline.ids import ID_BYTES
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Session
 from moorline.wire.service import AllDelivered, ServiceEnded
@@ -28,6 +29,8 @@ class ServiceSession:
         self.is_over = False
         self.is_checked = False
         """Whether the digest was proven since the session opened the service the last time."""
+        self.absent = 0
+        """Associated queues that this node did not have then."""
 
 
 class ServiceDelivery:
@@ -81,11 +84,15 @@ class ServiceDelivery:
         except MoorlineError as error:
             # Half a subscription would be a silent one: the client is to come again.
             acting.session.close(error.code, str(error))
+        except Exception as error:
+            acting.session.close("INTERNAL", type(error).__name__)
+            raise
 
     async def _deliver_all(self, acting: ServiceSession, subscriber: Subscriber) -> None:
         delivered = 0
         async for page in self._services.pages(acting.service.number, SERVICE_PAGE_QUEUES):
-            for queue in self._store.waiting(page):
+            whole = [queue_id for queue_id in page if len(queue_id) == ID_BYTES]
+            for queue in self._store.waiting(whole):
                 await self._room(acting, subscriber)
                 if acting.is_over or not acting.session.is_open:
                     return

@@ -187,6 +187,7 @@ class ServiceBroker:
             cells,
             len(payload),
             payload[:PAYLOAD_PER_BLOCK],
+            acting.absent,
         )
         if not session.is_open:
             return answer
@@ -224,7 +225,9 @@ class ServiceBroker:
         if acting.is_checked:
             return
         number = acting.service.number
-        if not (await self.services.checked(number)).is_right:
+        checked = await self.services.checked(number, self._store.lacking)
+        acting.absent = checked.absent
+        if not checked.is_right:
             async with self.turns.turn(number):
                 found = await self.services.put_right(number)
             self.counts.put_right += 1

@@ -6,6 +6,7 @@ as the queue that it was, and the messages of that queue find nobody. So the ids
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids, misfits
 from moorline.core.id_set import digest_of
 from moorline.core.prefix import RangeDigest
+from moorline.ids import ID_BYTES
 from moorline.limits import REHASH_BATCH, SERVICE_CHECK_QUEUES, WRONG_QUEUES_TOLD_MAX
 
 log = logging.getLogger("moorline.catalog")
@@ -35,6 +37,9 @@ BUCKETS_TOGETHER = 16
 """Buckets that are read with one statement, where they are small; a power of two."""
 
 
+Lacking = Callable[[list[bytes]], int]
+
+
 class Checked(msgspec.Struct, frozen=True):
     """The digest that is kept of a service, and that of the ids that are there; in all and by bucket.
 
@@ -48,6 +53,8 @@ class Checked(msgspec.Struct, frozen=True):
     wrong_buckets: list[int]
     wrong_hashes: int
     wrong_queues: list[bytes]
+    absent: int
+    """Queues that the node which asks does not have."""
 
     @property
     def is_right(self) -> bool:
@@ -62,9 +69,12 @@ class Checked(msgspec.Struct, frozen=True):
 class CheckedServices(Services):
     """The part of the catalog that knows services, and can prove what it keeps of them."""
 
-    async def checked(self, service: int) -> Checked:
-        """Reads all associations. What is compared is of one moment for each bucket."""
-        sums = _Sums()
+    async def checked(self, service: int, lacking: Lacking = lambda _: 0) -> Checked:
+        """Reads all associations. What is compared is of one moment for each bucket.
+
+        `lacking` says how many of some queues are not at the node.
+        """
+        sums = _Sums(lacking)
         expected = (await self.digest(service)).count
         width = _narrowed(BUCKETS_TOGETHER, expected * BUCKETS_TOGETHER // BUCKETS)
         first = 0
@@ -112,7 +122,9 @@ class CheckedServices(Services):
 class _Sums:
     """What the rows of a check add up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, lacking: Lacking) -> None:
+        self._lacking = lacking
+        self._absent = 0
         self._kept = self._true = Digest.empty()
         self._buckets = [RangeDigest(0, 0)] * BUCKETS
         self._wrong_buckets: list[int] = []
@@ -133,6 +145,8 @@ class _Sums:
         if len(ids):
             self._buckets[bucket] = RangeDigest(len(ids), int(np.bitwise_xor.reduce(stored[:, 1])))
         self._wrong_hashes += len(wrong)
+        whole = [one for one in ids if len(one) == ID_BYTES]
+        self._absent += len(ids) - len(whole) + self._lacking(whole)
         room = REHASH_BATCH - len(self._wrong_queues)
         self._wrong_queues += [ids[place] for place in wrong[:room].tolist()]
         return len(ids)
@@ -145,6 +159,7 @@ class _Sums:
             sorted(self._wrong_buckets),
             self._wrong_hashes,
             self._wrong_queues,
+            self._absent,
         )
 
 

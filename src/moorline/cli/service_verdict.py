@@ -25,6 +25,8 @@ HINTS = {
     "associations": "decide first which of the two is right: "
     "`moor service repair` makes the node's equal to the list",
     "kept digest": "`moor service recompute` puts it right",
+    "queues": "this node does not have all of the queues: they are another node's, or lost; entering the "
+    "service at their node names those that are lost",
 }
 """By what they compare, in the order in which they help."""
 
@@ -41,7 +43,8 @@ def of_node(found: ServiceDescribed) -> list[Row]:
     row = compared("kept digest", kept, "associations", true)
     if found.wrong_buckets and kept == true:
         row["verdict"] = "other"  # the errors of two buckets hide each other in the sum
-    return [row, _hashes("hashes", true.count, found.wrong_hashes)]
+    here = _counted("queues", true.count, found.absent, "associations")
+    return [row, _counted("hashes", true.count, found.wrong_hashes, "ids"), here]
 
 
 def of_list(kept: Digest, check: "ListCheck", found: ServiceDescribed) -> list[Row]:
@@ -50,7 +53,7 @@ def of_list(kept: Digest, check: "ListCheck", found: ServiceDescribed) -> list[R
     true = Digest(found.recomputed_count, found.recomputed_hash)
     return [
         compared("client's digest", kept, "client's list", listed),
-        _hashes("client's hashes", listed.count, check.wrong_hashes),
+        _counted("client's hashes", listed.count, check.wrong_hashes, "ids"),
         compared("associations", true, "client's list", listed),
     ]
 
@@ -64,9 +67,10 @@ def compared(what: str, one: Digest, against: str, other: Digest) -> Row:
     return _row(what, one.count, against, other.count, verdict)
 
 
-def _hashes(what: str, count: int, wrong: int) -> Row:
+def _counted(what: str, count: int, wrong: int, against: str) -> Row:
+    """So many of `count` are wrong."""
     verdict = "other" if wrong else "equal" if count else "empty"
-    return _row(what, count - wrong, "ids", count, verdict)
+    return _row(what, count - wrong, against, count, verdict)
 
 
 def _row(what: str, has: int, against: str, which_has: int, verdict: str) -> Row:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
+import numpy as np
+
 from moorline.client.associations import Associations
 from moorline.client.own_list import OwnList, Refusal, can_be_id
 from moorline.client.queue import Message
@@ -174,10 +176,15 @@ class Service(Exchange):
         name = self._caller.node.node if self._caller.node is not None else ""
         own, self.report.mended = await self._list.enter(opened.node, name)
         asker, is_restoring = Asker("service", own, self._salt), self._list.is_doubtful
+        has_named, self._absent = False, 0
         event: Event = Begin()
         while True:
             (effect,) = await asyncio.to_thread(asker.handle, event, monotonic_ms())
             match effect:
+                case Agreed() if self._absent and not has_named:
+                    # The digests say nothing about queues that are gone: refusing them, the node names them.
+                    has_named, is_restoring = True, False
+                    await self._ask_for_all(own)
                 case Agreed(digest):
                     self.report.lost = await self._list.settle(digest.count)
                     self.report.digest = digest
@@ -196,6 +203,10 @@ class Service(Exchange):
             # Our own list has changed: what the asker knows of it is old.
             own = await self._list.thread.run(self._associations.id_set)
             asker, event = Asker("service", own, self._salt), Begin()
+
+    async def _ask_for_all(self, own: IdSet) -> None:
+        """Associates all of our queues once more."""
+        await self._repair(own, np.arange(len(own), dtype=np.uint64), [])
 
     async def _restore(self, service: bytes, missing: int, extra: list[Prefix]) -> int:  # noqa: ARG002
         """Takes over what the node has, page by page; how many queues our list lacked."""

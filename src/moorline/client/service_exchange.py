@@ -78,6 +78,8 @@ class Exchange:
         self._ended: Digest | None = None
         self._theirs = Digest.empty()
         """The node's digest when the service was opened."""
+        self._absent = 0
+        """Queues of the service that the node does not have, as its last SOKS said."""
         self._told = Digest.empty()
         """And after the last change."""
 
@@ -95,6 +97,7 @@ class Exchange:
         self.report.bytes_sent += 24 + len(estimate)
         self.report.bytes_received += 24 + soks.payload_bytes
         _check_soks(soks)
+        self._absent = soks.absent
         payload = bytearray(soks.payload)
         while len(payload) < soks.payload_bytes:
             payload += await self._next_block(soks.call)

@@ -91,6 +91,15 @@ class Index:
         maybe = (self._prefixes[places] == wanted) & (self.rows["size"][places] > 0)
         return [queue_ids[place] for place in np.flatnonzero(maybe)]
 
+    def lacking(self, queue_ids: list[bytes]) -> list[bytes]:
+        """Those of the ids that no row begins like: they are not here."""
+        if not queue_ids or not len(self.rows):
+            return queue_ids
+        ids = np.frombuffer(b"".join(queue_ids), np.uint8).reshape(-1, ID_BYTES)
+        wanted = np.ascontiguousarray(ids[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
+        places = np.minimum(np.searchsorted(self._prefixes, wanted), len(self.rows) - 1)
+        return [queue_ids[place] for place in np.flatnonzero(self._prefixes[places] != wanted)]
+
     def page(self, after: bytes, count: int) -> list[bytes]:
         """The ids behind that one, in the order of the index."""
         start = int(np.searchsorted(self._prefixes, _prefix(after), "left")) if after else 0

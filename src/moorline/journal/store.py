@@ -145,6 +145,12 @@ class Store:
         stored = [self.find(queue_id) for queue_id in self.index.with_messages(rest)]
         return [queue for queue in [*live, *stored] if queue is not None and queue.size]
 
+    def lacking(self, queue_ids: list[bytes]) -> int:
+        """How many of the queues are not here."""
+        idle = [queue_id for queue_id in queue_ids if queue_id not in self.live]
+        there = [queue_id for queue_id in idle if queue_id not in self.deleted]
+        return len(idle) - len(there) + len(self.index.lacking(there))
+
     def page(self, after: bytes, count: int) -> list[bytes]:
         """Ids behind that one, in order: of the index, and of those that are not in it yet."""
         ids: list[bytes] = []

@@ -72,6 +72,7 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     wrong_hashes: int = 0
     wrong_queues: WrongQueues = ()
     node: NodeId = b""
+    absent: int = 0
 
 
 class RecomputeService(Call, frozen=True, gc=False, tag=74):

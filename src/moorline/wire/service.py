@@ -89,6 +89,8 @@ class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
     cells: int = 0
     payload_bytes: int = 0
     payload: bytes = b""
+    absent: int = 0
+    """Associated queues that this node does not have."""
 
 
 class PayloadBlock(Message, frozen=True, gc=False, tag=58):
