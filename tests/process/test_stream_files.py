@@ -1,4 +1,4 @@
-"""Files of streams that vanish: under a node that runs, and between two starts."""
+"""Files of streams and queues that vanish: under a node that runs, and between two starts."""
 
 import asyncio
 import json
@@ -74,3 +74,30 @@ def test_the_streams_of_another_node_are_refused(tmp_path: Path) -> None:
     )
     assert refused.returncode == 6, refused.stderr
     assert "holds the streams of the node with the id" in refused.stderr
+
+
+async def send(node: NodeProcess, count: int) -> bytes:
+    async with moorline.connect(node.address) as moor:
+        queue = await moor.create_queue()
+        for number in range(count):
+            await moor.send(queue.id, b"%d" % number)
+        return queue.id
+
+
+async def waiting(node: NodeProcess, queue: bytes) -> int:
+    async with moorline.connect(node.address) as moor:
+        return (await moor.queue(queue).info()).waiting
+
+
+def test_a_log_that_vanishes_under_a_running_node_costs_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with NodeProcess(data, *FLAGS) as node:
+        queue = asyncio.run(send(node, 20))
+        for path in (data / "queues" / "wal").iterdir():
+            path.unlink()
+        eventually(lambda: "log of the queues vanished" in node.errors, within_s=60)
+        eventually(lambda: metric(node, "queue_checkpoints_total") > 0)
+        node.kill()
+    with NodeProcess(data, *FLAGS) as node:
+        assert asyncio.run(waiting(node, queue)) == 20
+        assert metric(node, "queue_changes_lost_total") == 0

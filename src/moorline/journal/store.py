@@ -56,6 +56,8 @@ class Store:
         self.replayed = 0
         self.revived = 0
         self.revives = False
+        self.lost_changes = 0
+        """Changes that were stored, and are in no file any more."""
         self.index = Index.empty()
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
@@ -112,6 +114,18 @@ class Store:
             raise IndexDamaged("the index is lost")
         self.revives = True
         return rebuild(self)
+
+    def skip_to(self, lsn: int) -> None:
+        """Behind the opening: numbers below that one were given, although nothing is left of them.
+
+        A checkpoint must follow before anything else: the log may not have a gap.
+        """
+        assert lsn > self.next_lsn
+        assert not self.batch.count, "nothing is under way"
+        self.lost_changes += lsn - self.next_lsn
+        self.next_lsn = lsn
+        self.committed_lsn = lsn - 1
+        self.batch = Batch(lsn)
 
     def close(self) -> None:
         self.log.close()

@@ -23,6 +23,7 @@ damage and not a torn end: a repair takes out what is bad and keeps every whole 
 sender from writing a message that looks like a batch.
 """
 
+import contextlib
 import secrets
 import struct
 from collections.abc import Callable, Generator, Iterator
@@ -146,7 +147,7 @@ class WriteAheadLog:
     def begin_segment(self, first: int) -> None:
         """From here on batches go to a new file; the old ones wait to be dropped."""
         if self._file is not None:
-            if not self._file_bytes:
+            if not self._file_bytes and self.is_in_place:
                 return
             self._file.close()
             self._segments.append((self._first, self._name, self._file_bytes))
@@ -170,10 +171,17 @@ class WriteAheadLog:
         for place, segment in enumerate(self._segments):
             following = [one[0] for one in self._segments[place + 1 :]] + [self._first]
             if following[0] <= first:
-                self._disk.remove(segment[1])
+                # Somebody may have been faster.
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(segment[1])
             else:
                 kept.append(segment)
         self._segments = kept
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file that is written still has its name; without it a start would not find it."""
+        return self._file is None or self._disk.exists(self._name)
 
     def close(self) -> None:
         if self._file is not None:

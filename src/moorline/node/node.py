@@ -26,6 +26,7 @@ from moorline.config.addresses import Address
 from moorline.config.shown import masked
 from moorline.console.http import Health, HttpPort
 from moorline.errors import CatalogUnreachable, MoorlineError
+from moorline.ids import text_of
 from moorline.limits import STOP_MS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
@@ -166,7 +167,9 @@ class Node:
     async def _open_queues(
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
     ) -> QueueBroker:
-        broker = await stack.enter_async_context(open_queues(folder, self.config.queues, clock))
+        broker = await stack.enter_async_context(
+            open_queues(folder, self.config.queues, clock, owner=text_of(self._identity.id))
+        )
         assert self._catalog is not None
         services = OperatorBroker(self._catalog, broker, identity(folder))
         stack.callback(services.close)

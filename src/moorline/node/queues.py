@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,15 +10,20 @@ from moorline.broker.queues import QueueBroker
 from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
+from moorline.errors import DiskFull
 from moorline.journal.disk import FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.files import StoreOptions
 from moorline.journal.layout import check_layout
+from moorline.journal.queue_manifest import check_owner, go_on_behind, write_manifest
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.store import Store
+from moorline.limits import STREAM_FILES_LOOK_MS
 from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
+
+log = logging.getLogger("moorline.node")
 
 FOLDER = "queues"
 
@@ -33,15 +39,18 @@ def options(settings: Settings) -> StoreOptions:
 
 @contextlib.asynccontextmanager
 async def open_queues(
-    data: Path, settings: Settings, clock: TrustedClock | None = None
+    data: Path, settings: Settings, clock: TrustedClock | None = None, *, owner: str = ""
 ) -> AsyncIterator[QueueBroker]:
-    """The broker of a data folder's queues, with its upkeep running."""
+    """The broker of a data folder's queues, with its upkeep running; `owner` is the id of the node."""
     disk = FileDisk(data / FOLDER)
     clock = clock or TrustedClock()
     with opening(data / FOLDER):
+        check_owner(disk, owner)
         check_layout(disk, settings.folder_levels)
         store = Store(disk, options(settings), clock.stamp_ms)
         store.open(rebuilt_index)
+        go_on_behind(store, clock.stamp_ms)
+        _note(store, owner)
     broker = QueueBroker(store, settings, clock)
     upkeep = Upkeep(broker)
     room = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
@@ -49,6 +58,7 @@ async def open_queues(
     tasks = [
         asyncio.create_task(upkeep.expire_forever()),
         asyncio.create_task(room.forever()),
+        asyncio.create_task(_watch_log_forever(broker)),
     ]
     try:
         yield broker
@@ -56,7 +66,32 @@ async def open_queues(
         for task in tasks:
             task.cancel()
         await broker.commits.close()
+        if not broker.commits.failed.done():
+            _note(store, owner)
         store.close()
+
+
+def _note(store: Store, owner: str) -> None:
+    """How far the log came. Without a sync it may lose its end in a power cut, and that is no surprise."""
+    lsn = store.next_lsn if store.options.sync else 0
+    try:
+        write_manifest(store.disk, owner, lsn)
+    except DiskFull:
+        log.warning("no room for the manifest of the queues: a later start can tell less")
+
+
+async def _watch_log_forever(broker: QueueBroker) -> None:
+    """A log that somebody removes would be missed at the next start only: what it has is saved at once."""
+    store = broker.store
+    while True:
+        await asyncio.sleep(STREAM_FILES_LOOK_MS / 1_000)
+        if store.log.is_in_place or broker.commits.failed.done():
+            continue
+        log.error("the write-ahead log of the queues vanished: a checkpoint saves what was in it")
+        try:
+            await broker.commits.checkpoint()
+        except OSError:
+            log.exception("the checkpoint failed")
 
 
 def watch(metrics: Metrics, broker: QueueBroker) -> None:
@@ -76,6 +111,10 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
         "records_aside_total": (
             "Records set aside that nothing accounted for.",
             lambda: store.files.records_aside,
+        ),
+        "queue_changes_lost_total": (
+            "Changes of queues that were in files of the log that are gone.",
+            lambda: store.lost_changes,
         ),
         "queues": ("Queues that exist.", lambda: len(store)),
         "queues_live": ("Queues in memory as objects.", lambda: len(store.live)),

@@ -1,0 +1,78 @@
+"""Room: journal. Whose the queues of a folder are, and how far their log came at least: `manifest`.
+
+    {"node": "q3fJ…", "lsn": 8812, "check": "9f2c41aa03be77d0"}
+
+Written whole, at each start and at each orderly stop. What is missing in the middle of the log its own
+numbers tell, and keep a node from starting; what is missing at its end, or all of it, only this file tells.
+"""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+import xxhash
+
+from moorline.errors import FolderUnusable
+from moorline.journal import checkpoint
+from moorline.journal.disk import Disk
+from moorline.journal.segment_index import read_all
+from moorline.journal.store import Store
+
+log = logging.getLogger("moorline.journal")
+
+MANIFEST = "manifest"
+
+
+class QueueManifest(msgspec.Struct, frozen=True):
+    node: str
+    """The id of the node."""
+    lsn: int
+    """Changes below it were stored."""
+    check: str = ""
+
+    def encoded(self) -> bytes:
+        check = xxhash.xxh3_64_hexdigest(f"{self.node} {self.lsn}".encode())
+        return msgspec.json.encode(msgspec.structs.replace(self, check=check))
+
+
+def read_manifest(disk: Disk) -> QueueManifest | None:
+    """None if there is none, or if it is damaged: that is said, and costs nothing."""
+    data = read_all(disk, MANIFEST)
+    if not data:
+        return None
+    try:
+        found = msgspec.json.decode(data, type=QueueManifest)
+    except msgspec.DecodeError:
+        found = None
+    if found is None or found.encoded() != data:
+        log.error("the manifest of the queues is damaged: what is missing of them cannot be told")
+        return None
+    return found
+
+
+def write_manifest(disk: Disk, node: str, lsn: int) -> None:
+    disk.write_whole(MANIFEST, QueueManifest(node, lsn).encoded())
+
+
+def check_owner(disk: Disk, node: str) -> None:
+    """Refuses the queues of another node: who may read and write them is in another catalog."""
+    found = read_manifest(disk)
+    if found is not None and found.node != node:
+        raise FolderUnusable(
+            f"the folder queues holds those of the node with the id {found.node}, and this one is {node}: "
+            "put the queues of this node back, or move these away; `moor journal export` and `import` take "
+            "queues from one node to another. Nothing was changed"
+        )
+
+
+def go_on_behind(store: Store, wall_ms: Callable[[], int]) -> None:
+    """Behind the opening of a store: says what is gone of the end of its log, and gives no number twice."""
+    found = read_manifest(store.disk)
+    if found is None or found.lsn <= store.next_lsn:
+        return
+    log.error(
+        "changes of queues are gone: files of the write-ahead log are missing, or older than they were",
+        extra={"first": store.next_lsn, "upto": found.lsn, "changes": found.lsn - store.next_lsn},
+    )
+    store.skip_to(found.lsn)
+    checkpoint.run(store, wall_ms)
