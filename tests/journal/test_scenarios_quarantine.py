@@ -118,6 +118,7 @@ def test_c12_c13_a_damaged_queue_is_set_aside_with_its_files(
         damage.restart("all")
         assert damage.queue(bad).damaged
         assert damage.head(bad) is None
+        assert b"promised" in damage.read(f"{aside}/pending.log"), "whoever asks for it"
     damage.is_at_work(good)
 
 
@@ -162,6 +163,26 @@ def test_c12_killed_after_a_queue_was_set_aside_keeps_what_is_promised_then() ->
     assert damage.queue(queue).damaged
     assert isinstance(damage.disk, MemoryDisk)
     assert [path for path, data in damage.disk.files().items() if b"promised" in data]
+
+
+def test_c12_what_was_never_committed_takes_no_place_of_what_was() -> None:
+    """C12: set aside with a send that a crash kept from the log; its number is another message's then."""
+    damage = Damage()
+    queue = damage.stored(b"1", b"2")
+    wrong_check(damage, queue)
+    damage.restart()
+    damage.store.send(damage.queue(queue), b"not committed", damage.clock.wall_ms())
+    damage.head(queue)
+    assert damage.queue(queue).damaged
+    damage.restart("none")
+    other = damage.create()
+    assert damage.send(other, b"its number")
+    damage.head(queue)
+    damage.checkpoint()
+    assert damage.queue(queue).damaged
+    assert damage.queue(queue).size == 2
+    pending = f"quarantine/{text_of(queue)}/pending.log"
+    assert not damage.disk.exists(pending)
 
 
 def test_c12_a_power_cut_after_a_queue_was_set_aside_loses_no_file() -> None:

@@ -92,9 +92,11 @@ class QueueFiles:
         if isinstance(queue.reader, Reader):
             self._readers.move_to_end(queue.id)
             return queue.reader
+        if queue.damaged:
+            return None
         path = path_of(queue.id, self._options.levels)
         if self._was_set_aside(queue, path):
-            self.give_up(queue)
+            self.give_up(queue, is_all_in_the_log=True)
             return None
         folder = QueueFolder(self._disk, self.handles, path)
         try:
@@ -258,23 +260,29 @@ class QueueFiles:
                         "files of a deleted queue stay", extra={"why": str(damage_of(error))}
                     )
 
-    def give_up(self, queue: Queue) -> None:
-        """All that a damaged queue has is in its quarantine; its row counts it, acknowledged or not."""
+    def give_up(self, queue: Queue, *, is_all_in_the_log: bool = False) -> None:
+        """All that a damaged queue has is in its quarantine; its row counts it, acknowledged or not.
+
+        What an earlier time put there stays, unless the log has all of that: then some of it may never
+        have been committed, and its numbers belong to others now.
+        """
+        aside = f"quarantine/{text_of(queue.id)}"
+        pending, acknowledged = f"{aside}/{PENDING_ASIDE}", f"{aside}/{ACKNOWLEDGED_ASIDE}"
+        if is_all_in_the_log:
+            for path in (pending, acknowledged):
+                if self._disk.exists(path):
+                    self._disk.remove(path)
         promised = [*self.spare.get(queue.id, ()), *(queue.pending or ())]
+        if promised or queue.acknowledged_lsn:
+            self._disk.make_folders(aside)
         if promised:
             # To their senders, and soon gone from the log.
             records = b"".join(map(encode, promised))
-            self._disk.make_folders(f"quarantine/{text_of(queue.id)}")
-            path = f"quarantine/{text_of(queue.id)}/{PENDING_ASIDE}"
-            # Behind those of an earlier time, which nobody has taken out yet.
-            self._disk.write_whole(path, self._content(path) + records)
+            self._disk.write_whole(pending, self._content(pending) + records)
         if queue.acknowledged_lsn:
             # As a state in which nothing waits up to there: what is done with stays so.
-            self._disk.make_folders(f"quarantine/{text_of(queue.id)}")
-            path = f"quarantine/{text_of(queue.id)}/{ACKNOWLEDGED_ASIDE}"
-            self._disk.write_whole(
-                path, empty_state("none", queue.acknowledged_lsn).line().encode()
-            )
+            state = empty_state("none", queue.acknowledged_lsn)
+            self._disk.write_whole(acknowledged, state.line().encode())
         queue.settle(queue.touched_lsn, queue.size)
         queue.pending = None
         queue.damaged = True
