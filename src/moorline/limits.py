@@ -368,9 +368,6 @@ QUEUE_SLICE_MAX = 256
 RANGES_PER_TAKE_MAX = 10_000
 """Ranges of one answer: some 200 KB. A stream has more only where members left that many holes."""
 
-LAG_LOOK_MS = 5_000
-"""Between two looks at how far behind those groups are that nobody leads: two statements for each page."""
-
 LOST_RANGES_MAX = 1_024
 """Losses that a client confirms in one message; ours confirms each by itself."""
 

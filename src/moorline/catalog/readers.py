@@ -12,7 +12,6 @@ from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
 
 PLACES = statement("reader_places")
-PLACES_AT = statement("reader_places_at")
 COMMIT = statement("reader_commit")
 FLOORS = statement("reader_floors")
 
@@ -29,9 +28,6 @@ class Place(msgspec.Struct, frozen=True):
     failures: bytes
 
 
-PLACE_FIELDS = Place.__struct_fields__
-
-
 class Readers:
     """The part of the catalog that knows places. Groups and sessions build on it."""
 
@@ -41,13 +37,6 @@ class Readers:
     async def places(self, reader: int) -> list[Place]:
         """By node and shard. After a claim or an opening nobody else can change them."""
         return [Place(**row) for row in await self._catalog.fetch(PLACES, reader)]
-
-    async def places_at(self, node: str, readers: Sequence[int]) -> dict[int, list[Place]]:
-        """Those that each of these readers has in the shards of one node."""
-        found: dict[int, list[Place]] = {reader: [] for reader in readers}
-        for row in await self._catalog.fetch(PLACES_AT, node, list(readers)):
-            found[row["reader"]].append(Place(**{name: row[name] for name in PLACE_FIELDS}))
-        return found
 
     async def floors(self, node: str) -> dict[int, int]:
         """The furthest place that any reader has in each shard of a node."""

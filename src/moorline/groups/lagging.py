@@ -13,7 +13,6 @@ from moorline.core.progress import Place
 from moorline.core.stream import Shard
 from moorline.groups.cluster import Lines
 from moorline.groups.leaders import Leaders
-from moorline.limits import GROUPS_PER_PAGE_MAX
 from moorline.wire.group import PlaceFacts
 
 
@@ -31,26 +30,6 @@ async def stored_places(leaders: Leaders, row: GroupRow) -> list[PlaceFacts]:
     """Nobody who can be asked leads it: as they are stored, and from its start on where none is."""
     lines = leaders.cluster.lines()
     places = dict(await leaders.places.load(row.reader))
-    return await _from_start(leaders, row, lines, places)
-
-
-async def unled_lag(leaders: Leaders) -> int:
-    """What waits in the streams of this node for groups that nobody leads: no Leader's figures have it."""
-    node, groups = leaders.cluster.node, leaders.groups
-    lines, lag, after = leaders.cluster.local.lines(), 0, None
-    while rows := await groups.list(after, GROUPS_PER_PAGE_MAX):
-        unled = [row for row in rows if not row.leader]
-        places = await leaders.places.load_at(node, [row.reader for row in unled]) if unled else {}
-        for row in unled:
-            found = await _from_start(leaders, row, lines, places[row.reader])
-            lag += sum(place.lag for place in found)
-        after = rows[-1].name
-    return lag
-
-
-async def _from_start(
-    leaders: Leaders, row: GroupRow, lines: Lines, places: dict[Shard, Place]
-) -> list[PlaceFacts]:
     new = {shard: extents for shard, extents in lines.items() if extents and shard not in places}
     starts: dict[Shard, int] = {}
     for node in {shard.node for shard in new}:

@@ -44,8 +44,6 @@ class Counts(msgspec.Struct):
     lapsed: int = 0
     messages_missed: int = 0
     elections: int = 0
-    unled_lag: int = 0
-    """Not counted but found, look by look."""
 
 
 class Home(Protocol):

@@ -48,13 +48,6 @@ class Places:
         rows = await self._groups.places(reader)
         return [(Shard(row.node, row.shard), _place_of(row)) for row in rows]
 
-    async def load_at(self, node: str, readers: Sequence[int]) -> dict[int, dict[Shard, Place]]:
-        """Of many readers at once, in the shards of one node."""
-        return {
-            reader: {Shard(row.node, row.shard): _place_of(row) for row in rows}
-            for reader, rows in (await self._groups.places_at(node, readers)).items()
-        }
-
     async def commit(self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]]) -> bool:
         """Stores places; False if the reader is another's by now."""
         rows = [row_of(shard, place) for shard, place in places]

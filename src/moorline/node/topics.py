@@ -15,10 +15,9 @@ from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Operations as Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
-from moorline.errors import FolderUnusable, MoorlineError
+from moorline.errors import FolderUnusable
 from moorline.groups.cluster import Cluster
 from moorline.groups.context import Context
-from moorline.groups.lagging import unled_lag
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
@@ -34,7 +33,7 @@ from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging import queries_under_way
 from moorline.journal.stream_layout import NO_OWNER, read_home, read_layout, read_owner
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.limits import LAG_LOOK_MS, SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
+from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
 from moorline.metrics import Metrics
 from moorline.net.session import Handlers, Session
 from moorline.net.trusted_clock import TrustedClock
@@ -94,17 +93,6 @@ class Topics:
                 # Without this task durable sessions would expire while they are in use.
                 log.exception("sessions were not looked after")
             await asyncio.sleep(SESSIONS_KEPT_MS / 1_000)
-
-    async def look_for_lag_forever(self) -> None:
-        """Groups that nobody leads have nobody who knows how far behind they are."""
-        while True:
-            try:
-                self.leaders.counts.unled_lag = await unled_lag(self.leaders)
-            except (MoorlineError, OSError) as error:
-                log.warning("the lag was not looked at", extra={"error": str(error)})
-            except Exception:
-                log.exception("the lag was not looked at")
-            await asyncio.sleep(LAG_LOOK_MS / 1_000)
 
     async def close(self) -> None:
         """Leaders store what they know first, while the catalog and the links are there."""
@@ -170,7 +158,6 @@ async def open_topics(
         asyncio.create_task(room.forever()),
         asyncio.create_task(topics.leaders.renew_forever()),
         asyncio.create_task(topics.keep_sessions_forever()),
-        asyncio.create_task(topics.look_for_lag_forever()),
     ]
     try:
         async with contextlib.AsyncExitStack() as stack:
@@ -296,10 +283,6 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "group_messages_missed_total": (
             "Messages that were gone before a group had read them.",
             lambda: led.counts.messages_missed,
-        ),
-        "group_lag_unled": (
-            "Messages of this node that groups which nobody leads have not done.",
-            lambda: led.counts.unled_lag,
         ),
         "group_lag": (
             "Messages that the groups led here have not done.",
