@@ -209,7 +209,7 @@ def test_sealed_streams_have_a_digest_and_lost_messages_are_told(tmp_path: Path)
         moor = Moor(node)
         done = moor("tail", "ledger", "--start=beginning", "--count=2")
         assert [line.split()[-1] for line in done.stdout.splitlines()] == [b"one", b"three"]
-        assert done.stderr == b"moor: messages lost: 1 of node-1/0, from 1 on: DAMAGE\n"
+        assert done.stderr == b"moor: messages lost: at most 1 of node-1/0, from 1 on: DAMAGE\n"
         moor.lines("publish", "ledger", "x" * 5_000)
         moor.lines("publish", "ledger", "next")
         facts = json.loads("".join(moor.lines("info", "--json")))
