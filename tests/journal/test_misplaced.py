@@ -318,3 +318,16 @@ def test_a_failing_device_is_no_damage_to_a_queue(
     assert not queue.damaged
     assert harm.readable(store) == harm.before
     store.close()
+
+
+@pytest.mark.parametrize("place", [the_folder_above])
+@pytest.mark.parametrize("put", [a_file, a_loop])
+def test_what_stands_first_in_the_tree_says_nothing_of_its_depth(harm: Harm, put: Put) -> None:
+    """Whichever of the folders it is: here the first one that a check meets."""
+    put(harm.root / "messages" / "--")
+    harm.put(put)
+    check(harm.disk, OPTIONS, now, unseen)
+    repair(harm.disk, OPTIONS, now, unseen)
+    after = contents(harm.disk)
+    after.pop(harm.victim)
+    assert after == harm.others

@@ -92,8 +92,8 @@ def _depths(disk: Disk, path: str = "messages", text: str = "", depth: int = 0) 
     """Of every folder of a queue, wherever it lies, how many levels stand above it."""
     try:
         names = disk.list_folder(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+    except OSError:
+        return  # something else stands there, which says nothing of the depth
     for name in names:
         if len(text + name) == TEXT_CHARACTERS and _is_id(text + name):
             yield depth
