@@ -515,8 +515,8 @@ RETAINED_TOMBSTONE_S = 30 * 86_400
 STREAM_MANIFEST_BYTES_MAX = 64 * KIB
 """Size of a shard's manifest above which a start writes it anew: some 300 generations."""
 
-STREAM_FILES_LOOK_MS = 5_000
-"""Time between two looks whether the files of streams are where they were."""
+FILES_LOOK_MS = 5_000
+"""Time between two looks whether the files of streams, and the log of the queues, are where they were."""
 
 DROPPED_LOG_READ_BYTES_MAX = 64 * KIB
 """End of `dropped.log` that a start reads: some 500 generations, the last ones are what matters."""

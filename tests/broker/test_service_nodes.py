@@ -10,7 +10,7 @@ from tests.broker.service_harbour import Harbour, associated, harbour, make_queu
 from moorline.catalog import Catalog
 from moorline.client.associations import Associations
 from moorline.core.digest import Digest
-from moorline.core.home import Standing, is_gone, standing
+from moorline.core.standing import Standing, is_gone, standing
 from moorline.errors import ConfigError, WrongNode
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ from tests.catalog.waiting import WAIT_S_MAX, until
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups, Place
-from moorline.catalog.operations import Operations, Taking, Ticket
+from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.core.topic import Mode, SharedName
 
 pytestmark = pytest.mark.process
@@ -46,7 +46,7 @@ async def claimed(groups: Groups, reader: int, node: str = "alpha") -> int:
 
 async def removed(groups: Groups, reader: int, epoch: int = 0) -> Taking:
     """What became of an operator's call to delete a group."""
-    operations = Operations(groups._catalog)
+    operations = Tickets(groups._catalog)
     number = await operations.open(
         reader, "DeleteGroup", asked_by="me", asked_at="alpha", within_ms=LONG_MS
     )

@@ -9,7 +9,7 @@ from tests.catalog.waiting import WAIT_S_MAX
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups, Place
-from moorline.catalog.operations import Operations, Taking, Ticket
+from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.core.topic import Mode, SharedName
 from moorline.errors import OutcomeUnknown
 
@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self, catalog: Catalog, reader: int, epoch: int) -> None:
         self.groups = Groups(catalog)
-        self.operations = Operations(catalog)
+        self.operations = Tickets(catalog)
         self.reader = reader
         self.epoch = epoch
 

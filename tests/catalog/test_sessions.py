@@ -9,7 +9,7 @@ from tests.catalog.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
-from moorline.catalog.operations import Operations, Taking, Ticket
+from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.catalog.sessions import SessionRow, Sessions, SubscriptionRow
 from moorline.errors import BadTopic, NotAuthorized
 
@@ -193,7 +193,7 @@ async def test_readers_of_groups_and_sessions_commit_together(
     assert await groups.claim(reader, "alpha", 1_000) is None
     assert await groups.leader(reader) is None
     assert not await groups.renew(reader, session.epoch, 1_000)
-    operations = Operations(catalog)
+    operations = Tickets(catalog)
     number = await operations.open(
         reader, "work", asked_by="me", asked_at="alpha", within_ms=60_000
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.cluster.running import SMALL, Got, until
 import moorline
 from moorline.client.moor import Moor
 from moorline.config.load import load
+from moorline.config.settings import Config
 from moorline.node.node import Node
 
 pytestmark = pytest.mark.process
@@ -37,22 +39,32 @@ def wall_clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     return clock
 
 
-async def test_x19_a_clock_jump_changes_nothing(
-    dsn: str, tmp_path: Path, wall_clock: WallClock
-) -> None:
-    flags = {
-        "data": str(tmp_path / "a"),
+def configured(dsn: str, folder: Path, more: Mapping[str, object]) -> Config:
+    flags: dict[str, object] = {
+        "data": folder / "a",
         "node": "a",
         "listen": "tcp://127.0.0.1:0",
         "http": "off",
         "catalog": dsn,
         **SMALL,
+        **more,
     }
-    config = load({key: str(value) for key, value in flags.items()}, {}, None).config
+    return load({key: str(value) for key, value in flags.items()}, {}, None).config
+
+
+async def started(config: Config, stack: AsyncExitStack) -> Moor:
+    """A node in this process, whose clock is ours, and a client of it."""
+    node = Node(config)
+    await node.start(stack)
+    return await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+
+
+async def test_x19_a_clock_jump_changes_nothing(
+    dsn: str, tmp_path: Path, wall_clock: WallClock
+) -> None:
+    config = configured(dsn, tmp_path, {})
     async with AsyncExitStack() as stack:
-        node = Node(config)
-        await node.start(stack)
-        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        moor = await started(config, stack)
         leads = await _epoch(moor)
         got = Got()
         subscription = await moor.subscribe(GROUP)
@@ -78,23 +90,15 @@ async def test_a_clock_that_jumps_forward_drops_nothing_until_it_is_confirmed(
     dsn: str, tmp_path: Path, wall_clock: WallClock
 ) -> None:
     """Neither by retention nor by expiry, in queues and topics, on send and at intervals, over a restart."""
-    flags = {
-        "data": str(tmp_path / "a"),
-        "node": "a",
-        "listen": "tcp://127.0.0.1:0",
-        "http": "off",
-        "catalog": dsn,
-        **SMALL,
+    more = {
         "queues.ttl_s": 3_600,
         "queues.expire_interval_s": 1,
         "streams.retention_s": 3_600,
         "streams.generation_s": 1,
     }
-    config = load({key: str(value) for key, value in flags.items()}, {}, None).config
+    config = configured(dsn, tmp_path, more)
     async with AsyncExitStack() as stack:
-        node = Node(config)
-        await node.start(stack)
-        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        moor = await started(config, stack)
         queue = await moor.create_queue()
         for number in range(20):
             await moor.send(queue.id, b"%d" % number)
@@ -112,9 +116,7 @@ async def test_a_clock_that_jumps_forward_drops_nothing_until_it_is_confirmed(
         subscription = await moor.subscribe("orders/#", start="beginning")
         assert len([await subscription.get(10) for _ in range(90)]) == 90
     async with AsyncExitStack() as stack:
-        node = Node(config)
-        await node.start(stack)
-        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        moor = await started(config, stack)
         queue = moor.queue(queue.id)
         await held_for_a_while(moor)
         assert (await queue.info()).waiting == 21, "a restart confirms nothing"
@@ -137,21 +139,13 @@ async def test_a_clock_that_jumps_forward_drops_nothing_until_it_is_confirmed(
 async def test_what_is_sent_while_the_clock_is_behind_is_not_old_when_it_is_right(
     dsn: str, tmp_path: Path, wall_clock: WallClock
 ) -> None:
-    flags = {
-        "data": str(tmp_path / "a"),
-        "node": "a",
-        "listen": "tcp://127.0.0.1:0",
-        "http": "off",
-        "catalog": dsn,
-        **SMALL,
+    more = {
         "queues.ttl_s": 3_600,
         "queues.expire_interval_s": 1,
     }
-    config = load({key: str(value) for key, value in flags.items()}, {}, None).config
+    config = configured(dsn, tmp_path, more)
     async with AsyncExitStack() as stack:
-        node = Node(config)
-        await node.start(stack)
-        moor = await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+        moor = await started(config, stack)
         queue = await moor.create_queue()
         wall_clock.jump_ns = -DAY_NS
         await moor.send(queue.id, b"1")

@@ -18,7 +18,7 @@ from tests.cluster.running import (
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
-from moorline.catalog.operations import Operations, Taking, Ticket
+from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.client.moor import Moor
 from moorline.core.progress import Place
 from moorline.core.stream import Shard
@@ -50,7 +50,7 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
         assert await groups.of(row.reader) == row
         (place,) = await groups.places(row.reader)
         assert (place.node, place.shard, place.offset) == ("a", 0, winner)
-        operations = Operations(catalog)
+        operations = Tickets(catalog)
         number = await operations.open(
             row.reader, "DeleteGroup", asked_by="me", asked_at="a", within_ms=60_000
         )

@@ -10,7 +10,6 @@ from typing import Any
 from moorline.broker.commits import Commits
 from moorline.broker.parking import Parking
 from moorline.broker.subscription import Subscriptions
-from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Queue
 from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
@@ -269,9 +268,7 @@ class QueueBroker:
     # --- who may do what --------------------------------------------------------------------------
 
     def is_operator(self, session: Session) -> bool:
-        if session.identity.is_anonymous:
-            return Address("tcp", session.peer_address, 0).is_loopback
-        return session.identity.name in self.settings.operators
+        return session.is_operator(self.settings.operators)
 
     def owner_of(self, queue_id: bytes) -> bytes:
         """The fingerprint of its owner; nobody's is empty."""

@@ -40,7 +40,7 @@ class Ticket(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Operations:
+class Tickets:
     """The part of the catalog that knows what operators ask for."""
 
     def __init__(self, catalog: Catalog) -> None:

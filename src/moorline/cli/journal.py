@@ -294,7 +294,8 @@ def _show_streams(report: "StreamReport") -> None:
     if not report.problems:
         output.line(f"{counts}: nothing is wrong{known}")
     else:
-        output.line(f"{counts}; {len(report.problems)} problems, {report.lost} are lost{known}")
+        problems = _counted(len(report.problems), "problem")
+        output.line(f"{counts}; {problems}, {report.lost} are lost{known}")
 
 
 def _summary(what: str, moved: "Moved", *, as_json: bool, to_stderr: bool) -> None:

@@ -41,9 +41,8 @@ class _Moor(TyperGroup):
         try:
             return super().main(*args, **kwargs)
         except OSError:
-            output.write(
-                ""
-            )  # what stdout did not take is still to be written, and fails as ours does
+            # What stdout did not take is still to be written, and fails as ours does.
+            output.write("")
             raise
 
     def invoke(self, ctx: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moorline.core.digest import Digest
-from moorline.core.home import Standing, standing
+from moorline.core.standing import Standing, standing
 from moorline.errors import WrongNode
 from moorline.wire.operator import ServiceDescribed
 

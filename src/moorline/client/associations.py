@@ -127,7 +127,7 @@ class Associations:
             hashes, wrong = self._read(db)
             for row in wrong:
                 db.execute(SET_ASIDE, (*row, "DAMAGED"))
-                db.execute("delete from association where queue = ?", row[:1])
+                db.execute(REMOVE, row[:1])
             ids = [row[0] for row in wrong if len(row[0]) == ID_BYTES]
             pairs = hash_ids(ids).view(np.int64).tolist()
             rows = [(one, *pair) for one, pair in zip(ids, pairs, strict=True)]

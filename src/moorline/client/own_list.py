@@ -10,8 +10,8 @@ from pathlib import Path
 
 from moorline.client.associations import Associations
 from moorline.client.list_thread import ListThread
-from moorline.core.home import Standing, is_gone, standing
 from moorline.core.id_set import IdSet
+from moorline.core.standing import Standing, is_gone, standing
 from moorline.errors import CallFailed, ConfigError, WrongNode
 from moorline.ids import ID_BYTES
 

@@ -149,8 +149,7 @@ class Borrower(Machine[BorrowerState]):
         # Leases whose last report may not have come to the Leader.
         self._unsure: dict[int, None] = {}
         # Leases that are over, and what was lost of each: a grant of one that comes late must not begin it
-        # again. Those that it has
-        # no room for are over up to a number.
+        # again. Those that it has no room for are over up to a number.
         self._over: dict[int, tuple[Gap, ...]] = {}
         self._over_upto = 0
 

@@ -10,8 +10,7 @@ from collections.abc import Awaitable
 from typing import assert_never
 
 from moorline.catalog.groups import GroupRow
-from moorline.catalog.operations import Operations as Tickets
-from moorline.catalog.operations import Taking, Ticket
+from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.config.settings import Groups as Settings
 from moorline.config.shown import escaped
 from moorline.core.effects import Event

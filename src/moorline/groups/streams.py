@@ -16,9 +16,9 @@ from moorline.journal.stream_inspection import StreamProblem
 from moorline.journal.streams import StreamBatch, StreamStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
+    FILES_LOOK_MS,
     STREAM_BUSY_MESSAGES,
     STREAM_BUSY_MS,
-    STREAM_FILES_LOOK_MS,
     STREAM_SEALS_PER_LOOK,
     STREAM_UPKEEP_MS,
 )
@@ -260,7 +260,7 @@ class LocalStreams:
 
     async def _look_at_files(self) -> None:
         """A file that somebody removes is held by its name alone: nothing else would tell until a start."""
-        if self._loop.time() < self._files_looked_s + STREAM_FILES_LOOK_MS / 1_000:
+        if self._loop.time() < self._files_looked_s + FILES_LOOK_MS / 1_000:
             return
         self._files_looked_s = self._loop.time()
         problems = await asyncio.to_thread(self.store.look_at_files)

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from moorline.core.queue import QUOTA_MARKER, Entry, Queue
-from moorline.errors import FolderUnusable, Malformed
-from moorline.ids import ID_BYTES, id_of, text_of
+from moorline.errors import FolderUnusable
+from moorline.ids import text_of
 from moorline.journal import checkpoint
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
@@ -30,7 +30,7 @@ from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
 from moorline.journal.folder_changes import ASIDE
 from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
-from moorline.journal.layout import check_layout, mend_layout
+from moorline.journal.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.rebuild import rebuilt_index
@@ -42,7 +42,6 @@ REPAIRED = ".repaired-"
 BUILDING = ".good"
 KEPT = "kept-"
 OPEN_FILES = 8
-TEXT_CHARACTERS = ID_BYTES * 4 // 3
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -426,11 +425,4 @@ def _below(disk: Disk, path: str, text: str, levels: int) -> Iterator[tuple[str,
         elif levels:
             yield from _below(disk, below, text + name, levels - 1)
         else:
-            yield below, _id_or_none(text + name)
-
-
-def _id_or_none(text: str) -> bytes | None:
-    try:
-        return id_of(text) if len(text) == TEXT_CHARACTERS else None
-    except Malformed:
-        return None
+            yield below, queue_of_folder(text + name)

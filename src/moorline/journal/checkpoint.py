@@ -133,7 +133,10 @@ def remove_superseded(store: Store, folder: str | None = None) -> None:
         store.files.handles.forget(path)
         if store.disk.exists(path):
             store.disk.remove(path)
-        store.files.removals.remove(removal)
+    # All at once: there may be hundreds of thousands.
+    store.files.removals[:] = [
+        one for one in store.files.removals if folder not in (None, one.folder)
+    ]
 
 
 def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None:

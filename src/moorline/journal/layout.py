@@ -95,17 +95,18 @@ def _depths(disk: Disk, path: str = "messages", text: str = "", depth: int = 0) 
     except OSError:
         return  # something else stands there, which says nothing of the depth
     for name in names:
-        if len(text + name) == TEXT_CHARACTERS and _is_id(text + name):
+        if queue_of_folder(text + name) is not None:
             yield depth
         elif len(name) == 2 and depth < LEVELS_MAX:
             yield from _depths(disk, f"{path}/{name}", text + name, depth + 1)
 
 
-def _is_id(text: str) -> bool:
+def queue_of_folder(text: str) -> bytes | None:
+    """The id that the names of a folder and of those above it make; None if they make none."""
     try:
-        return len(id_of(text)) == ID_BYTES
+        return id_of(text) if len(text) == TEXT_CHARACTERS else None
     except Malformed:
-        return False
+        return None
 
 
 def folders(disk: Disk, levels: int) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+# macOS counts the time of a suspended machine in its plain monotonic clock.
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -10,15 +11,6 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def monotonic_ms() -> int:
     """For timers and ages within one process; never goes back."""
     return time.monotonic_ns() // 1_000_000
-
-
-def running_ms() -> int:
-    """Like the one above, and goes on while the machine is suspended: for leases that others count too."""
-    return time.clock_gettime_ns(_RUNNING) // 1_000_000
-
-
-# macOS counts the time of a suspended machine in its plain monotonic clock.
-_RUNNING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def wall_ms() -> int:
@@ -32,7 +24,8 @@ def wall_us() -> int:
 
 
 def boot_ms() -> int:
-    """Since the machine began, the time included in which it slept: to compare the wall clock with."""
+    """Since the machine began, the time included in which it slept: to compare the wall clock with, and for
+    leases that others count too."""
     return time.clock_gettime_ns(_BOOT) // 1_000_000
 
 

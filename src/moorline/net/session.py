@@ -10,10 +10,11 @@ no step begins while the client does not read, has too many calls in flight, or 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any, TypeVar
 
+from moorline.config.addresses import Address
 from moorline.core.link import AcceptingLink
 from moorline.errors import CallFailed
 from moorline.limits import (
@@ -84,6 +85,12 @@ class Session(Connection):
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
             self._loop.call_soon(self._next_turn)
+
+    def is_operator(self, names: Collection[str]) -> bool:
+        """Whether it may do what operators do: it has one of these names, or none and is on this machine."""
+        if self.identity.is_anonymous:
+            return Address("tcp", self.peer_address, 0).is_loopback
+        return self.identity.name in names
 
     def wait_for_turn(self, calls: Iterable[Call]) -> None:
         self._waiting.update(call.call for call in calls)

@@ -10,7 +10,6 @@ read, the wall clock is taken as it is.
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from moorline.metrics import Metrics
 from moorline.net.clock import boot_id, boot_ms, monotonic_ms
 from moorline.net.session import Handlers, Session, each
 from moorline.net.trusted_clock import TrustedClock
+from moorline.node.folder import write_durably
 from moorline.wire.node import ClockConfirmed, ConfirmClock
 
 log = logging.getLogger("moorline.node")
@@ -117,13 +117,8 @@ class NodeClock:
 
     def save(self) -> None:
         note = Note(self.clock.remembered(), boot_id(), boot_ms())
-        fresh = self._file.with_suffix(".new")
         try:
-            with fresh.open("wb") as file:
-                file.write(msgspec.json.encode(note))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._file)
+            write_durably(self._file, msgspec.json.encode(note).decode())
         except OSError as error:
             # A full disk, mostly: the note before this one says the same of an earlier moment.
             log.warning("the clock was not noted", extra={"why": str(error)})

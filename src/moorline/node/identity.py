@@ -39,13 +39,12 @@ from moorline.limits import (
     INCARNATIONS_KEPT_MAX,
     NODE_SEEN_MS,
 )
-from moorline.net.clock import running_ms
+from moorline.net.clock import boot_id, boot_ms
 from moorline.node.folder import HeldFolder, write_durably
 
 log = logging.getLogger("moorline.node")
 
 STARTS = "node.starts"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Identity:
@@ -67,7 +66,7 @@ class Identity:
 
     def may_answer(self) -> bool:
         """Whether what is stored may be promised now: no other process can be at work under our name."""
-        return self._tenure.may_answer(running_ms())
+        return self._tenure.may_answer(boot_ms())
 
     @property
     def is_lapsed(self) -> bool:
@@ -102,14 +101,14 @@ class Identity:
 
     async def _renew(self, pause_ms: int) -> None:
         self._tell(Looked())
-        asked_ms = running_ms()
+        asked_ms = boot_ms()
         # Not for long: a try that hangs keeps the next one from being made.
         async with asyncio.timeout(max(pause_ms, self._lease_ms // 3) / 1_000):
             is_ours = await self._identities.renew(self._lease_ms, is_serving=self.is_serving)
         self._tell(Renewed(asked_ms) if is_ours else Taken())
 
     def _tell(self, event: Event) -> None:
-        for effect in self._tenure.handle(event, running_ms()):
+        for effect in self._tenure.handle(event, boot_ms()):
             match effect:
                 case HoldBack():
                     log.error(
@@ -155,7 +154,7 @@ async def held_identity(
     write_starts(folder, [*known, incarnation])
 
     async def ask() -> tuple[Granted | Refused, int]:
-        asked_ms = running_ms()
+        asked_ms = boot_ms()
         given = await identities.claim(claim, name=name, home_wanted=home_wanted, lease_ms=lease_ms)
         return given, asked_ms
 
@@ -225,12 +224,9 @@ def lock_of(descriptor: int) -> str:
 
     Empty where the system has no id of its boot.
     """
-    try:
-        boot = BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        return ""
+    boot = boot_id()
     status = os.fstat(descriptor)
-    return f"{boot}/{status.st_dev}:{status.st_ino}"
+    return f"{boot}/{status.st_dev}:{status.st_ino}" if boot else ""
 
 
 def read_starts(folder: Path) -> list[bytes]:

@@ -210,14 +210,10 @@ class Node:
         return topics
 
     def _is_queue_operator(self, session: Session) -> bool:
-        if session.identity.is_anonymous:
-            return Address("tcp", session.peer_address, 0).is_loopback
-        return session.identity.name in self.config.queues.operators
+        return session.is_operator(self.config.queues.operators)
 
     def _is_group_operator(self, session: Session) -> bool:
-        if session.identity.is_anonymous:
-            return Address("tcp", session.peer_address, 0).is_loopback
-        return session.identity.name in self.config.groups.operators
+        return session.is_operator(self.config.groups.operators)
 
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():

@@ -18,7 +18,7 @@ from moorline.journal.layout import check_layout
 from moorline.journal.queue_manifest import check_owner, go_on_behind, write_manifest
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.store import Store
-from moorline.limits import STREAM_FILES_LOOK_MS
+from moorline.limits import FILES_LOOK_MS
 from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
@@ -84,7 +84,7 @@ async def _watch_log_forever(broker: QueueBroker) -> None:
     """A log that somebody removes would be missed at the next start only: what it has is saved at once."""
     store = broker.store
     while True:
-        await asyncio.sleep(STREAM_FILES_LOOK_MS / 1_000)
+        await asyncio.sleep(FILES_LOOK_MS / 1_000)
         if store.log.is_in_place or broker.commits.failed.done():
             continue
         log.error("the write-ahead log of the queues vanished: a checkpoint saves what was in it")

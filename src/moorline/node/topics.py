@@ -12,7 +12,7 @@ import msgspec
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
-from moorline.catalog.operations import Operations as Tickets
+from moorline.catalog.operations import Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable

@@ -144,7 +144,7 @@ class EntryPlace(Place):
         return live
 
     def _missing(self, files: list[ArchivedFile]) -> list[str]:
-        """Paths of those that are not there, or have another size; a folder that Spark wrote has none."""
+        """Paths of those that are not there; whether they have the bytes that were written, `verify` says."""
         from pyarrow import fs
 
         infos = self.files.get_file_info([self.full(file.path) for file in files])
