@@ -71,6 +71,7 @@ class Campaign:
         self._options = options
         self._tell = tell
         self._began = time.monotonic()
+        self._faults = faults.drawn(random.Random(options.seed), options.names)
 
     async def run(self) -> Outcome:
         history = self.outcome.history
@@ -142,7 +143,7 @@ class Campaign:
 
     async def _round(self, scene: faults.Scene) -> None:
         chance = random.Random(f"{self._options.seed}/{self.outcome.rounds}")
-        names = faults.drawn(chance, chance.choice((1, 2, 2, 3)), self._options.names)
+        names = itertools.islice(self._faults, chance.choice((1, 2, 2, 3)))
         await asyncio.sleep(FLOW_S * chance.random())
         async with asyncio.TaskGroup() as together:
             for name in names:

@@ -72,6 +72,15 @@ KINDS: dict[str, tuple[str, Harm]] = {
 """By name: which files it is about, and what is done to one of them."""
 
 
+NEVER_HARMLESS = {
+    "queue's messages cut",
+    "queue's messages lost",
+    "segment cut",
+    "segment lost",
+}
+"""Of these `moor journal check` has something to say, whatever byte it was."""
+
+
 def harm(node: Node, kind: str, chance: random.Random) -> str:
     """Harms one file; says which, or nothing if the node has no such file."""
     pattern, act = KINDS[kind]
@@ -96,7 +105,8 @@ async def check(node: Node, history: History, *, repair: bool) -> list[str]:
     for problem in report["problems"]:
         if repair and problem["lost"] and problem["queue"]:
             history.note(LostQueueMessages(problem["queue"], problem["lost"]))
-    return [f"{problem['kind']}: {problem['text']}" for problem in report["problems"]]
+    of_streams = report.get("streams", {"problems": []})["problems"]
+    return [f"{one['kind']}: {one['text']}" for one in [*report["problems"], *of_streams]]
 
 
 async def repair_queue(node: Node, queue: str, history: History) -> list[str]:

@@ -8,7 +8,7 @@ import contextlib
 import random
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import moorline
@@ -203,9 +203,14 @@ async def harm_files(scene: Scene, chance: random.Random) -> str:
         kinds = list(damage.KINDS)
         chance.shuffle(kinds)
         scene.history.note(Damaged(node.name))
-        told = next((text for kind in kinds if (text := damage.harm(node, kind, chance))), "")
+        told, kind = "", ""
+        while kinds and not told:
+            kind = kinds.pop()
+            told = damage.harm(node, kind, chance)
         with_repair = chance.random() < 0.5
         problems = await damage.check(node, scene.history, repair=with_repair)
+        if told and not problems and kind in damage.NEVER_HARMLESS:
+            scene.history.note(Mishap(f"moor journal check says nothing of {node.name}: {told}"))
         node.codes_allowed = {LOG_DAMAGED}
         if not await scene.start(node):
             await damage.check(node, scene.history, repair=True)
@@ -284,6 +289,9 @@ FAULTS: dict[str, tuple[int, Fault]] = {
 """By name: how often it is drawn, and what it does."""
 
 
-def drawn(chance: random.Random, count: int, among: Sequence[str] = ()) -> list[str]:
+def drawn(chance: random.Random, among: Sequence[str] = ()) -> Iterator[str]:
+    """Each once, in an order of chance; from then on as often as they are to be drawn."""
     names = list(among or FAULTS)
-    return chance.choices(names, [FAULTS[name][0] for name in names], k=count)
+    yield from chance.sample(names, len(names))
+    while True:
+        yield from chance.choices(names, [FAULTS[name][0] for name in names], k=len(names))

@@ -22,7 +22,7 @@ from chaos.campaign import Campaign, Options, Outcome, Told
 from chaos.checker import Violation
 from chaos.damage import EXHAUSTIVE, at_every_byte
 from chaos.faults import FAULTS
-from chaos.summary import show
+from chaos.summary import show, write
 
 
 def options_of(given: list[str] | None = None) -> argparse.Namespace:
@@ -39,6 +39,7 @@ def options_of(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-archive", action="store_true", help="without Spark")
     parser.add_argument("--no-damage", action="store_true", help=f"without {EXHAUSTIVE}")
     parser.add_argument("--keep", type=Path, help="keep the folders of nodes, and their logs, here")
+    parser.add_argument("--document", type=Path, help="put the table into docs/reliability.md")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser.parse_args(given)
 
@@ -92,6 +93,8 @@ def main() -> int:
             print("chaos: stopped; nothing is left behind", file=sys.stderr)
             return 130
     show(outcome, as_json=given.json)
+    if given.document is not None:
+        write(outcome, given.document)
     return 1 if outcome.verdict.violations else 0
 
 

@@ -1,6 +1,7 @@
 """The summary of a campaign: a table for people, one object a line for programs, rows for the document."""
 
 import json
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +12,7 @@ from chaos.history import Acked, Delivered, Got, Operated, Proof, Published, Sen
 from chaos.history import Outcome as Known
 
 SHOWN = 20
+BEGIN, END = "<!-- chaos -->", "<!-- /chaos -->"
 
 
 def rows(outcome: Outcome) -> list[tuple[str, str]]:
@@ -43,6 +45,18 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
     if outcome.every_byte:
         found.append(("a journal harmed at every byte", outcome.every_byte))
     return found + [(kind, f"{outcome.verdict.of_kind(kind):,}") for kind in KINDS]
+
+
+def write(outcome: Outcome, document: Path) -> None:
+    """Puts the rows between the two marks of the document."""
+    before, _, rest = document.read_text().partition(BEGIN)
+    _, _, behind = rest.partition(END)
+    table = [
+        "| what | how many |",
+        "|---|---|",
+        *(f"| {what} | {count} |" for what, count in rows(outcome)),
+    ]
+    document.write_text(before + BEGIN + "\n" + "\n".join(table) + "\n" + END + behind)
 
 
 def _proofs(outcome: Outcome, *, equal: bool) -> int:
