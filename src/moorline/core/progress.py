@@ -46,10 +46,6 @@ class Progress:
         """What is not done in that range."""
         return self._done.missing(max(first, self.low), upto)
 
-    def done_above(self) -> int:
-        """How many are done above the low mark."""
-        return len(self._done)
-
     def ack(self, first: int, upto: int) -> None:
         if first <= self.low:
             if upto <= self.low:

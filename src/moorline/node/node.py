@@ -171,7 +171,7 @@ class Node:
             open_queues(folder, self.config.queues, clock, owner=text_of(self._identity.id))
         )
         assert self._catalog is not None
-        services = OperatorBroker(self._catalog, broker, identity(folder))
+        services = OperatorBroker(self._catalog, broker, self._identity.id)
         stack.callback(services.close)
         await services.start()
         self._handlers.update(broker.handlers() | services.handlers())
