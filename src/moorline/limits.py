@@ -129,6 +129,11 @@ CLOCK_LOOK_MS = 1_000
 CLOCK_NOTE_MS = 30_000
 """Time between two notes of them on disk."""
 
+LOCK_LOOKS = 4
+LOCK_LOOK_MS = 25
+"""Tries to take the lock of a data folder, and the pause between two: a command that looks whether a node
+runs holds it for less than one."""
+
 DISK_FREE_BYTES_MIN = 64 * MIB
 """The reserve of a node: with less room it takes no messages, and a new one does not begin. Acknowledgements,
 the catalog and the recovery of the log go on in it."""

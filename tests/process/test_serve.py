@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,6 +27,7 @@ from tests.process.nodes import (
 
 import moorline
 from moorline.limits import STOP_MS_MAX
+from moorline.node.folder import held
 
 pytestmark = pytest.mark.process
 
@@ -288,6 +291,19 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
         pytest.skip("this machine lets nobody mount a small disk")
     assert shown.returncode == 9, shown.stderr
     assert "choose another --data" in one_line(shown.stderr)
+
+
+def test_a_command_that_looks_at_the_lock_keeps_no_node_from_starting(tmp_path: Path) -> None:
+    """`moor status --data` asks the lock whether a node runs, and holds it for a moment."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with (data / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        given_back = threading.Timer(0.04, fcntl.flock, [lock, fcntl.LOCK_UN])
+        given_back.start()
+        with held(data):
+            assert given_back.finished.is_set()
+        given_back.join()
 
 
 def test_a_root_in_name_only_starts_its_postgres(tmp_path: Path) -> None:

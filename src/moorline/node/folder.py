@@ -20,13 +20,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import ID_BYTES, id_of, text_of
-from moorline.limits import DISK_FREE_BYTES_MIN, MIB
+from moorline.limits import DISK_FREE_BYTES_MIN, LOCK_LOOK_MS, LOCK_LOOKS, MIB
 
 IDENTITY = "node.id"
 
@@ -122,14 +123,20 @@ def no_room(folder: Path) -> DiskFull:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-        raise FolderInUse(
-            f"a node (process {holder or 'unknown'}) runs on {folder}: "
-            "stop it, or choose another --data"
-        ) from error
+    for looks_left in reversed(range(LOCK_LOOKS)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if looks_left:
+                # A command that looks whether a node runs holds it for a moment (cli/reach.py).
+                time.sleep(LOCK_LOOK_MS / 1_000)
+                continue
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise FolderInUse(
+                f"a node (process {holder or 'unknown'}) runs on {folder}: "
+                "stop it, or choose another --data"
+            ) from error
     try:
         is_here = os.path.samestat(os.fstat(descriptor), os.stat(folder / "lock"))
     except FileNotFoundError:
