@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,18 +179,15 @@ async def test_a_reader_of_a_repaired_queue_is_told_and_reads_on(tmp_path: Path)
 
 async def test_messages_of_another_node_are_not_taken_in(tmp_path: Path) -> None:
     """Their ids are above all that this node has given: its log could not go on behind them."""
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue = await stored(node, moor, *BODIES)
+    shutil.copytree(tmp_path / "queues", tmp_path / "far" / "queues")
     async with harbour(tmp_path / "far", ROOMY) as node, node.connect() as moor:
-        queue = await moor.create_queue()
         for body in [*BODIES, *BODIES]:
             await moor.send(queue.id, body)
-        for message in BODIES:
-            head = await queue.get()
-            assert head is not None
-            assert head.body == message
-            await head.ack()
     far = folder_of(node, queue, tmp_path / "far")
     async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
-        mine = await stored(node, moor, *BODIES)
+        mine = moor.queue(queue.id)
         folder = folder_of(node, mine, tmp_path)
         for file in folder.iterdir():
             file.unlink()

@@ -27,6 +27,7 @@ from moorline.errors import MachineError
 
 FILE_MESSAGES = 4
 
+SEED = 1_234
 ONE = QueueState("a", 2, 20, "a", 5, 5, 50, 50, True, 9)
 TWO = QueueState("a", 2, 20, "b", 3, 5, 50, 30, False, 9)
 
@@ -98,28 +99,31 @@ def test_what_must_never_be_is_told_with_its_story(event: Acknowledge | Clean | 
 
 
 def test_the_line_is_the_one_of_the_specification() -> None:
-    assert ONE.line().startswith("read_file=a read_msg=2 read_byte=20 write_file=a write_msg=5 ")
-    assert ONE.line().endswith("\n")
-    assert parse_line(ONE.line()) == ONE
-    assert parse_line(TWO.line()) == TWO
+    assert ONE.line(SEED).startswith(
+        "read_file=a read_msg=2 read_byte=20 write_file=a write_msg=5 "
+    )
+    assert ONE.line(SEED).endswith("\n")
+    assert parse_line(ONE.line(SEED), SEED) == ONE
+    assert parse_line(TWO.line(SEED), SEED) == TWO
+    assert parse_line(TWO.line(SEED), SEED + 1) is None, "it is another queue's"
 
 
 def test_c01_no_cut_of_a_line_is_taken_for_a_line() -> None:
     """C01: a line that ends inside a number would else be a state with another number."""
-    line = TWO.line().rstrip("\n")
-    assert [parse_line(line[:end]) for end in range(len(line))] == [None] * len(line)
+    line = TWO.line(SEED).rstrip("\n")
+    assert [parse_line(line[:end], SEED) for end in range(len(line))] == [None] * len(line)
 
 
-@given(place=st.integers(0, len(TWO.line()) - 2), other=st.sampled_from(string.printable))
+@given(place=st.integers(0, len(TWO.line(SEED)) - 2), other=st.sampled_from(string.printable))
 def test_no_altered_line_is_taken_for_a_line(place: int, other: str) -> None:
-    line = TWO.line()
+    line = TWO.line(SEED)
     altered = line[:place] + other + line[place + 1 :]
-    assert (parse_line(altered) is None) == (altered.rstrip("\n") != line.rstrip("\n"))
+    assert (parse_line(altered, SEED) is None) == (altered.rstrip("\n") != line.rstrip("\n"))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "check=", "read_file=a check=00", "\x00" * 200])
 def test_what_is_not_ours_is_no_state(text: str) -> None:
-    assert parse_line(text) is None
+    assert parse_line(text, SEED) is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +185,7 @@ class JournalOfLists(RuleBasedStateMachine):
     @rule()
     def reload(self) -> None:
         """All that a restart has is the last line."""
-        stored = parse_line(self.last_line) if self.last_line else None
+        stored = parse_line(self.last_line, SEED) if self.last_line else None
         assert (stored is None) == (self.last_line is None)
         self.machine = journal(stored)
 
@@ -194,7 +198,7 @@ class JournalOfLists(RuleBasedStateMachine):
                 case AppendRecord(file, size):
                     self.files.setdefault(file, []).append(size)
                 case AppendState(state):
-                    self.last_line = state.line()
+                    self.last_line = state.line(SEED)
                     appended += 1
                 case CopyState():
                     assert self.last_line is not None, "the state that is kept is there"
@@ -202,7 +206,7 @@ class JournalOfLists(RuleBasedStateMachine):
                     self.last_line = None
                 case RemoveFile(file):
                     # The last line, which is there before the removal, needs it no more.
-                    state_now = parse_line(self.last_line) if self.last_line else None
+                    state_now = parse_line(self.last_line, SEED) if self.last_line else None
                     if state_now is not None:
                         assert file not in {state_now.read_file, state_now.write_file}
                     del self.files[file]
@@ -221,9 +225,9 @@ class JournalOfLists(RuleBasedStateMachine):
     def size_and_line_say_what_the_model_says(self) -> None:
         state = self.machine.stored
         assert self.machine.size == len(self.waiting)
-        assert (state.line() if state else None) == self.last_line
+        assert (state.line(SEED) if state else None) == self.last_line
         if state is not None and self.last_line is not None:
-            assert parse_line(self.last_line) == state
+            assert parse_line(self.last_line, SEED) == state
             assert state.problem() == ""
             assert state.can_write == self.can_write
 

@@ -26,7 +26,7 @@ from tests.journal.simulation import Model, Simulation
 
 from moorline.core.queue import Entry
 from moorline.errors import ConfigError, FolderUnusable, LogDamaged
-from moorline.ids import ID_BYTES, text_of
+from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal import checkpoint
 from moorline.journal.check import Report, check, repair
 from moorline.journal.disk import parent
@@ -35,6 +35,7 @@ from moorline.journal.folder_scan import records_in
 from moorline.journal.layout import check_layout
 from moorline.journal.offline import every_queue
 from moorline.journal.rebuild import rebuilt_index
+from moorline.journal.record import seed_of
 from moorline.journal.store import Store
 from moorline.journal.wal import Kind, WriteAheadLog
 from moorline.testing import Crashed, MemoryDisk
@@ -281,7 +282,8 @@ class Trial:
         found: set[int] = set()
         for path, data in self._files.items():
             if path.startswith("messages/") and "/messages." in path:
-                found |= {entry.lsn for _, entry in records_in(data)}
+                name = path.removeprefix("messages/").rpartition("/")[0].replace("/", "")
+                found |= {entry.lsn for _, entry in records_in(data, seed_of(id_of(name)))}
         log = WriteAheadLog(self._disk(), "wal", sync=False)
         for change in log.replay(repair=True):
             if change.kind in (Kind.SEND, Kind.MARK):

@@ -9,6 +9,7 @@ from moorline.journal.disk import Disk
 from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.rebuild import rebuilt_index
+from moorline.journal.record import seed_of
 from moorline.journal.store import Store
 from moorline.testing import HandClock, Lose, MemoryDisk
 
@@ -133,7 +134,7 @@ class Damage(QueueLife):
         return f"{self.folder(queue)}/queue.log"
 
     def state(self, queue: bytes) -> QueueState:
-        state = parse_line(self.lines(queue)[-1])
+        state = parse_line(self.lines(queue)[-1], seed_of(queue))
         assert state is not None
         return state
 

@@ -5,10 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.queue import MESSAGE, QUOTA_MARKER, Entry
-from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode, encode, record_bytes
+from moorline.journal.record import (
+    HEADER_BYTES,
+    DamagedRecord,
+    decode,
+    encode,
+    id_in,
+    record_bytes,
+    seed_of,
+)
 
 ENTRY = Entry(7, 1_700_000_000_123, MESSAGE, b"ahoy")
-ENTRY_BYTES = encode(ENTRY)
+SEED = seed_of(b"a queue, and not another")
+ENTRY_BYTES = encode(ENTRY, SEED)
 
 entries = st.builds(
     Entry,
@@ -20,7 +29,7 @@ entries = st.builds(
 
 
 def test_the_bytes_are_those_of_the_drawing() -> None:
-    data = encode(ENTRY)
+    data = encode(ENTRY, SEED)
     assert HEADER_BYTES == 29
     assert data[8:12] == (4).to_bytes(4, "big")
     assert data[12] == MESSAGE
@@ -32,16 +41,16 @@ def test_the_bytes_are_those_of_the_drawing() -> None:
 
 @given(st.lists(entries, max_size=8), st.binary(max_size=5))
 def test_records_stand_one_after_another(written: list[Entry], before: bytes) -> None:
-    data, start = before + b"".join(map(encode, written)), len(before)
+    data, start = before + b"".join(encode(entry, SEED) for entry in written), len(before)
     for entry in written:
-        assert decode(data, start, 0) == entry
+        assert decode(data, start, 0, SEED) == entry
         start += record_bytes(entry)
-    assert decode(data, start, 0) is None
+    assert decode(data, start, 0, SEED) is None
 
 
 def test_a_cut_record_is_not_there_yet() -> None:
-    data = encode(ENTRY)
-    assert [decode(data[:end], 0, 0) for end in range(len(data))] == [None] * len(data)
+    data = encode(ENTRY, SEED)
+    assert [decode(data[:end], 0, 0, SEED) for end in range(len(data))] == [None] * len(data)
 
 
 @pytest.mark.parametrize("place", range(HEADER_BYTES + 4))
@@ -51,8 +60,18 @@ def test_a_changed_bit_is_never_taken_for_a_record(place: int, bit: int) -> None
     data = bytearray(ENTRY_BYTES)
     data[place] ^= 1 << bit
     if 8 <= place < 12 and data[place] > ENTRY_BYTES[place]:
-        assert decode(bytes(data), 0, 1_000) is None
+        assert decode(bytes(data), 0, 1_000, SEED) is None
         return
     with pytest.raises(DamagedRecord, match="at byte 1000") as caught:
-        decode(bytes(data), 0, 1_000)
+        decode(bytes(data), 0, 1_000, SEED)
     assert caught.value.offset == 1_000
+
+
+def test_a_record_of_another_queue_is_none() -> None:
+    with pytest.raises(DamagedRecord):
+        decode(ENTRY_BYTES, 0, 0, seed_of(b"another queue, not the one"))
+
+
+def test_the_id_is_read_without_the_body() -> None:
+    assert id_in(ENTRY_BYTES[:HEADER_BYTES]) == ENTRY.lsn
+    assert id_in(ENTRY_BYTES[: HEADER_BYTES - 1]) == 0

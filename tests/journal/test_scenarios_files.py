@@ -12,6 +12,7 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.index import Index
+from moorline.journal.record import seed_of
 from moorline.testing import Crashed, Lose, MemoryDisk
 
 
@@ -50,7 +51,7 @@ def test_j05_rotation_keeps_a_copy_of_the_states_and_leaves_one_line(life: Queue
     copied = life.lines(queue, life.backups(queue)[0])
     assert copied[:-1] == before
     assert life.lines(queue) == copied[-1:]
-    state = parse_line(copied[-1])
+    state = parse_line(copied[-1], seed_of(queue))
     assert state is not None
     assert (state.has_two_files, state.write_msg, state.size) == (True, 1, FILE_MESSAGES + 1)
     life.send(queue, b"no other rotation")
@@ -142,7 +143,7 @@ def test_j08_an_empty_queue_cleans_up(life: QueueLife) -> None:
     life.checkpoint()
     (backup,) = life.names(queue)
     assert backup == f"queue.{life.clock.wall_ms():014}.log"
-    last = parse_line(life.lines(queue, backup)[-1])
+    last = parse_line(life.lines(queue, backup)[-1], seed_of(queue))
     assert last is not None
     assert last.size == 0
 
@@ -221,7 +222,7 @@ def test_j10_two_writes_and_two_acks_append_four_state_lines(life: QueueLife) ->
     life.acknowledge_head(queue)
     life.checkpoint()
     (backup,) = life.backups(queue)
-    states = [parse_line(line) for line in life.lines(queue, backup)]
+    states = [parse_line(line, seed_of(queue)) for line in life.lines(queue, backup)]
     assert [state.size for state in states if state] == [1, 2, 1, 0]
 
 

@@ -9,6 +9,7 @@ from tests.journal.queue_life import Damage
 from moorline.core.queue import QUOTA_MARKER
 from moorline.core.queue_journal import parse_line
 from moorline.ids import text_of
+from moorline.journal.record import seed_of
 from moorline.testing import MemoryDisk
 
 
@@ -23,8 +24,10 @@ def two_bad_lines_behind_good_ones(damage: Damage, queue: bytes) -> None:
 
 def broken_invariants(damage: Damage, queue: bytes) -> None:
     state = msgspec.structs.replace(damage.state(queue), read_msg=9)
-    assert parse_line(state.line()) == state, "the line itself is whole"
-    damage.overwrite(damage.state_path(queue), state.line().encode())
+    assert parse_line(state.line(seed_of(queue)), seed_of(queue)) == state, (
+        "the line itself is whole"
+    )
+    damage.overwrite(damage.state_path(queue), state.line(seed_of(queue)).encode())
 
 
 def short_message_file(damage: Damage, queue: bytes) -> None:

@@ -8,7 +8,8 @@ A queue's messages are in two parts, in order:
 Every change has a number, its `lsn`. `flushed_lsn` is the last one that the index row and the files
 account for. `consumed` holds the lsn of each acknowledgement of a stored message since then, and
 `acknowledged_lsn` is the highest id that was acknowledged: whatever the files turn out to hold, nothing up
-to it is delivered again, and nothing above it is taken for read.
+to it is delivered again, and nothing above it is taken for read. `settled_lsn` is what that was at the last
+flush: no message up to it waits in the files, and one that does is of an earlier time.
 
 After a crash in the middle of a checkpoint the files may know more than the index. Until such a queue's
 files are read it is `unresolved`, and remembers which pending messages were acknowledged when, so that
@@ -65,6 +66,7 @@ class Queue:
         "pending",
         "popped",
         "reader",
+        "settled_lsn",
         "stored",
         "subscriber",
         "suspended",
@@ -82,6 +84,7 @@ class Queue:
         self.flushed_lsn = 0
         self.touched_lsn = 0
         self.acknowledged_lsn = 0
+        self.settled_lsn = 0
         self.stored = 0
         self.oldest_s = 0
         self.pending: deque[Entry] | None = None
@@ -199,6 +202,7 @@ class Queue:
     def settle(self, lsn: int, stored: int) -> None:
         """The files and the row now account for everything up to `lsn`."""
         self.flushed_lsn = lsn
+        self.settled_lsn = max(self.settled_lsn, self.acknowledged_lsn)
         self.stored = stored
         self.consumed = None
         self.popped = None

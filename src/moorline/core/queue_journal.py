@@ -9,7 +9,7 @@ to the files. `journal.folder` performs them. The state line in `queue.log`:
 The first five fields are the reader's file and position and the writer's file and count. The others make
 recovery exact: how much the read file holds in all, how many bytes of the write file count, whether
 senders are held off, the last change that is accounted for, and a check over the line, so that a line
-cut inside a number is never taken for a whole one.
+cut inside a number is never taken for a whole one, nor that of another queue for one of this.
 """
 
 from collections.abc import Mapping
@@ -62,25 +62,25 @@ class QueueState(msgspec.Struct, frozen=True):
             return "one file has two lengths"
         return ""
 
-    def line(self) -> str:
-        """The state as a line of `queue.log`, newline included."""
+    def line(self, seed: int) -> str:
+        """The state as a line of `queue.log`, newline included; the seed is the queue's own."""
         text = (
             f"read_file={self.read_file} read_msg={self.read_msg} read_byte={self.read_byte} "
             f"write_file={self.write_file} write_msg={self.write_msg} "
             f"read_count={self.read_count} read_bytes={self.read_bytes} "
             f"write_byte={self.write_byte} can_write={'T' if self.can_write else 'F'} lsn={self.lsn}"
         )
-        return f"{text} check={_check(text)}\n"
+        return f"{text} check={_check(text, seed)}\n"
 
 
-def _check(text: str) -> str:
-    return xxhash.xxh3_64_hexdigest(text.encode())
+def _check(text: str, seed: int) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode(), seed)
 
 
-def parse_line(line: str) -> QueueState | None:
-    """The state of a line, or None where the line is torn, altered or not ours."""
+def parse_line(line: str, seed: int) -> QueueState | None:
+    """The state of a line, or None where the line is torn, altered, or of another queue."""
     text, found, check = line.rstrip("\n").rpartition(" check=")
-    if not found or check != _check(text):
+    if not found or check != _check(text, seed):
         return None
     try:
         fields = dict(part.split("=", 1) for part in text.split(" "))

@@ -8,7 +8,7 @@ from moorline.core.queue import Entry, Queue
 from moorline.core.queue_journal import QueueState
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.folder import STATE_FILE, message_file
-from moorline.journal.record import encode
+from moorline.journal.record import encode, seed_of
 from moorline.limits import MIB
 
 WRITE_BYTES = MIB
@@ -30,6 +30,7 @@ class FolderBuilder:
         self._disk = disk
         self._path = path
         self._queue = queue
+        self._seed = seed_of(queue.id)
         self._file_messages_max = file_messages_max
         self._names: list[str] = []
         self._counts: list[int] = []
@@ -44,7 +45,7 @@ class FolderBuilder:
             len(self._counts) == 1 and self._counts[0] >= self._file_messages_max
         ):
             self._begin_file(entry)
-        record = encode(entry)
+        record = encode(entry, self._seed)
         self._records.append(record)
         self._waiting_bytes += len(record)
         self._counts[-1] += 1
@@ -71,7 +72,7 @@ class FolderBuilder:
         assert not state.problem(), state.problem()
         file = self._disk.open(f"{self._path}/{STATE_FILE}", create=True)
         try:
-            file.append(state.line().encode())
+            file.append(state.line(self._seed).encode())
         finally:
             file.close()
 

@@ -34,7 +34,15 @@ from moorline.journal.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.salvage import CarefulStore, entries_in, lost_index, mend_log, read_all
+from moorline.journal.record import seed_of
+from moorline.journal.salvage import (
+    CarefulStore,
+    Salvaged,
+    entries_in,
+    lost_index,
+    mend_log,
+    read_all,
+)
 from moorline.journal.store import INDEX
 
 QUARANTINE = "quarantine"
@@ -215,20 +223,26 @@ class Mending:
             if queue_id is None or self._is_known(queue_id):
                 continue
             store.files.handles.forget_folder(path)
-            self._found("orphan", self._put_away(path, "is of no queue that exists"), queue_id)
+            self._found(
+                "orphan", self._put_away(path, queue_id, "is of no queue that exists"), queue_id
+            )
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
                 continue
             path = f"{QUARANTINE}/{name}"
             if name.removesuffix(BUILDING) in known:
                 continue
-            self._found("orphan", self._put_away(path, "is of no queue that is set aside"))
+            queue_id = _id_or_none(name[:TEXT_CHARACTERS])
+            text = self._put_away(path, queue_id or b"", "is of no queue that is set aside")
+            self._found("orphan", text)
 
-    def _put_away(self, path: str, why: str) -> str:
+    def _put_away(self, path: str, queue_id: bytes, why: str) -> str:
         """Removes a folder in which no message is; any other is kept. Returns what was done."""
         disk = self._disk
-        count = len(entries_in(disk, path).entries) if disk.is_folder(path) else 0
-        if not count:
+        found = Salvaged({})
+        if disk.is_folder(path):
+            found = entries_in(disk, path, seed_of(queue_id))
+        if not found.entries and not found.strange:
             with contextlib.suppress(FileNotFoundError):  # a link to nothing, in a copy
                 remove_whatever(disk, path)
             return f"{path} {why}; it holds no message and is removed"
@@ -236,6 +250,7 @@ class Mending:
         self._make_durable(folder)
         target = f"{folder}/orphan-{path.replace('/', '-')}"
         disk.rename(path, target)
+        count = len(found.entries) + found.strange
         return f"{path} {why}; it holds {count} messages and is kept as {target}"
 
     def _is_known(self, queue_id: bytes) -> bool:
@@ -267,7 +282,7 @@ class Mending:
         """Reads all of a queue's files, which repairs what a crash left."""
         path = path_of(queue.id, self._options.levels)
         if self._disk.exists(path) or queue.stored or queue.consumed:
-            folder = QueueFolder(self._disk, self._handles, path)
+            folder = QueueFolder(self._disk, self._handles, path, queue.id)
             found, difference = bring_in_order(folder, queue, self._stamp, self._spare(queue))
             self._tell(queue, found, difference)
             state = found.state
@@ -361,10 +376,10 @@ class Mending:
 
     def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int]:
         """What can be read of a queue that is set aside, and how many messages cannot."""
-        found = entries_in(self._disk, aside)
+        found = entries_in(self._disk, aside, seed_of(queue.id))
         more = [*self._spare(queue), *(queue.pending or ())]
         found.entries.update({entry.lsn: entry for entry in more})
-        found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn)
+        found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn, queue.settled_lsn)
         in_files = queue.stored + len(queue.consumed or ())
         entries = found.waiting(in_files, queue.flushed_lsn)
         # Only of those the number is known; what came later is in the log, or was kept from it.

@@ -151,7 +151,7 @@ def _flush_into(store: Store, queue: Queue, reader: Reader, now_ms: int) -> None
         sizes = _sizes(reader.folder, journal.stored, len(consumed))
         for size in sizes:
             effects += journal.handle(Acknowledge(size, lsn), now_ms)
-    records = [encode(entry) for entry in queue.pending or ()]
+    records = [encode(entry, reader.folder.seed) for entry in queue.pending or ()]
     pieces = []
     is_open = not any(entry.kind == QUOTA_MARKER for entry in queue.pending or ())
     while records:

@@ -27,7 +27,7 @@ from moorline.journal.folder import (
 )
 from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
-from moorline.journal.record import encode
+from moorline.journal.record import encode, seed_of
 from moorline.limits import CACHE_BYTES_PER_QUEUE, LOOK_BYTES_MAX, OPEN_FILES_MAX, OPEN_QUEUES_MAX
 
 log = logging.getLogger("moorline.journal")
@@ -98,7 +98,7 @@ class QueueFiles:
         if self._was_set_aside(queue, path):
             self.give_up(queue, is_all_in_the_log=True)
             return None
-        folder = QueueFolder(self._disk, self.handles, path)
+        folder = QueueFolder(self._disk, self.handles, path, queue.id)
         try:
             found, lost = bring_in_order(folder, queue, self.stamp(), self.spare_of(queue))
         except Damaged as error:
@@ -277,12 +277,12 @@ class QueueFiles:
             self._disk.make_folders(aside)
         if promised:
             # To their senders, and soon gone from the log.
-            records = b"".join(map(encode, promised))
+            records = b"".join(encode(entry, seed_of(queue.id)) for entry in promised)
             self._disk.write_whole(pending, self._content(pending) + records)
         if queue.acknowledged_lsn:
             # As a state in which nothing waits up to there: what is done with stays so.
             state = empty_state("none", queue.acknowledged_lsn)
-            self._disk.write_whole(acknowledged, state.line().encode())
+            self._disk.write_whole(acknowledged, state.line(seed_of(queue.id)).encode())
         queue.settle(queue.touched_lsn, queue.size)
         queue.pending = None
         queue.damaged = True

@@ -30,7 +30,7 @@ from moorline.core.queue_journal import (
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.handles import Handles
-from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode
+from moorline.journal.record import HEADER_BYTES, DamagedRecord, decode, seed_of
 from moorline.limits import KIB, STATE_BACKUP_DAYS, STATE_BACKUPS_KEPT, STATE_LINES_MAX
 
 STATE_FILE = "queue.log"
@@ -73,8 +73,9 @@ def message_file(name: str) -> str:
 class QueueFolder:
     """One folder on one disk. Cheap to make; opens nothing by itself."""
 
-    def __init__(self, disk: Disk, handles: Handles, path: str) -> None:
+    def __init__(self, disk: Disk, handles: Handles, path: str, queue_id: bytes) -> None:
         self.path = path
+        self.seed = seed_of(queue_id)
         self.disk = disk
         self._handles = handles
 
@@ -139,7 +140,7 @@ class QueueFolder:
 
     def _decoded(self, data: bytes, offset: int, at: int, name: str) -> Entry | None:
         try:
-            return decode(data, offset, at)
+            return decode(data, offset, at, self.seed)
         except DamagedRecord as error:
             raise Damaged(f"{message_file(name)} {error}") from error
 
@@ -200,13 +201,13 @@ class QueueFolder:
             self._back_up(stamp)
             self.write_state(state)
             return 1
-        self.file(STATE_FILE, create=True).append(state.line().encode())
+        self.file(STATE_FILE, create=True).append(state.line(self.seed).encode())
         return lines + 1
 
     def write_state(self, state: QueueState) -> None:
         """Compaction: one line, whole or not at all."""
         self._handles.forget(f"{self.path}/{STATE_FILE}")
-        self.disk.write_whole(f"{self.path}/{STATE_FILE}", state.line().encode())
+        self.disk.write_whole(f"{self.path}/{STATE_FILE}", state.line(self.seed).encode())
 
     def _back_up(self, stamp: str) -> None:
         """Keeps a copy of the states so far, and drops the backups that are old enough."""

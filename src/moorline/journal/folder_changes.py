@@ -65,10 +65,11 @@ class FolderChanges:
             unknown = [
                 one for one in beyond if one.lsn not in inside and one.lsn not in self._logged
             ]
-            if unknown:
+            count = len(unknown) + scan.strange_records(name, size)
+            if count:
                 data = file.read_at(size, longer)
                 self.folder.disk.write_whole(self._aside_path(name), data)
-                self._set_aside(name, len(unknown))
+                self._set_aside(name, count)
             file.truncate(size)
             # Or a power cut could bring the old bytes back under a state that counts new ones.
             file.sync()
@@ -80,7 +81,7 @@ class FolderChanges:
         if not lacking:
             return
         name = self._fresh_name(_FROM_LOG)
-        data = b"".join(map(encode, lacking))
+        data = b"".join(encode(entry, self.folder.seed) for entry in lacking)
         self.folder.file(message_file(name), create=True).append(data)
         self.message_files.append(name)
         scan.take_in(name, data)
@@ -141,12 +142,15 @@ class FolderChanges:
                 for one in scan.records[name]
                 if self.is_only_here(one, lsn if is_ours or one.lsn in self._copied else 0)
             ]
-            if not unknown:
+            # Whole ones of another queue are none here, and must not go because they came here.
+            is_strange = not is_ours or not scan.records[name]
+            count = len(unknown) + (scan.strange_records(name) if is_strange else 0)
+            if not count:
                 self.notes.append(f"collected the orphan {message_file(name)}")
                 self.folder.remove(message_file(name))
                 continue
             self.folder.rename(message_file(name), self._aside_name(name))
-            self._set_aside(name, len(unknown))
+            self._set_aside(name, count)
 
     def _set_aside(self, name: str, count: int) -> None:
         self.aside += count

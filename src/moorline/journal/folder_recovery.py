@@ -34,6 +34,7 @@ from moorline.journal.folder_scan import (
     read_states,
     scanned,
 )
+from moorline.journal.record import HEADER_BYTES, id_in
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -46,6 +47,8 @@ class Known(msgspec.Struct, frozen=True):
     """Ids of messages that the log still has."""
     acknowledged: int = 0
     """The highest id that the log shows to be acknowledged."""
+    settled: int = 0
+    """The highest id that was acknowledged when the row was written: none up to it waits in the files."""
     acknowledgements: int = 0
     """How many of the `count` have been acknowledged since, by the log."""
 
@@ -72,7 +75,12 @@ def known_of(queue: Queue) -> Known:
     logged = {entry.lsn for entry in queue.pending or ()}
     logged |= {sent for sent, _ in queue.popped or ()}
     return Known(
-        queue.stored + consumed, queue.flushed_lsn, logged, queue.acknowledged_lsn, consumed
+        queue.stored + consumed,
+        queue.flushed_lsn,
+        logged,
+        queue.acknowledged_lsn,
+        queue.settled_lsn,
+        consumed,
     )
 
 
@@ -181,9 +189,17 @@ class _Recovery(FolderChanges):
         if known.count is not None and (state.lsn > known.upto_lsn or state.size != known.count):
             return False
         wanted = {state.read_file: state.read_bytes, state.write_file: state.write_byte}
-        return set(self.message_files) == set(wanted) and all(
+        if set(self.message_files) != set(wanted) or not all(
             self.folder.file(message_file(name)).size() == size for name, size in wanted.items()
-        )
+        ):
+            return False
+        # Files of an earlier time may be as many and as long; the first message tells them apart.
+        return not (known.settled and state.size) or self._first_id(state) > known.settled
+
+    def _first_id(self, state: QueueState) -> int:
+        """The id of the first message that waits by this state, as it stands there."""
+        file = self.folder.file(message_file(state.read_file))
+        return id_in(file.read_at(state.read_byte, HEADER_BYTES))
 
     def _note_lines(self, lines: StateLines) -> None:
         if STATE_FILE not in self.names:
@@ -217,7 +233,8 @@ class _Recovery(FolderChanges):
                 since = any(state.lsn < one.lsn <= known.upto_lsn for one in records)
                 if state.size != known.count or since or not scan.bears_out(state):
                     return None
-                return state
+                is_older = state.size and scan.acknowledged_by(state) < known.settled
+                return None if is_older else state
             if scan.bears_out(state):
                 return state
             # A power cut kept the line but not the records it counts; the log still has those.
@@ -274,7 +291,7 @@ class _Recovery(FolderChanges):
         last = states[-1]
         if last.lsn <= known.upto_lsn and last.size != known.count:
             return False
-        done = max(scan.acknowledged_by(last), known.acknowledged)
+        done = max(scan.acknowledged_by(last), known.acknowledged, known.settled)
         since = [one for one in scan.all_records() if done < one.lsn <= known.upto_lsn]
         return len(since) == len(waiting)
 
@@ -283,7 +300,7 @@ class _Recovery(FolderChanges):
         that was acknowledged for certain."""
         known, records = self._known, scan.all_records()
         done = max([0, *map(scan.acknowledged_by, [*states, *self._earlier_states()])])
-        done = max(done, known.acknowledged)
+        done = max(done, known.acknowledged, known.settled)
         if known.count is None:
             upto = max([one.lsn for one in records if self.is_only_here(one, 0)], default=0)
             return [one for one in records if done < one.lsn <= upto], upto, done

@@ -1,7 +1,8 @@
 """Room: journal. What can be read in a queue's folder, whatever happened to it: records and states.
 
 Nothing here decides anything, and nothing is changed. A record counts if its check is right, a state if
-its line's check is right and its numbers can be; `folder_recovery` draws the conclusions. Order helps: the
+its line's check is right and its numbers can be. Both checks are the queue's own: what is of another queue
+is no record and no state here. `folder_recovery` draws the conclusions. Order helps: the
 ids of a queue rise in its files, and it is read from the lowest on. So whoever knows one message that was
 acknowledged, or the first one that was not, knows the same of all below it.
 """
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from moorline.core.queue import Entry
+from moorline.core.queue import QUOTA_MARKER, Entry
 from moorline.core.queue_journal import QueueState, parse_line
 from moorline.journal.folder import STATE_FILE, QueueFolder, message_file
 from moorline.journal.record import HEADER_BYTES, REST, DamagedRecord, decode
@@ -49,11 +50,14 @@ class StateLines(NamedTuple):
 class Scan:
     """What was found in the message files of a folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self.records: dict[str, list[Record]] = {}
         self.bad: dict[str, list[tuple[int, int]]] = {}
         """Stretches that are no record, by file: where they begin and end."""
         self.sizes: dict[str, int] = {}
+        self.strange: dict[str, list[tuple[int, int]]] = {}
+        """What is built as records and has other checks, by file: where it begins, and how many."""
 
     def take_in(self, name: str, data: bytes) -> None:
         """What a message file holds."""
@@ -61,13 +65,19 @@ class Scan:
         bad = self.bad[name] = []
         self.sizes[name] = len(data)
         end = 0
-        for offset, entry in records_in(data):
+        for offset, entry in records_in(data, self._seed):
             if offset > end:
                 bad.append((end, offset))
             end = offset + HEADER_BYTES + len(entry.body)
             found.append(Record(entry.lsn, name, offset, end - offset, entry.kind))
         if end < len(data):
             bad.append((end, len(data)))
+        built = [(start, _built_as_records(data[start:end])) for start, end in bad]
+        self.strange[name] = [(start, count) for start, count in built if count]
+
+    def strange_records(self, name: str, start: int = 0) -> int:
+        """How many in a file, from that byte on, may be records of another queue."""
+        return sum(count for at, count in self.strange[name] if at >= start)
 
     def all_records(self) -> list[Record]:
         """Each message once, in order; of two copies any one."""
@@ -144,7 +154,7 @@ def message_names(names: list[str]) -> list[str]:
 
 def scanned(folder: QueueFolder, names: list[str]) -> Scan:
     """All message files of a folder, read to their ends."""
-    scan = Scan()
+    scan = Scan(folder.seed)
     for name in names:
         file = folder.file(message_file(name))
         scan.take_in(name, file.read_at(0, file.size()))
@@ -155,10 +165,10 @@ def read_states(folder: QueueFolder, name: str = STATE_FILE) -> StateLines:
     """The lines of a state file, or of a copy of one."""
     file = folder.file(name)
     text = file.read_at(0, file.size())
-    return parse_states(text)
+    return parse_states(text, folder.seed)
 
 
-def parse_states(text: bytes) -> StateLines:
+def parse_states(text: bytes, seed: int) -> StateLines:
     lines = text.split(b"\n")
     is_ended = not lines[-1]
     if is_ended:
@@ -167,7 +177,7 @@ def parse_states(text: bytes) -> StateLines:
     problems: list[str] = []
     for line in lines:
         # A line whose check is right is whole, with a newline or without.
-        state = parse_line(line.decode("utf-8", "replace"))
+        state = parse_line(line.decode("utf-8", "replace"), seed)
         problem = "" if state is None else state.problem()
         if problem:
             problems.append(problem)
@@ -175,14 +185,14 @@ def parse_states(text: bytes) -> StateLines:
     return StateLines(text, states, problems, is_ended)
 
 
-def records_in(data: bytes) -> Iterator[tuple[int, Entry]]:
+def records_in(data: bytes, seed: int) -> Iterator[tuple[int, Entry]]:
     """Every record whose check is right, with its offset, whatever stands between them."""
     start = 0
     while start < len(data):
-        entry = _record_at(data, start)
+        entry = _record_at(data, start, seed)
         if entry is None:
-            behind = _end_by_its_length(data, start)
-            found = _next_record(data, start + 1 if behind is None else behind)
+            behind = _end_by_its_length(data, start, seed)
+            found = _next_record(data, start + 1 if behind is None else behind, seed)
             if found is None:
                 return
             start, entry = found
@@ -190,13 +200,13 @@ def records_in(data: bytes) -> Iterator[tuple[int, Entry]]:
         start += HEADER_BYTES + len(entry.body)
 
 
-def _record_at(data: bytes, start: int) -> Entry | None:
+def _record_at(data: bytes, start: int, seed: int) -> Entry | None:
     with contextlib.suppress(DamagedRecord):
-        return decode(data, start, start)
+        return decode(data, start, start, seed)
     return None
 
 
-def _end_by_its_length(data: bytes, start: int) -> int | None:
+def _end_by_its_length(data: bytes, start: int, seed: int) -> int | None:
     """Where a bad record ends, if its length leads to a whole one: then nothing in it is looked at.
 
     A sender chooses the bytes of a body, and could put into it what looks like a record.
@@ -204,12 +214,27 @@ def _end_by_its_length(data: bytes, start: int) -> int | None:
     if len(data) - start < HEADER_BYTES:
         return None
     end: int = start + HEADER_BYTES + REST.unpack_from(data, start + 8)[0]
-    return end if end == len(data) or _record_at(data, end) is not None else None
+    return end if end == len(data) or _record_at(data, end, seed) is not None else None
 
 
-def _next_record(data: bytes, start: int) -> tuple[int, Entry] | None:
+def _built_as_records(data: bytes) -> int:
+    """How many records these bytes may be, of whatever queue: their lengths lead from one to the next.
+
+    What a crash leaves of a write is none: it ends too early, or is zeroes.
+    """
+    start = count = 0
+    while len(data) - start >= HEADER_BYTES:
+        length, kind, lsn, _ = REST.unpack_from(data, start + 8)
+        end = start + HEADER_BYTES + length
+        if kind > QUOTA_MARKER or not lsn or end > len(data):
+            break
+        start, count = end, count + 1
+    return count
+
+
+def _next_record(data: bytes, start: int, seed: int) -> tuple[int, Entry] | None:
     for match in _MAYBE_RECORD.finditer(data, start):
-        entry = _record_at(data, match.start())
+        entry = _record_at(data, match.start(), seed)
         if entry is not None:
             return match.start(), entry
     return None

@@ -1,6 +1,6 @@
 """Room: journal. The index of all queues: one row each, sorted, in one file that is read at the start.
 
-    file   magic    8 bytes  "MOORIDX1"
+    file   magic    8 bytes  "MOORIDX2"
            check    u64      XXH3-64 over everything behind it
            lsn      u64      the next change's number when this was written
            owners   u32      bytes of the table of owners, a msgpack list of fingerprints
@@ -8,11 +8,13 @@
            table, then rows
 
     row    id 24 bytes · owner u32 · flags u8 · lsn u64 · size u32 · oldest u32 (s) · created u32 (s)
+           settled u64
 
 Numbers of the head are big-endian, those of the rows little-endian, as numpy reads them fastest.
 Rows are sorted by the first eight bytes of the id, so that a look-up is a binary search over eight
-bytes a queue; a million queues take 57 MB in memory and load in a tenth of a second. A row says what
-the queue's *files* hold: the log says what has changed since `lsn`.
+bytes a queue; a million queues take 65 MB in memory and load in a tenth of a second. A row says what
+the queue's *files* hold: the log says what has changed since `lsn`. No message up
+to the id `settled` waits in the files: with it they are known from files of an earlier time.
 """
 
 import struct
@@ -25,10 +27,12 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.queue import Queue
+from moorline.errors import FolderUnusable
 from moorline.ids import ID_BYTES
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, parent
 
-MAGIC = b"MOORIDX1"
+MAGIC = b"MOORIDX2"
+EARLIER_MAGIC = b"MOORIDX1"
 HEAD = struct.Struct(">8sQ")
 REST = struct.Struct(">QIQ")
 
@@ -41,6 +45,7 @@ ROW = np.dtype(
         ("size", "<u4"),
         ("oldest_s", "<u4"),
         ("created_s", "<u4"),
+        ("settled_lsn", "<u8"),
     ]
 )
 
@@ -183,6 +188,12 @@ class Index:
         if len(data) < HEAD.size + REST.size:
             raise IndexDamaged(f"{path} is too short")
         magic, check = HEAD.unpack_from(data)
+        if magic == EARLIER_MAGIC:
+            # Not damage: to rebuild it would set every queue aside, whose records have other checks.
+            raise FolderUnusable(
+                f"{path} and the queues are of an earlier version of Moorline: export them with that "
+                "version, and import the file here"
+            )
         if magic != MAGIC or check != xxhash.xxh3_64_intdigest(memoryview(data)[HEAD.size :]):
             raise IndexDamaged(f"the check of {path} is wrong")
         lsn, table_bytes, count = REST.unpack_from(data, HEAD.size)
@@ -202,6 +213,7 @@ def queue_of(row: Any) -> Queue:
     queue.flushed_lsn = queue.touched_lsn = int(row["lsn"])
     queue.stored = int(row["size"])
     queue.oldest_s = int(row["oldest_s"])
+    queue.settled_lsn = int(row["settled_lsn"])
     return queue
 
 
@@ -217,6 +229,7 @@ def rows_of(queues: list[Queue]) -> npt.NDArray[Any]:
         rows["size"] = [queue.stored + len(queue.consumed or ()) for queue in queues]
         rows["oldest_s"] = [queue.oldest_s for queue in queues]
         rows["created_s"] = [queue.created_s for queue in queues]
+        rows["settled_lsn"] = [queue.settled_lsn for queue in queues]
     return rows
 
 

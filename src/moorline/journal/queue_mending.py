@@ -23,7 +23,7 @@ from moorline.journal.store import Store
 
 _OF_FILES = (
     *("acknowledged_lsn", "can_write", "consumed", "damaged", "flushed_lsn", "oldest_s"),
-    *("pending", "popped", "stored", "touched_lsn"),
+    *("pending", "popped", "settled_lsn", "stored", "touched_lsn"),
 )
 """What a queue knows of its files and of what is not in them yet."""
 

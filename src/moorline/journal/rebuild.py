@@ -67,7 +67,8 @@ def logged_ids(disk: Disk) -> set[int]:
 
 def _take_in(store: Store, queue: Queue, logged: set[int]) -> int:
     """Sets a queue to what its folder says; returns the highest number seen there."""
-    folder = QueueFolder(store.disk, store.files.handles, path_of(queue.id, store.options.levels))
+    path = path_of(queue.id, store.options.levels)
+    folder = QueueFolder(store.disk, store.files.handles, path, queue.id)
     known = Known(None, ALL, logged)
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.

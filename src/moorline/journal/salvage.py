@@ -92,6 +92,8 @@ class Salvaged(msgspec.Struct):
     acknowledged: int = 0
     unread: list[float] = []
     """Where something stands that is no record: between the ids before and behind it."""
+    strange: int = 0
+    """Records in message files that may be of another queue."""
 
     def waiting(self, count: int, upto_lsn: int) -> list[Entry]:
         """Those that are not acknowledged for certain; up to that lsn they are the last so many."""
@@ -111,25 +113,29 @@ class Salvaged(msgspec.Struct):
         return sum(place not in self.entries for place in last)
 
 
-def entries_in(disk: Disk, folder: str) -> Salvaged:
-    """Every record in a folder and those below it, and what its states say of them."""
+def entries_in(disk: Disk, folder: str, seed: int) -> Salvaged:
+    """Every record of a queue in a folder and those below it, and what its states say of them."""
     found = Salvaged({})
-    scan = Scan()
+    scan = Scan(seed)
     states: list[QueueState] = []
     for name in disk.list_folder(folder):
         path = f"{folder}/{name}"
         if disk.is_folder(path):
-            below = entries_in(disk, path)
+            below = entries_in(disk, path, seed)
             found.entries.update(below.entries)
             found.unread += below.unread
+            found.strange += below.strange
             found.acknowledged = max(found.acknowledged, below.acknowledged)
         elif name == PENDING_ASIDE or name.startswith(MESSAGES):
             data = _read_if_file(disk, path)
-            found.entries.update({entry.lsn: entry for _, entry in records_in(data)})
-            if name.endswith(LOG) and name != PENDING_ASIDE:
-                scan.take_in(name.removeprefix(MESSAGES).removesuffix(LOG), data)
+            found.entries.update({entry.lsn: entry for _, entry in records_in(data, seed)})
+            is_message_file = name.endswith(LOG) and name != PENDING_ASIDE
+            of_scan = scan if is_message_file else Scan(seed)
+            file = name.removeprefix(MESSAGES).removesuffix(LOG)
+            of_scan.take_in(file, data)
+            found.strange += of_scan.strange_records(file)
         elif name == STATE_FILE or is_backup(name):
-            lines = parse_states(_read_if_file(disk, path)).states
+            lines = parse_states(_read_if_file(disk, path), seed).states
             states += [state for state in lines if state is not None]
     # A queue is read in the order of ids: what is below one that was acknowledged was so too.
     found.acknowledged = max([found.acknowledged, *map(scan.acknowledged_by, states)])
