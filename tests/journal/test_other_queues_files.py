@@ -147,3 +147,22 @@ def test_an_index_of_an_earlier_version_is_refused_by_name(two: TwoQueues) -> No
         with pytest.raises(FolderUnusable, match="earlier version"):
             attempt()
     assert tree(two.root) == before
+
+
+def test_what_the_index_before_knows_to_be_acknowledged_is_not_told_as_lost(two: TwoQueues) -> None:
+    """The index is lost, and the states are of an earlier time: the one before knows how far it went."""
+    earlier = (two.one / "queue.log").read_bytes()
+    store = opened(two.disk)
+    queue = store.find(two.ids[0])
+    assert queue is not None
+    for _ in range(2):
+        acknowledge(store, queue, 1)
+        checkpoint.run(store, now)
+    store.close()
+    (two.one / "queue.log").write_bytes(earlier)
+    (two.root / INDEX).unlink()
+    report = two.mended()
+    assert (report.lost, report.saved) == (0, 0)
+    assert contents(two.disk)[two.ids[0]] == two.before[two.ids[0]][1:], (
+        "the last one may come twice"
+    )

@@ -223,7 +223,7 @@ class _Recovery(FolderChanges):
         for state in reversed(states):
             if known.count is None:
                 beyond = [one for one in records if self.is_only_here(one, state.lsn)]
-                if beyond or not scan.bears_out(state):
+                if beyond or not scan.bears_out(state) or self._is_older(state, scan):
                     return None
                 if not is_last_whole:
                     self._doubled = state.size
@@ -233,13 +233,16 @@ class _Recovery(FolderChanges):
                 since = any(state.lsn < one.lsn <= known.upto_lsn for one in records)
                 if state.size != known.count or since or not scan.bears_out(state):
                     return None
-                is_older = state.size and scan.acknowledged_by(state) < known.settled
-                return None if is_older else state
+                return None if self._is_older(state, scan) else state
             if scan.bears_out(state):
                 return state
             # A power cut kept the line but not the records it counts; the log still has those.
             self.notes.append(f"a line of {STATE_FILE} ran ahead of its files")
         return None
+
+    def _is_older(self, state: QueueState, scan: Scan) -> bool:
+        """Whether something waits by this state that was acknowledged when the row was written."""
+        return state.size > 0 and scan.acknowledged_by(state) < self._known.settled
 
     # --- a state made anew ------------------------------------------------------------------------
 
@@ -252,7 +255,7 @@ class _Recovery(FolderChanges):
         if known.count is None:
             self._doubled = len(waiting)
             last = states[-1] if is_last_whole else None
-            if last is not None and not known.logged:
+            if last is not None and not known.logged and not self._is_older(last, scan):
                 self._missing = max(0, last.size - len(waiting))
             lost = self._missing
         else:

@@ -69,7 +69,7 @@ def _take_in(store: Store, queue: Queue, logged: set[int]) -> int:
     """Sets a queue to what its folder says; returns the highest number seen there."""
     path = path_of(queue.id, store.options.levels)
     folder = QueueFolder(store.disk, store.files.handles, path, queue.id)
-    known = Known(None, ALL, logged)
+    known = Known(None, ALL, logged, settled=queue.settled_lsn)
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.
         found = recovered(folder, known, store.files.stamp())
