@@ -232,7 +232,7 @@ class Mending:
             path = f"{QUARANTINE}/{name}"
             if name.removesuffix(BUILDING) in known:
                 continue
-            queue_id = _id_or_none(name[:TEXT_CHARACTERS])
+            queue_id = queue_of_folder(name.partition(".")[0])
             text = self._put_away(path, queue_id or b"", "is of no queue that is set aside")
             self._found("orphan", text)
 
