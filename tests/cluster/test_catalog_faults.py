@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.catalog.losing import lost_at
 from tests.cluster.running import (
     Got,
     Nodes,
@@ -25,6 +26,7 @@ from tests.cluster.running import (
 
 import moorline
 from moorline.catalog import EmbeddedPostgres
+from moorline.errors import OutcomeUnknown
 
 pytestmark = pytest.mark.process
 
@@ -146,3 +148,37 @@ async def test_a_node_stops_in_time_while_the_catalog_hangs(
             assert code == 0, a.errors
             assert time.monotonic() - begun < 10
         await member.leave()
+
+
+async def test_what_a_session_asks_while_postgres_goes_is_not_told_as_failed(nodes: Nodes) -> None:
+    (a,) = await nodes.start("a")
+    async with moorline.connect(a.address) as moor:
+        async with lost_at(nodes.dsn, "session"):
+            with pytest.raises(OutcomeUnknown, match="whether the session was opened"):
+                await moor.session("durable")
+        assert await moor.session("durable") == []
+        for filter_text in ("orders/#", "$shared/billing/orders/#"):
+            async with lost_at(nodes.dsn, "subscription"):
+                with pytest.raises(OutcomeUnknown, match="to subscribe again is harmless"):
+                    await moor.subscribe(filter_text)
+            subscription = await moor.subscribe(filter_text)
+            async with lost_at(nodes.dsn, "subscription"):
+                with pytest.raises(OutcomeUnknown, match="has forgotten the subscription"):
+                    await subscription.close()
+    async with moorline.connect(a.address) as moor:
+        left = await moor.session("durable")
+        assert {one.filter for one in left} == {"orders/#", "$shared/billing/orders/#"}
+
+
+async def test_a_session_that_was_opened_and_not_read_is_not_told_as_failed(nodes: Nodes) -> None:
+    """It is ours by then, and was taken from another: Postgres goes before its places are read."""
+    (a,) = await nodes.start("a")
+    async with moorline.connect(a.address) as first, moorline.connect(a.address) as second:
+        await first.session("durable")
+        await first.subscribe("orders/#")
+        async with lost_at(nodes.dsn, "progress", mode="access exclusive"):
+            with pytest.raises(OutcomeUnknown, match="on another connection is harmless"):
+                await second.session("durable")
+    async with moorline.connect(a.address) as third:
+        (resumed,) = await third.session("durable")
+        assert resumed.filter == "orders/#"

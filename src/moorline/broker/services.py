@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from moorline.broker.queues import QueueBroker
 from moorline.broker.service_delivery import ServiceDelivery, ServiceSession
 from moorline.broker.sketches import Sketches
+from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import OpenedService
 from moorline.core.digest import Digest
@@ -106,12 +107,13 @@ class ServiceBroker:
     async def _open(self, session: Session, call: OpenService) -> Answer:
         if session.identity.is_anonymous:
             raise NotAuthorized("a service proves itself by a TLS client certificate")
-        service = await self.services.open(
-            session.identity.fingerprint,
-            session.identity.name,
-            drawn(secrets.token_bytes),
-            secrets.token_bytes(16),
-        )
+        with unsure("the service was opened for the first time", HARMLESS):
+            service = await self.services.open(
+                session.identity.fingerprint,
+                session.identity.name,
+                drawn(secrets.token_bytes),
+                secrets.token_bytes(16),
+            )
         if service.is_disabled:
             raise ServiceDisabled(
                 f"the service {service.name} is disabled; the operator can enable it"
@@ -164,12 +166,15 @@ class ServiceBroker:
         changed = 0
         async with self.turns.turn(number):
             if any(prefix.bits == 0 for prefix in prefixes):
-                async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
-                    changed += await self._remove(page)
+                with unsure("all queues were dissociated", HARMLESS):
+                    async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
+                        changed += await self._remove(page)
+                    digest = await self.services.digest(number)
             else:
                 named = await self.services.queues_in(number, prefixes)
-                changed += await self._remove(named)
-            digest = await self.services.digest(number)
+                with unsure("the queues were dissociated", HARMLESS):
+                    changed += await self._remove(named)
+                    digest = await self.services.digest(number)
         return Dissociated(call.call, changed, digest.count, digest.hash)
 
     async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
@@ -306,19 +311,24 @@ class ServiceBroker:
         number = acting.service.number
         async with self.turns.turn(number):
             self.any_associations = True
-            highs = await self.services.associate(number, queues, hash_ids(queues))
-            digest = await self.services.digest(number)
+            try:
+                with unsure("the queues were associated", HARMLESS):
+                    highs = await self.services.associate(number, queues, hash_ids(queues))
+                    digest = await self.services.digest(number)
+            finally:
+                # Also if nobody knows: what is kept of whose they are may be wrong from here on.
+                self.delivery.forget_routes(queues)
             self.sketches.changed(number, highs, digest)
-        self.delivery.forget_routes(queues)
         return digest, len(highs)
 
     async def _remove(self, queues: list[bytes]) -> int:
         """Takes associations away, and the deliveries with them."""
         if not self.any_associations:
             return 0
-        gone = await self.services.dissociate(queues)
-        for number, highs in gone.items():
-            self.sketches.changed(number, highs, await self.services.digest(number))
+        with unsure("the queue was taken from its service", HARMLESS):
+            gone = await self.services.dissociate(queues)
+            for number, highs in gone.items():
+                self.sketches.changed(number, highs, await self.services.digest(number))
         self.delivery.remove(queues)
         return sum(len(highs) for highs in gone.values())
 

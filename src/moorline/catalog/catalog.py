@@ -18,6 +18,7 @@ import msgspec
 
 from moorline.catalog.address import LOST_ERRORS, OPEN_ERRORS, check_address, unreachable
 from moorline.catalog.migration import migrate
+from moorline.catalog.outcome import note_sent
 from moorline.catalog.statements import statement
 from moorline.errors import IdentityTaken
 from moorline.limits import (
@@ -76,8 +77,7 @@ class Catalog:
 
     async def version(self) -> int:
         """The number of the newest migration that is applied."""
-        with self._answering():
-            return int(await self._pool.fetchval(MIGRATION_VERSION))
+        return int(await self.fetchval(MIGRATION_VERSION))
 
     async def is_ours(self) -> bool:
         """Whether the identity that this process took is still its own."""
@@ -93,32 +93,30 @@ class Catalog:
 
     async def nodes(self) -> list[NodeRow]:
         """All nodes that ever started, by their homes."""
-        with self._answering():
-            return [NodeRow(**row) for row in await self._pool.fetch(NODES)]
+        return [NodeRow(**row) for row in await self.fetch(NODES)]
 
     async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:
         """The homes of the brokers that gave a sign of life within that time, with their addresses."""
-        with self._answering():
-            rows = await self._pool.fetch(NODES_LIVE, silent_ms)
+        rows = await self.fetch(NODES_LIVE, silent_ms)
         return {row["home"]: list(row["addresses"]) for row in rows}
 
     # --- for the other modules of this room -------------------------------------------------------
 
     async def fetch(self, statement_text: str, *values: object) -> list[Any]:
-        with self._answering():
-            return list(await self._pool.fetch(statement_text, *values))
+        async with self._connection() as connection:
+            return list(await connection.fetch(statement_text, *values))
 
     async def fetchrow(self, statement_text: str, *values: object) -> Any:
-        with self._answering():
-            return await self._pool.fetchrow(statement_text, *values)
+        async with self._connection() as connection:
+            return await connection.fetchrow(statement_text, *values)
 
     async def fetchval(self, statement_text: str, *values: object) -> Any:
-        with self._answering():
-            return await self._pool.fetchval(statement_text, *values)
+        async with self._connection() as connection:
+            return await connection.fetchval(statement_text, *values)
 
     async def execute(self, statement_text: str, *values: object) -> None:
-        with self._answering():
-            await self._pool.execute(statement_text, *values)
+        async with self._connection() as connection:
+            await connection.execute(statement_text, *values)
 
     async def execute_together(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         """One after the other, in one transaction."""
@@ -129,8 +127,15 @@ class Catalog:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
         """A connection on which all that follows is done together, or not at all."""
+        async with self._connection() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+        """For one statement or transaction. Where none can be had, nothing was asked."""
         with self._answering():
-            async with self._pool.acquire() as connection, connection.transaction():
+            async with self._pool.acquire() as connection:
+                note_sent()
                 yield connection
 
     async def _migrate(self) -> None:

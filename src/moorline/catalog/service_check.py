@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.services import Services, signed
 from moorline.catalog.statements import statement
 from moorline.core.digest import Digest
@@ -99,16 +100,17 @@ class CheckedServices(Services):
         is for the reconciliation to find. Returns what was found.
         """
         found = rest = await self.checked(service)
-        while not rest.is_right:
-            if rest.wrong_queues:
-                log.warning(
-                    "associations whose hash is not that of their id: hashed anew",
-                    extra={"service": service, "queues": [one.hex() for one in rest.told]},
-                )
-            await self._mend(service, rest.wrong_queues)
-            if rest.wrong_hashes <= len(rest.wrong_queues):
-                break
-            rest = await self.checked(service)
+        with unsure("what is kept of the service was put right", HARMLESS):
+            while not rest.is_right:
+                if rest.wrong_queues:
+                    log.warning(
+                        "associations whose hash is not that of their id: hashed anew",
+                        extra={"service": service, "queues": [one.hex() for one in rest.told]},
+                    )
+                await self._mend(service, rest.wrong_queues)
+                if rest.wrong_hashes <= len(rest.wrong_queues):
+                    break
+                rest = await self.checked(service)
         return found
 
     async def _mend(self, service: int, queues: list[bytes]) -> None:

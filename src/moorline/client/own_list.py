@@ -12,7 +12,7 @@ from moorline.client.associations import Associations
 from moorline.client.list_thread import ListThread
 from moorline.core.id_set import IdSet
 from moorline.core.standing import Standing, is_gone, standing
-from moorline.errors import CallFailed, ConfigError, WrongNode
+from moorline.errors import CallFailed, ConfigError, OutcomeUnknown, WrongNode
 from moorline.ids import ID_BYTES
 
 Refusal = tuple[bytes, str]
@@ -100,6 +100,9 @@ class OwnList:
         is_new = await self.add([queue])
         try:
             yield
+        except OutcomeUnknown:
+            # Both sides may have it: the next agreement finds out.
+            raise
         except CallFailed:
             if is_new:
                 await self.remove([queue])

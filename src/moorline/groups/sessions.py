@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 
+from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.stream import Shard
@@ -45,6 +46,8 @@ from moorline.wire.topic import (
 )
 
 log = logging.getLogger("moorline.groups")
+
+SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless"
 
 
 class SessionBroker:
@@ -100,9 +103,17 @@ class SessionBroker:
         if own.row is not None or own.subscriptions:
             raise SessionTaken("this connection has a session already: open another connection")
         await self._hand_over(own, call.name)
+        with unsure("the session was opened", "to open it on another connection is harmless"):
+            await self._take_session(own, call)
+        subscriptions = [(number, one.filter) for number, one in own.subscriptions.items()]
+        assert own.row is not None, "it was just opened"
+        return SessionOpened(call.call, not own.row.is_new, subscriptions)
+
+    async def _take_session(self, own: TopicSession, call: OpenSession) -> None:
+        """From now on it is nobody else's, and goes on here with all its subscriptions."""
         expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
         row = await self.context.sessions.open(
-            call.name, session.identity.name, self.context.cluster.node, expiry_s
+            call.name, own.session.identity.name, self.context.cluster.node, expiry_s
         )
         for other in self._others(own, row.name):
             if other.row is not None and other.row.epoch < row.epoch:
@@ -112,8 +123,6 @@ class SessionBroker:
         own.ends_with_connection = call.expiry_s == 0
         for known in row.subscriptions:
             await self._resume(own, known)
-        subscriptions = [(number, one.filter) for number, one in own.subscriptions.items()]
-        return SessionOpened(call.call, not row.is_new, subscriptions)
 
     async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
         size = self._settings.window
@@ -157,7 +166,8 @@ class SessionBroker:
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
         row, _ = await found(self.context.leaders, group, start, self._settings.deliveries_max)
-        await self._remember(own, call, start)
+        with unsure(*SUBSCRIBED):
+            await self._remember(own, call, start)
         _check_open(own)
         number = own.subscribe_shared(
             call.filter, group, row.reader, call.window, call.qos, hold=call.hold
@@ -170,14 +180,15 @@ class SessionBroker:
         check_filter(call.filter)
         if call.no_local:
             raise Unsupported("no_local is not there yet for plain subscriptions: leave it out")
-        reader = await self._remember(own, call, start)
-        known = own.find(call.filter)
-        if known is not None:
-            own.reading.change(own.subscriptions[known].window, call.window, call.qos)
-            return TopicSubscribed(call.call, known, call.filter)
-        number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
-        if reader:
-            await own.commit()
+        with unsure(*SUBSCRIBED):
+            reader = await self._remember(own, call, start)
+            known = own.find(call.filter)
+            if known is not None:
+                own.reading.change(own.subscriptions[known].window, call.window, call.qos)
+                return TopicSubscribed(call.call, known, call.filter)
+            number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
+            if reader:
+                await own.commit()
         await self._send_retained(own.session, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
@@ -243,9 +254,13 @@ class SessionBroker:
         if subscription is None:
             raise NotFound(f"there is no subscription {call.subscription} in this session")
         if own.row is not None:
-            await self.context.sessions.unsubscribe(
-                own.row.name, own.row.epoch, subscription.filter
-            )
+            with unsure(
+                "the session has forgotten the subscription",
+                "look which ones it has when you open it again",
+            ):
+                await self.context.sessions.unsubscribe(
+                    own.row.name, own.row.epoch, subscription.filter
+                )
         return Done(call.call)
 
     # --- what becomes of messages -----------------------------------------------------------------
