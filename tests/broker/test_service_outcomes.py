@@ -25,8 +25,8 @@ async def read(moor: Moor, queue: bytes) -> object:
     return await anext(aiter(moor.queue(queue)))
 
 
-async def delete(moor: Moor, queue: bytes) -> object:
-    return await moor.queue(queue).delete()
+async def delete(moor: Moor, queue: bytes) -> None:
+    await moor.queue(queue).delete()
 
 
 async def test_a_lost_association_may_be_there_and_is_asked_for_again(node: Harbour) -> None:

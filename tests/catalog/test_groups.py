@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from tests.catalog.one_connection import OneConnection
 from tests.catalog.waiting import WAIT_S_MAX, until
 
 from moorline.catalog import Catalog
@@ -316,7 +317,7 @@ async def test_claim_that_waits_for_a_commit_sees_it(dsn: str, groups: Groups) -
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
     async with Catalog.open(dsn) as other, other._pool.acquire() as connection:
-        committing = Groups(Catalog(dsn, connection))
+        committing = Groups(OneConnection(dsn, connection))
         async with connection.transaction():
             assert await committing.commit(reader, epoch, [place(5)])
             claim = asyncio.create_task(groups.claim(reader, "alpha", LONG_MS))
@@ -331,7 +332,7 @@ async def test_commit_that_waits_for_a_claim_is_fenced(dsn: str, groups: Groups)
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
     async with Catalog.open(dsn) as other, other._pool.acquire() as connection:
-        claiming = Groups(Catalog(dsn, connection))
+        claiming = Groups(OneConnection(dsn, connection))
         async with connection.transaction():
             newer = await claimed(claiming, reader)
             commit = asyncio.create_task(groups.commit(reader, epoch, [place(5)]))

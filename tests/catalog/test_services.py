@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from tests.catalog.one_connection import OneConnection
 from tests.core.test_hashing import joined, sets, vectors
 
 from moorline.catalog import Catalog, service_check
@@ -117,8 +118,8 @@ async def test_d03_after_every_commit_and_rollback_the_digests_are_right(dsn: st
     truth: dict[bytes, int] = {}
     done = {"committed": 0, "rolled back": 0, "failed": 0}
     async with Catalog.open(dsn) as catalog, catalog._pool.acquire() as connection:
-        # One connection in place of the pool: the statements of `CheckedServices` join its transaction.
-        services = CheckedServices(Catalog(dsn, connection))
+        # The statements of `CheckedServices` join the transaction of this connection.
+        services = CheckedServices(OneConnection(dsn, connection))
         numbers = [await opened(services, name) for name in ("one", "two", "three")]
         for _ in range(250):
             meant = dict(truth)
@@ -325,7 +326,7 @@ async def test_d25_a_recompute_waits_for_changes_under_way(dsn: str) -> None:
     """D25: it sees a change whole or not at all, never its rows without its buckets."""
     queues = make(30)
     async with Catalog.open(dsn) as catalog, catalog._pool.acquire() as connection:
-        services, inside = CheckedServices(catalog), CheckedServices(Catalog(dsn, connection))
+        services, inside = CheckedServices(catalog), CheckedServices(OneConnection(dsn, connection))
         number = await opened(services, "one")
         transaction = connection.transaction()
         await transaction.start()

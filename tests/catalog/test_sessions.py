@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.catalog.one_connection import OneConnection
 from tests.catalog.test_groups import TABLES, is_waiting, place
 from tests.catalog.waiting import until
 
@@ -258,7 +259,7 @@ async def test_removal_and_commit_take_readers_in_the_same_order(
     first = await reader_of(sessions, late, "orders/#")
     second = await reader_of(sessions, early, "orders/#")
     async with Catalog.open(dsn) as other, other._pool.acquire() as connection:
-        committing = Sessions(Catalog(dsn, connection))
+        committing = Sessions(OneConnection(dsn, connection))
         async with connection.transaction():
             assert await committing.commit(first, late.epoch, [place(1)])
             removal = asyncio.create_task(sessions.remove_expired())
