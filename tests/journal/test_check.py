@@ -31,6 +31,7 @@ from moorline.journal.check import Problem, Report, check, repair
 from moorline.journal.disk import FileDisk
 from moorline.journal.folder import path_of
 from moorline.journal.folder_scan import records_in
+from moorline.journal.queue_manifest import write_manifest
 from moorline.journal.record import HEADER_BYTES, encode, seed_of
 from moorline.testing import Crashed, MemoryDisk
 
@@ -453,3 +454,62 @@ def _damage(disk: MemoryDisk, queue_id: bytes) -> None:
     data = bytearray(disk.files()[path])
     data[2 * RECORD_BYTES + HEADER_BYTES] ^= 1
     disk.write_whole(path, bytes(data))
+
+
+# --- what is missing altogether -------------------------------------------------------------------
+
+
+def test_changes_that_only_the_manifest_knows_of_are_told_once(case: Case) -> None:
+    """The log is gone: a check that says that nothing is wrong would be a lie."""
+    store = opened(case.disk)
+    behind = store.next_lsn
+    store.close()
+    write_manifest(case.disk, "the node", behind)
+    for path in (case.root / "wal").iterdir():
+        path.unlink()
+    problem = only(case.check())
+    assert (problem.kind, problem.is_mended_by_a_start) == ("log", False)
+    assert f"to {behind - 1} are in no file" in problem.text
+    case.repair()
+    store = opened(case.disk)
+    assert store.next_lsn >= behind, "no number is given twice"
+    store.close()
+
+
+def test_a_file_that_is_gone_together_with_the_index_is_counted(case: Case) -> None:
+    """The last state still counts its messages."""
+    store = opened(case.disk)
+    checkpoint.run(store, now)
+    store.close()
+    message_file(case.folder).unlink()
+    (case.root / "index").unlink()
+    report = case.check()
+    assert [(one.kind, one.lost) for one in report.problems if one.queue] == [
+        ("missing", 0),
+        ("missing", 5),
+    ]
+    assert report.lost == 5
+    assert case.repair() == {**case.before, case.victim: []}
+
+
+def test_a_record_that_is_bad_together_with_the_index_is_counted(case: Case) -> None:
+    store = opened(case.disk)
+    checkpoint.run(store, now)
+    store.close()
+    flip(message_file(case.folder), 3 * RECORD_BYTES + HEADER_BYTES)
+    (case.root / "index").unlink()
+    report = case.check()
+    assert (report.lost, report.saved) == (1, 4)
+    assert case.repair() == case.without(1)
+
+
+def test_what_cannot_be_known_is_not_told_as_nothing(case: Case) -> None:
+    """Neither a row nor a state counts the messages."""
+    store = opened(case.disk)
+    checkpoint.run(store, now)
+    store.close()
+    flip(message_file(case.folder), 3 * RECORD_BYTES + HEADER_BYTES)
+    (case.folder / "queue.log").write_bytes(b"torn")
+    (case.root / "index").unlink()
+    (problem,) = (one for one in case.check().problems if one.queue)
+    assert "how many are lost is not known" in problem.text

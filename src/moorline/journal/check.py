@@ -33,6 +33,7 @@ from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
+from moorline.journal.queue_manifest import read_manifest
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.record import seed_of
 from moorline.journal.salvage import (
@@ -152,8 +153,9 @@ class Mending:
         check_layout(self._disk, self._options.levels)
         self._set_strays_aside()
         in_doubt = self._mend_log()
-        in_doubt = self._mend_index() or in_doubt
-        store.open_carefully(in_doubt=in_doubt)
+        is_rebuilt = self._mend_index()
+        store.open_carefully(in_doubt=in_doubt or is_rebuilt)
+        self._miss_changes(is_rebuilt=is_rebuilt)
         try:
             total = len(store)
             for queue in self._queues():
@@ -202,9 +204,27 @@ class Mending:
         text = f"{why}: it is rebuilt; queues that were empty, and owners, may be lost"
         self._found("index", text, is_mended_by_a_start=True)
         store = CarefulStore(self._disk, self._options, self._wall_ms)
-        rebuilt_index(store).save(self._disk, INDEX)
+        rebuilt_index(store, self._tell_rebuilt).save(self._disk, INDEX)
         store.files.handles.close()
         return True
+
+    def _tell_rebuilt(self, queue: Queue, found: Found, missing: int) -> None:
+        """What was wrong with a queue when the index was made anew: nobody finds it a second time."""
+        self._tell(queue, found, 0)
+        if missing:
+            text = f"{missing} messages that its last state counts are in no file"
+            self._found("missing", text, queue.id, lost=missing)
+
+    def _miss_changes(self, *, is_rebuilt: bool) -> None:
+        """Index and log end before the changes that were stored: files are missing, or older."""
+        manifest, store = read_manifest(self._disk), self._store
+        if manifest is None or manifest.lsn <= store.next_lsn:
+            return
+        self._lsn = manifest.lsn - 1  # none of these numbers is given again
+        if not is_rebuilt:
+            first, last = store.next_lsn, manifest.lsn - 1
+            text = f"changes {first} to {last} are in no file: the log or the index is older than it was"
+            self._found("log", text)
 
     def _queues(self) -> Iterator[Queue]:
         store = self._store
@@ -301,7 +321,8 @@ class Mending:
 
     def _tell(self, queue: Queue, found: Found, difference: int) -> None:
         for note in found.notes:
-            kind = "missing" if "missing" in note and difference > 0 else "state"
+            is_lost = difference > 0 or found.missing > 0
+            kind = "missing" if "missing" in note and is_lost else "state"
             self._found(kind, note, queue.id, is_mended_by_a_start=kind == "state")
         self.report.doubled += found.doubled
         self.report.aside += found.aside
@@ -367,21 +388,26 @@ class Mending:
         self._store.dirty[queue.id] = queue
         self.report.saved += len(entries)
         self.report.messages += len(entries)
-        text = f"{why}; {len(entries)} messages can be read, {lost} are lost"
-        self._found(kind, text, queue.id, lost=lost)
+        told = f"{lost} are lost" if lost is not None else "how many are lost is not known"
+        text = f"{why}; {len(entries)} messages can be read, {told}"
+        self._found(kind, text, queue.id, lost=lost or 0)
         return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
 
     def _spare(self, queue: Queue) -> list[Entry]:
         return self._store.files.spare_of(queue)
 
-    def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int]:
-        """What can be read of a queue that is set aside, and how many messages cannot."""
+    def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int | None]:
+        """What can be read of a queue that is set aside, and how many messages cannot, if that is known."""
         found = entries_in(self._disk, aside, seed_of(queue.id))
         more = [*self._spare(queue), *(queue.pending or ())]
         found.entries.update({entry.lsn: entry for entry in more})
         found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn, queue.settled_lsn)
         in_files = queue.stored + len(queue.consumed or ())
         entries = found.waiting(in_files, queue.flushed_lsn)
+        if not queue.flushed_lsn:
+            # Its row was lost with the index. The last state counts, if nothing came behind it.
+            last = None if queue.acknowledged_lsn else found.last
+            return entries, found.lost(last.size, last.lsn) if last else None
         # Only of those the number is known; what came later is in the log, or was kept from it.
         return entries, found.lost(queue.stored, queue.flushed_lsn)
 

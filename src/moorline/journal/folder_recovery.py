@@ -242,7 +242,7 @@ class _Recovery(FolderChanges):
 
     def _is_older(self, state: QueueState, scan: Scan) -> bool:
         """Whether something waits by this state that was acknowledged when the row was written."""
-        return state.size > 0 and scan.acknowledged_by(state) < self._known.settled
+        return state.size > 0 and 0 < scan.first_id(state) <= self._known.settled
 
     # --- a state made anew ------------------------------------------------------------------------
 

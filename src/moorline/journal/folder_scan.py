@@ -115,6 +115,11 @@ class Scan:
             before = record.lsn
         return before
 
+    def first_id(self, state: QueueState) -> int:
+        """The id of the first record that waits by this state; 0 if it is not there."""
+        records = self.records.get(state.read_file, ())
+        return next((one.lsn for one in records if one.offset == state.read_byte), 0)
+
     def places_of_bad(self) -> list[float]:
         """Of every stretch that is no record a number between the ids before and behind it."""
         places = []

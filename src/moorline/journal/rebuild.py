@@ -6,11 +6,12 @@ belong to the anonymous owner, and their number is logged.
 """
 
 import logging
+from collections.abc import Callable
 
 from moorline.core.queue import Queue
 from moorline.journal.disk import Disk
 from moorline.journal.folder import Damaged, QueueFolder, path_of
-from moorline.journal.folder_recovery import Known, recovered
+from moorline.journal.folder_recovery import Found, Known, recovered
 from moorline.journal.index import Index, IndexDamaged, queue_of
 from moorline.journal.layout import folders
 from moorline.journal.overlay import OverlayDisk
@@ -22,9 +23,14 @@ log = logging.getLogger("moorline.journal")
 PROGRESS_EVERY = 10_000
 ALL = 1 << 62
 
+Tell = Callable[[Queue, Found, int], None]
 
-def rebuilt_index(store: Store) -> Index:
-    """Visits every folder; slow with many queues, and only ever needed after damage."""
+
+def rebuilt_index(store: Store, tell: Tell | None = None) -> Index:
+    """Visits every folder; slow with many queues, and only ever needed after damage.
+
+    `tell` hears what was out of order in a folder, and how many messages it lacks.
+    """
     base = _base(store)
     queues: list[Queue] = []
     unknown = highest = 0
@@ -34,7 +40,7 @@ def rebuilt_index(store: Store) -> Index:
         if queue is None:
             queue = Queue(queue_id, ANONYMOUS_OWNER, 0)
             unknown += 1
-        highest = max(highest, _take_in(store, queue, logged))
+        highest = max(highest, _take_in(store, queue, logged, tell or store.files.tell))
         queues.append(queue)
         if not visited % PROGRESS_EVERY:
             log.info("rebuilding the index", extra={"queues": visited})
@@ -65,7 +71,7 @@ def logged_ids(disk: Disk) -> set[int]:
     return {change.lsn for change in changes if change.kind in (Kind.SEND, Kind.MARK)}
 
 
-def _take_in(store: Store, queue: Queue, logged: set[int]) -> int:
+def _take_in(store: Store, queue: Queue, logged: set[int], tell: Tell) -> int:
     """Sets a queue to what its folder says; returns the highest number seen there."""
     path = path_of(queue.id, store.options.levels)
     folder = QueueFolder(store.disk, store.files.handles, path, queue.id)
@@ -78,7 +84,7 @@ def _take_in(store: Store, queue: Queue, logged: set[int]) -> int:
         queue.stored = queue.flushed_lsn = queue.touched_lsn = 0
         store.files.quarantine(queue, str(error))
         return 0
-    store.files.tell(queue, found, found.missing)
+    tell(queue, found, found.missing)
     state = found.state
     queue.stored = state.size if state else 0
     queue.flushed_lsn = queue.touched_lsn = state.lsn if state else 0

@@ -92,6 +92,8 @@ class Salvaged(msgspec.Struct):
     acknowledged: int = 0
     unread: list[float] = []
     """Where something stands that is no record: between the ids before and behind it."""
+    last: QueueState | None = None
+    """The last state, if its line is whole."""
     strange: int = 0
     """Records in message files that may be of another queue."""
 
@@ -125,6 +127,7 @@ def entries_in(disk: Disk, folder: str, seed: int) -> Salvaged:
             found.entries.update(below.entries)
             found.unread += below.unread
             found.strange += below.strange
+            found.last = _newer(found.last, below.last)
             found.acknowledged = max(found.acknowledged, below.acknowledged)
         elif name == PENDING_ASIDE or name.startswith(MESSAGES):
             data = _read_if_file(disk, path)
@@ -137,10 +140,16 @@ def entries_in(disk: Disk, folder: str, seed: int) -> Salvaged:
         elif name == STATE_FILE or is_backup(name):
             lines = parse_states(_read_if_file(disk, path), seed).states
             states += [state for state in lines if state is not None]
+            if name == STATE_FILE and lines:
+                found.last = _newer(found.last, lines[-1])
     # A queue is read in the order of ids: what is below one that was acknowledged was so too.
     found.acknowledged = max([found.acknowledged, *map(scan.acknowledged_by, states)])
     found.unread += scan.places_of_bad()
     return found
+
+
+def _newer(one: QueueState | None, other: QueueState | None) -> QueueState | None:
+    return max((one, other), key=lambda state: state.lsn if state else -1)
 
 
 def read_all(disk: Disk, path: str) -> bytes:
