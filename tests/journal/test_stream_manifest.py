@@ -7,6 +7,7 @@ import pytest
 from moorline.core.block import Block
 from moorline.core.stream import Gap
 from moorline.journal.disk import parent
+from moorline.journal.segment import SEGMENT_HEAD, STORE_BYTES, head_of
 from moorline.journal.shard_recovery import ASIDE
 from moorline.journal.stream_check import StreamReport, check_streams
 from moorline.journal.stream_manifest import read_manifest
@@ -48,6 +49,14 @@ def filled(owner: bytes = OWNER, count: int = 20) -> MemoryDisk:
     store.leave()
     store.close()
     return disk
+
+
+def copied(disk: MemoryDisk) -> MemoryDisk:
+    copy = MemoryDisk()
+    for path, data in disk.files().items():
+        copy.make_folders(parent(path))
+        copy.write_whole(path, data)
+    return copy
 
 
 def segments(disk: MemoryDisk) -> list[str]:
@@ -201,16 +210,120 @@ def test_a_manifest_that_is_cut_anywhere_costs_no_message_and_raises_no_alarm_fo
     whole = filled()
     text = whole.files()["000/manifest"]
     for size in range(len(text)):
-        disk = MemoryDisk()
-        for path, data in whole.files().items():
-            disk.make_folders(parent(path))
-            disk.write_whole(path, data[:size] if path == "000/manifest" else data)
+        disk = copied(whole)
+        disk.write_whole("000/manifest", text[:size])
         store = opened(disk)
-        found, _ = read(store)
-        kept = {one for one in disk.files() if one.startswith(ASIDE)}
-        # What is set aside is there; no message is lost by it.
-        assert len(found) == 20 or kept, f"cut to {size} bytes"
+        assert read(store) == (list(range(20)), []), f"cut to {size} bytes"
+        assert not [one for one in disk.files() if one.startswith(ASIDE)], f"cut to {size} bytes"
+        assert {kind for kind, _ in kinds(store)} <= {"manifest"}, f"cut to {size} bytes"
+        assert store.lost_messages == 0
         store.close()
+
+
+def test_a_manifest_that_is_damaged_anywhere_costs_no_message() -> None:
+    """One line after the other, and two neighbours: what the manifest lacks is not what is not there."""
+    whole = filled()
+    lines = whole.files()["000/manifest"].splitlines(keepends=True)
+    for place in range(len(lines)):
+        for count in (1, 2):
+            disk = copied(whole)
+            bad = [line.replace(b"=", b"+", 1) for line in lines[place : place + count]]
+            disk.write_whole("000/manifest", b"".join(lines[:place] + bad + lines[place + count :]))
+            for number, store in enumerate(reopened(disk)):
+                assert kinds(store) == ([("manifest", 0)] if number == 0 else []), lines[place]
+                assert read(store) == (list(range(20)), []), lines[place]
+                assert store.lost_messages == 0
+            assert not [one for one in disk.files() if one.startswith(ASIDE)]
+
+
+def test_a_manifest_without_some_lines_costs_no_message() -> None:
+    whole = filled()
+    lines = whole.files()["000/manifest"].splitlines(keepends=True)
+    for place in range(len(lines)):
+        disk = copied(whole)
+        disk.write_whole("000/manifest", b"".join(lines[:place] + lines[place + 1 :]))
+        store = opened(disk)
+        assert read(store) == (list(range(20)), []), lines[place]
+        assert store.lost_messages == 0
+        store.close()
+        assert not [one for one in disk.files() if one.startswith(ASIDE)]
+
+
+def test_the_manifest_of_another_node_or_shard_costs_no_message() -> None:
+    options = StreamOptions(shards=2, generation_bytes_max=400, sync=True)
+    other = MemoryDisk()
+    store = opened(other, options=options)
+    for number in range(20):
+        store.append("t", b"%d" % number * 40, b"k%d" % number, b"", 0, 0)
+        batch = store.take_batch()
+        assert batch is not None
+        store.write(batch)
+        store.committed(batch)
+    store.close()
+    for manifest in (filled(OTHER).files()["000/manifest"], other.files()["001/manifest"]):
+        disk = filled()
+        disk.write_whole("000/manifest", manifest)
+        for number, store in enumerate(reopened(disk)):
+            assert kinds(store) == ([("manifest", 0)] if number == 0 else [])
+            assert read(store) == (list(range(20)), [])
+
+
+def test_a_manifest_that_vanishes_under_a_running_node_is_made_anew_as_a_whole() -> None:
+    disk = MemoryDisk()
+    store = opened(disk)
+    publish(store, *range(10))
+    seal(store)
+    disk.remove("000/manifest")
+    publish(store, *range(10, 20))
+    store.leave()
+    store.close()
+    listed = read_manifest(disk, "000", OWNER[:STORE_BYTES]).listed
+    assert [f"000/{number:08}.seg" for number in listed] == segments(disk)
+    for again in reopened(disk):
+        assert again.problems == []
+        assert read(again) == (list(range(20)), [])
+
+
+def test_a_manifest_of_the_newest_generations_alone_costs_no_message() -> None:
+    whole = filled()
+    lines = whole.files()["000/manifest"].splitlines(keepends=True)
+    disk = copied(whole)
+    disk.write_whole("000/manifest", b"".join(lines[-4:]))
+    for number, store in enumerate(reopened(disk)):
+        assert kinds(store) == ([("manifest", 0)] if number == 0 else [])
+        assert read(store) == (list(range(20)), [])
+
+
+def test_a_segment_that_the_manifest_lacks_and_whose_head_is_damaged_is_served() -> None:
+    """Its seal knows it, and its first frame proves it."""
+    disk = filled()
+    lines = disk.files()["000/manifest"].splitlines(keepends=True)
+    path = segments(disk)[2]
+    wanted = b"generation=%d " % int(path[4:12])
+    disk.write_whole("000/manifest", b"".join(one for one in lines if wanted not in one))
+    data = bytearray(disk.files()[path])
+    data[20] ^= 1
+    disk.write_whole(path, bytes(data))
+    store = opened(disk)
+    assert read(store) == (list(range(20)), [])
+    store.close()
+
+
+def test_a_segment_of_ours_that_overlaps_what_is_listed_is_set_aside() -> None:
+    """From a copy of the folder that went another way: one of two messages of one offset is served."""
+    disk, copy = filled(), filled(count=40)
+    newest, stray = segments(disk)[-1], segments(copy)[-1]
+    far = int(stray[4:12])
+    assert far > int(newest[4:12]) + 1
+    head = head_of(copy.files()[stray][: SEGMENT_HEAD.size])
+    assert head is not None
+    disk.write_whole(
+        stray, bytes(head._replace(first=5)) + copy.files()[stray][SEGMENT_HEAD.size :]
+    )
+    store = opened(disk)
+    assert kinds(store) == [("unlisted", far)]
+    assert read(store) == (list(range(20)), [])
+    store.close()
 
 
 def test_a_shard_whose_folder_is_gone_is_named() -> None:
@@ -268,7 +381,7 @@ def test_the_manifest_is_written_when_generations_begin_and_end_only() -> None:
     assert disk.files()["000/manifest"] == before
     store.leave()
     store.close()
-    reading = read_manifest(disk, "000")
+    reading = read_manifest(disk, "000", OWNER[:STORE_BYTES])
     assert [(one.generation, one.upto) for one in reading.listed.values()] == [(1, 200)]
 
 

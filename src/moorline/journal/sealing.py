@@ -1,6 +1,9 @@
-"""Room: journal. Sealing a generation that grows no more: one walk gives its dense index and its seal."""
+"""Room: journal. Sealing a generation that grows no more: one walk gives its dense index and its seal.
 
-from moorline.journal.disk import Disk
+And the other way round: what a seal knows of a segment whose head is damaged.
+"""
+
+from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.seal import (
     DigestBuild,
@@ -10,9 +13,18 @@ from moorline.journal.seal import (
     count_topics,
     encoded,
     read_seal,
+    read_summary,
     remember,
 )
-from moorline.journal.segment import Hole, producers_of, time_at
+from moorline.journal.segment import (
+    SEGMENT_HEAD,
+    Hole,
+    SegmentHead,
+    producers_of,
+    read_frames,
+    read_head,
+    time_at,
+)
 from moorline.journal.segment_index import IndexBuild
 
 
@@ -69,3 +81,22 @@ def summary_of(generation: Generation, seal: Seal) -> Summary:
         seal.last_time_us,
         seal.bytes,
     )
+
+
+def true_head(disk: Disk, path: str, file: DiskFile, wanted: SegmentHead) -> SegmentHead | None:
+    """The head of a segment; where it is damaged, what seal or snapshot know and its first frame proves."""
+    head = read_head(file)
+    if head is not None and (head.shard, head.generation) != (wanted.shard, wanted.generation):
+        head = None
+    for ending in (SEAL, SNAPSHOT):
+        known = read_summary(disk, path + ending)
+        if known is None or (
+            head is not None and (head.seed, head.first) == (known.seed, known.first)
+        ):
+            continue
+        found = read_frames(file, SEGMENT_HEAD.size, file.size(), known.first, known.seed, 1)
+        if len(found.positions):
+            return SegmentHead(
+                wanted.shard, wanted.generation, known.first, known.first_time_us, known.seed
+            )
+    return head

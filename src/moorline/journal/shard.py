@@ -21,7 +21,7 @@ from moorline.journal.generation import SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
 from moorline.journal.segment import NO_STORE, SEGMENT_HEAD, Hole, SegmentHead, part_of
 from moorline.journal.segment_index import SparseIndex, Words, entries_of
-from moorline.journal.stream_manifest import Listed, add_lines, begun, reached
+from moorline.journal.stream_manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.tail import Tail
 from moorline.limits import STREAM_SNAPSHOT_BYTES
 
@@ -56,6 +56,7 @@ class ShardLog:
         "folder",
         "fresh",
         "generations",
+        "gone",
         "lost_before",
         "names",
         "next_offset",
@@ -84,6 +85,8 @@ class ShardLog:
         self.generations: list[Generation] = []
         self.dropped: dict[int, Dropped] = {}
         self.lost_before = 0
+        self.gone: list[tuple[int, int]] = []
+        """Ranges before all that is kept that starts found gone: only the manifest knows of them."""
         self.numbers_upto = 0
         """The highest generation that there ever was, as far as any file knows."""
         self.store = store
@@ -265,16 +268,20 @@ class ShardLog:
         lines = [begun(generation.head)]
         if ended is not None:
             lines.insert(0, reached(ended.number, ended.end, ended.size_bytes))
-        add_lines(self._disk, self.folder, lines)
+        self._list(lines)
+
+    def _list(self, lines: list[str]) -> None:
+        """Adds to the manifest; where somebody took it, it is made anew with all that is kept."""
+        if not add_lines(self._disk, self.folder, self.store, lines):
+            kept = [listed_of(one, None) for one in self.generations]
+            write_manifest(self._disk, self.folder, self.store, kept, self.gone, lines)
 
     def leave(self) -> None:
         """At an orderly stop: how far the newest generation came, so that a start misses what is gone."""
         newest = self.newest
         if newest is not None and newest.file is not None and newest.is_readable:
             newest.file.sync()
-            add_lines(
-                self._disk, self.folder, [reached(newest.number, newest.end, newest.size_bytes)]
-            )
+            self._list([reached(newest.number, newest.end, newest.size_bytes)])
 
     def write_snapshot(self, generation: Generation, snapshot: tuple[Summary, Memory]) -> None:
         """In a thread, when all that it speaks of is as durable as it will be."""

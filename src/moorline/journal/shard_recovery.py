@@ -15,7 +15,7 @@ from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from moorline.journal.dropped import Dropped
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.seal import Memory, count_topics, read_seal, read_summary, remember
-from moorline.journal.sealing import make_seal, summary_of
+from moorline.journal.sealing import make_seal, summary_of, true_head
 from moorline.journal.segment import (
     SEGMENT_HEAD,
     Piece,
@@ -23,7 +23,6 @@ from moorline.journal.segment import (
     flags_of,
     producers_of,
     read_frames,
-    read_head,
     time_at,
     walk,
 )
@@ -140,7 +139,7 @@ def _heads(
         file = disk.open(path + SEGMENT, create=False)
         try:
             size = file.size()
-            head = _true_head(disk, path, file, SegmentHead(shard, number, 0, 0, 0))
+            head = true_head(disk, path, file, SegmentHead(shard, number, 0, 0, 0))
             if head is not None:
                 generation = Generation(disk, path, head)
             elif number == numbers[-1] and not _holds_anything(file, size):
@@ -159,25 +158,6 @@ def _heads(
         end = generation.end
         found.append(generation)
     return found
-
-
-def _true_head(disk: Disk, path: str, file: DiskFile, wanted: SegmentHead) -> SegmentHead | None:
-    """The head of a segment; where it is damaged, what seal or snapshot know and its first frame proves."""
-    head = read_head(file)
-    if head is not None and (head.shard, head.generation) != (wanted.shard, wanted.generation):
-        head = None
-    for ending in (SEAL, SNAPSHOT):
-        known = read_summary(disk, path + ending)
-        if known is None or (
-            head is not None and (head.seed, head.first) == (known.seed, known.first)
-        ):
-            continue
-        found = read_frames(file, SEGMENT_HEAD.size, file.size(), known.first, known.seed, 1)
-        if len(found.positions):
-            return SegmentHead(
-                wanted.shard, wanted.generation, known.first, known.first_time_us, known.seed
-            )
-    return head
 
 
 def _holds_anything(file: DiskFile, size: int) -> bool:

@@ -12,6 +12,7 @@ from moorline.journal.disk import TEMPORARY_SUFFIX, Disk
 from moorline.journal.dropped import Dropped
 from moorline.journal.generation import SEAL, SEGMENT, SNAPSHOT
 from moorline.journal.seal import Summary, read_summary
+from moorline.journal.sealing import true_head
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, read_head
 from moorline.journal.stream_manifest import Listed, Reading, read_manifest
 
@@ -78,10 +79,14 @@ class _Look:
         self._shard = shard
         self._store = store
         self._dropped = dropped
-        self._manifest = read_manifest(disk, folder)
+        self._manifest = read_manifest(disk, folder, store)
         self._listed = {
             number: one for number, one in self._manifest.listed.items() if number not in dropped
         }
+        self._firsts = {one.generation: one.first for one in self._listed.values()}
+        """Where each generation begins that is listed, or is there and ours."""
+        self._unlisted: list[int] = []
+        """Those that are ours, and that a manifest that is whole would name."""
         self._problems: list[StreamProblem] = []
         self._aside: list[int] = []
         names = disk.list_folder(folder)
@@ -118,10 +123,44 @@ class _Look:
             self._put_aside(
                 number, "replaced", "is not the one that this node wrote: an older copy?"
             )
-        elif listed is None and self._listed and number not in self._expected():
+        elif listed is None and self._listed and not self._is_ours(number, head):
             self._put_aside(number, "unlisted", "was not there when this node ran last")
         else:
+            if listed is None and self._listed and number not in self._expected():
+                self._unlisted.append(number)
+            if head is not None:
+                self._firsts[number] = head.first
             self._look_at_size(number, head, size, listed)
+
+    def _is_ours(self, number: int, head: SegmentHead | None) -> bool:
+        """Whether a segment that the manifest does not name is what this node wrote under that number.
+
+        It is the segment that proves it, and not the manifest, which may have lost any line: its own head,
+        or what its seal or snapshot knows and its first frame proves; and it stands where the others leave
+        room for it.
+        """
+        if number in self._expected():
+            return True
+        first = head.first if head is not None else self._proven_first(number)
+        if head is not None and (head.shard, head.generation) != (self._shard, number):
+            return False
+        if first is None:
+            return False
+        before = [one.end for one in self._listed.values() if one.generation < number]
+        before += [known for one, known in self._firsts.items() if one < number]
+        before += [one.upto for one in self._dropped.values()]
+        behind = [known for one, known in self._firsts.items() if one > number]
+        return max(before, default=0) <= first <= min(behind, default=first)
+
+    def _proven_first(self, number: int) -> int | None:
+        """Where a segment without a head begins."""
+        path = f"{self._folder}/{number:08}"
+        file = self._disk.open(path + SEGMENT, create=False)
+        try:
+            head = true_head(self._disk, path, file, SegmentHead(self._shard, number, 0, 0, 0))
+        finally:
+            file.close()
+        return head.first if head is not None else None
 
     def _look_at_size(
         self, number: int, head: SegmentHead | None, size: int, listed: Listed | None
@@ -162,7 +201,7 @@ class _Look:
             known = self._summary(number, listed)
             if known is not None and known.end > listed.end:
                 listed = Listed(number, known.first, known.seed, known.end, known.bytes)
-            following = [self._listed[one].first for one in self._listed if one > number]
+            following = [first for one, first in self._firsts.items() if one > number]
             if following:
                 listed = msgspec.structs.replace(listed, upto=max(listed.upto, min(following)))
             found.append(listed)
@@ -191,6 +230,11 @@ class _Look:
     def _look_at_manifest(self, there: list[int]) -> None:
         if self._manifest.bad_lines:
             text = f"the manifest of the shard has {self._manifest.bad_lines} damaged lines"
+            self._problems.append(StreamProblem("manifest", self._shard, 0, text))
+        if self._unlisted and not self._manifest.bad_lines:
+            text = (
+                f"the manifest of the shard lacks {len(self._unlisted)} generations that are there"
+            )
             self._problems.append(StreamProblem("manifest", self._shard, 0, text))
         holds = any(self._head(number)[1] > SEGMENT_HEAD.size for number in there)
         if not self._manifest.is_there and (holds or len(there) > 1):

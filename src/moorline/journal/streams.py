@@ -142,7 +142,7 @@ class StreamStore(StreamView):
 
     def _know(self, shard: ShardLog, found: Inspection) -> None:
         """The manifest says from now on what is there; what is gone is told once, and counted for ever."""
-        gone = [*found.manifest.lost, *found.gone]
+        gone = shard.gone = [*found.manifest.lost, *found.gone]
         shard.lost_before += sum(upto - first for first, upto in gone)
         self.problems += found.problems
         self.found_gone += found.gone
@@ -152,7 +152,7 @@ class StreamStore(StreamView):
             one.generation for one in kept
         }
         if found.problems or not is_as_listed or is_long(found.manifest):
-            write_manifest(self._disk, shard.folder, kept, gone)
+            write_manifest(self._disk, shard.folder, self._store, kept, gone)
 
     def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
         newest = shard.newest
