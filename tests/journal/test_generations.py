@@ -205,9 +205,10 @@ def test_retention_by_age_counts_from_the_last_message() -> None:
     lives = one_shard(generation_s=1, retention_s=150)
     _generations(lives, 4)
     size = 64 + 10 * 137
+    seeds = [one.head.seed for _, one in lives.store.all_generations()]
     assert lives.store.drop_expired(lives.now_us()) == [
-        Dropped(0, 1, 0, 10, 10, size, "AGE"),
-        Dropped(0, 2, 10, 20, 10, size, "AGE"),
+        Dropped(0, 1, 0, 10, 10, size, "AGE", seeds[0]),
+        Dropped(0, 2, 10, 20, 10, size, "AGE", seeds[1]),
     ]
     assert lives.store.drop_expired(lives.now_us()) == []
     for _ in range(2):
@@ -228,7 +229,7 @@ def test_retention_by_age_counts_from_the_last_message() -> None:
     assert isinstance(lives.disk, MemoryDisk)
     lines = lives.disk.files()["000/dropped.log"].decode().splitlines()
     said, _, _ = lines[1].rpartition(" check=")
-    assert said == f"generation=2 first=10 upto=20 count=10 bytes={size} reason=AGE"
+    assert said == f"generation=2 first=10 upto=20 count=10 bytes={size} reason=AGE seed={seeds[1]}"
     assert len(lines) == 4
 
 

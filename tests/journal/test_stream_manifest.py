@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
+import xxhash
 
 from moorline.core.block import Block
 from moorline.core.stream import Gap
@@ -323,6 +325,79 @@ def test_a_segment_of_ours_that_overlaps_what_is_listed_is_set_aside() -> None:
     store = opened(disk)
     assert kinds(store) == [("unlisted", far)]
     assert read(store) == (list(range(20)), [])
+    store.close()
+
+
+KEPT_BYTES = StreamOptions(shards=1, generation_bytes_max=400, sync=True, retention_bytes=900)
+
+
+def expired(owner: bytes, shard: int = 0) -> MemoryDisk:
+    """Retention has taken the oldest generations."""
+    options = msgspec.structs.replace(KEPT_BYTES, shards=shard + 1)
+    disk = MemoryDisk()
+    store = opened(disk, owner, options)
+    keys = (b"%d" % number for number in range(99))
+    key = next(one for one in keys if xxhash.xxh3_64_intdigest(one) % (shard + 1) == shard)
+    for body in range(20):
+        store.append("t", b"%d" % body * 40, key, b"", 0, 0)
+        batch = store.take_batch()
+        assert batch is not None
+        store.write(batch)
+        store.committed(batch)
+    seal(store)
+    assert store.drop_expired(0)
+    store.leave()
+    store.close()
+    return disk
+
+
+@pytest.mark.parametrize("origin", ["another node", "another shard", "damaged"])
+def test_no_file_is_removed_because_of_lines_that_are_not_of_this_shard(origin: str) -> None:
+    logs = {
+        "another node": expired(OTHER).files()["000/dropped.log"],
+        "another shard": expired(OWNER, 1).files()["001/dropped.log"],
+        "damaged": b"generation=1 first=0 upto=9 count=9 bytes=9 reason=AGE seed=0 check=00\n",
+    }
+    disk = filled()
+    disk.write_whole("000/dropped.log", logs[origin])
+    for number, store in enumerate(reopened(disk)):
+        assert kinds(store) == ([("manifest", 0)] if number == 0 else [])
+        assert read(store) == (list(range(20)), [])
+    assert disk.files()[f"{ASIDE}/000-dropped.log"] == logs[origin], "kept as it was"
+
+
+def test_lines_of_this_shard_stay_beside_those_that_are_not() -> None:
+    disk = expired(OWNER)
+    own = disk.files()["000/dropped.log"]
+    disk.write_whole("000/dropped.log", own + expired(OTHER).files()["000/dropped.log"])
+    first = opened(expired(OWNER)).first(0)
+    for store in reopened(disk):
+        assert store.first(0) == first
+    assert disk.files()["000/dropped.log"] == own
+
+
+def test_a_drop_removes_only_the_very_segment_that_retention_took() -> None:
+    """The log is of this node, the segment of a copy that went another way: it is kept."""
+    disk, copy = expired(OWNER), filled()
+    path = segments(copy)[0]
+    disk.write_whole(path, copy.files()[path])
+    store = opened(disk)
+    assert kinds(store) == [("replaced", int(path[4:12]))]
+    assert disk.files()[f"{ASIDE}/000-{path[4:]}"] == copy.files()[path]
+    store.close()
+
+
+def test_a_drop_that_a_crash_cut_short_is_finished() -> None:
+    whole = filled()
+    path = segments(whole)[0]
+    store = opened(whole, options=KEPT_BYTES)
+    before = copied(whole)
+    assert store.drop_expired(0)
+    store.close()
+    before.write_whole("000/dropped.log", whole.files()["000/dropped.log"])
+    store = opened(before)
+    assert store.problems == []
+    assert path not in before.files()
     store.close()
 
 

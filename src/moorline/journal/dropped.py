@@ -1,23 +1,27 @@
 """Room: journal. What retention took from a shard: one line a generation, in `dropped.log`.
 
-    generation=7 first=1200 upto=1900 count=700 bytes=81234 reason=AGE check=5f0c…
+    generation=7 first=1200 upto=1900 count=700 bytes=81234 reason=AGE seed=81985529216486895 check=5f0c…
 
-A line that does not check is no line: files are removed because of them.
+Files are removed because of them, so a line says of which segment it is, and its check covers the store and
+the shard: a line of another node or shard is no line here, and a segment with another seed is not removed.
 
 The line is written before the files are removed. So a start knows what it has to finish, and how far
 offsets had come even if nothing else is left.
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import msgspec
-import xxhash
 
 from moorline.journal.disk import Disk
+from moorline.journal.stream_manifest import line_check
 from moorline.limits import DROPPED_LOG_READ_BYTES_MAX
 
 AGE = "AGE"
 BYTES = "BYTES"
 
-_NAME = "dropped.log"
+DROPPED_LOG = "dropped.log"
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -30,27 +34,40 @@ class Dropped(msgspec.Struct, frozen=True):
     count: int
     bytes: int
     reason: str
+    seed: int
+    """That of its segment; 0 if the segment could not tell."""
 
 
-def log_dropped(disk: Disk, folder: str, gone: Dropped) -> None:
+class DroppedReading(NamedTuple):
+    """What a `dropped.log` says."""
+
+    dropped: dict[int, Dropped]
+    bad_lines: int
+    """Whole lines that are damaged, or not of this shard of this node."""
+
+
+def log_dropped(disk: Disk, folder: str, store: bytes, gone: Dropped) -> None:
     """Durable in any case: it happens rarely."""
-    fields = msgspec.structs.asdict(gone)
-    line = " ".join(f"{name}={value}" for name, value in fields.items() if name != "shard")
-    path = f"{folder}/{_NAME}"
-    file = disk.open(path, create=True)
+    file = disk.open(f"{folder}/{DROPPED_LOG}", create=True)
     try:
-        file.append(f"{line} check={_check(line)}\n".encode())
+        file.append(_line(gone, folder, store))
         file.sync()
     finally:
         file.close()
     disk.sync_folder(folder)
 
 
-def read_dropped(disk: Disk, folder: str, shard: int) -> dict[int, Dropped]:
+def write_dropped(disk: Disk, folder: str, store: bytes, dropped: Iterable[Dropped]) -> None:
+    """All of it anew, whole or not at all."""
+    lines = [_line(gone, folder, store) for gone in dropped]
+    disk.write_whole(f"{folder}/{DROPPED_LOG}", b"".join(lines))
+
+
+def read_dropped(disk: Disk, folder: str, shard: int, store: bytes) -> DroppedReading:
     """The last lines, by generation. A torn last line is cut off: its files are still there."""
-    path = f"{folder}/{_NAME}"
+    path = f"{folder}/{DROPPED_LOG}"
     if not disk.exists(path):
-        return {}
+        return DroppedReading({}, 0)
     file = disk.open(path, create=False)
     try:
         size = file.size()
@@ -63,17 +80,23 @@ def read_dropped(disk: Disk, folder: str, shard: int) -> dict[int, Dropped]:
         file.sync()
     finally:
         file.close()
-    found = (_parsed(line, shard) for line in data[:whole].decode(errors="replace").splitlines())
-    return {gone.generation: gone for gone in found if gone is not None}
+    # What is read may begin in the middle of a line.
+    begin = data.find(b"\n") + 1 if start else 0
+    lines = data[begin:whole].decode(errors="replace").splitlines()
+    found = [_parsed(line, folder, shard, store) for line in lines]
+    dropped = {gone.generation: gone for gone in found if gone is not None}
+    return DroppedReading(dropped, found.count(None))
 
 
-def _check(line: str) -> str:
-    return xxhash.xxh3_64_hexdigest(line.encode())
+def _line(gone: Dropped, folder: str, store: bytes) -> bytes:
+    fields = msgspec.structs.asdict(gone)
+    line = " ".join(f"{name}={value}" for name, value in fields.items() if name != "shard")
+    return f"{line} check={line_check(line, folder, store)}\n".encode()
 
 
-def _parsed(line: str, shard: int) -> Dropped | None:
+def _parsed(line: str, folder: str, shard: int, store: bytes) -> Dropped | None:
     line, _, check = line.rpartition(" check=")
-    if check != _check(line):
+    if check != line_check(line, folder, store):
         return None
     fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
     try:
@@ -85,6 +108,7 @@ def _parsed(line: str, shard: int) -> Dropped | None:
             int(fields["count"]),
             int(fields["bytes"]),
             fields["reason"],
+            int(fields["seed"]),
         )
     except (KeyError, ValueError):
         return None

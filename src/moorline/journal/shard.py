@@ -361,8 +361,9 @@ class ShardLog:
             generation.summary.count,
             generation.size_bytes,
             reason,
+            generation.head.seed,
         )
-        log_dropped(self._disk, self.folder, gone)
+        log_dropped(self._disk, self.folder, self.store, gone)
         self.lost_before += generation.lost
         self.dropped[generation.number] = gone
         self.generations = self.generations[1:]

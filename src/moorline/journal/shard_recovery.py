@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
-from moorline.journal.dropped import Dropped
+from moorline.journal.dropped import DROPPED_LOG, Dropped, DroppedReading, write_dropped
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.seal import Memory, count_topics, read_seal, read_summary, remember
 from moorline.journal.sealing import make_seal, summary_of, true_head
@@ -120,13 +120,25 @@ def put_aside(disk: Disk, folder: str, number: int) -> None:
 def _leave(disk: Disk, folder: str, name: str) -> None:
     """Out of the way, and nothing of it is lost. What is there of that name already stays."""
     disk.make_folders(ASIDE)
+    disk.rename(f"{folder}/{name}", _free_name(disk, folder, name))
+    disk.sync_folder(ASIDE)
+    disk.sync_folder(folder)
+
+
+def _free_name(disk: Disk, folder: str, name: str) -> str:
     target, count = f"{ASIDE}/{folder}-{name}", 1
     while disk.exists(target):
         count += 1
         target = f"{ASIDE}/{folder}-{name}.{count}"
-    disk.rename(f"{folder}/{name}", target)
-    disk.sync_folder(ASIDE)
-    disk.sync_folder(folder)
+    return target
+
+
+def mend_dropped(disk: Disk, folder: str, store: bytes, reading: DroppedReading) -> None:
+    """Lines that are not of this shard are told once: a copy of all is kept, and those that are stay."""
+    disk.make_folders(ASIDE)
+    path = f"{folder}/{DROPPED_LOG}"
+    disk.write_whole(_free_name(disk, folder, DROPPED_LOG), read_all(disk, path))
+    write_dropped(disk, folder, store, reading.dropped.values())
 
 
 def _heads(

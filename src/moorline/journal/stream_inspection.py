@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk
-from moorline.journal.dropped import Dropped
+from moorline.journal.dropped import DROPPED_LOG, DroppedReading
 from moorline.journal.generation import SEAL, SEGMENT, SNAPSHOT
 from moorline.journal.seal import Summary, read_summary
 from moorline.journal.sealing import true_head
@@ -51,7 +51,7 @@ def inspect(
     folder: str,
     shard: int,
     store: bytes,
-    dropped: dict[int, Dropped],
+    dropped: DroppedReading,
     *,
     is_synced: bool,
 ) -> Inspection:
@@ -68,7 +68,7 @@ class _Look:
         folder: str,
         shard: int,
         store: bytes,
-        dropped: dict[int, Dropped],
+        dropped: DroppedReading,
         *,
         is_synced: bool,
     ) -> None:
@@ -78,10 +78,12 @@ class _Look:
         self._folder = folder
         self._shard = shard
         self._store = store
-        self._dropped = dropped
+        self._dropped, self._bad_drops = dropped
         self._manifest = read_manifest(disk, folder, store)
         self._listed = {
-            number: one for number, one in self._manifest.listed.items() if number not in dropped
+            number: one
+            for number, one in self._manifest.listed.items()
+            if number not in self._dropped
         }
         self._firsts = {one.generation: one.first for one in self._listed.values()}
         """Where each generation begins that is listed, or is there and ours."""
@@ -90,12 +92,16 @@ class _Look:
         self._problems: list[StreamProblem] = []
         self._aside: list[int] = []
         names = disk.list_folder(folder)
-        self._segments = sorted(_numbers(names, SEGMENT) - dropped.keys())
-        self._described = (_numbers(names, SEAL) | _numbers(names, SNAPSHOT)) - dropped.keys()
+        known = self._dropped.keys()
+        self._segments = sorted(_numbers(names, SEGMENT) - known)
+        self._given_up = sorted(_numbers(names, SEGMENT) & known)
+        self._described = (_numbers(names, SEAL) | _numbers(names, SNAPSHOT)) - known
 
     def look(self) -> Inspection:
         for number in self._segments:
             self._look_at(number)
+        for number in self._given_up:
+            self._look_at_given_up(number)
         there = [number for number in self._segments if number not in self._aside]
         missing = self._missing(there)
         self._look_at_manifest(there)
@@ -132,6 +138,12 @@ class _Look:
                 self._firsts[number] = head.first
             self._look_at_size(number, head, size, listed)
 
+    def _look_at_given_up(self, number: int) -> None:
+        """A crash came before it was removed; only the very segment that retention took may be."""
+        head = self._true_head(number)
+        if (head.seed if head is not None else 0) != self._dropped[number].seed:
+            self._put_aside(number, "replaced", "is not the one that retention gave up")
+
     def _is_ours(self, number: int, head: SegmentHead | None) -> bool:
         """Whether a segment that the manifest does not name is what this node wrote under that number.
 
@@ -141,26 +153,24 @@ class _Look:
         """
         if number in self._expected():
             return True
-        first = head.first if head is not None else self._proven_first(number)
         if head is not None and (head.shard, head.generation) != (self._shard, number):
             return False
-        if first is None:
+        head = head or self._true_head(number)
+        if head is None:
             return False
         before = [one.end for one in self._listed.values() if one.generation < number]
         before += [known for one, known in self._firsts.items() if one < number]
         before += [one.upto for one in self._dropped.values()]
         behind = [known for one, known in self._firsts.items() if one > number]
-        return max(before, default=0) <= first <= min(behind, default=first)
+        return max(before, default=0) <= head.first <= min(behind, default=head.first)
 
-    def _proven_first(self, number: int) -> int | None:
-        """Where a segment without a head begins."""
+    def _true_head(self, number: int) -> SegmentHead | None:
         path = f"{self._folder}/{number:08}"
         file = self._disk.open(path + SEGMENT, create=False)
         try:
-            head = true_head(self._disk, path, file, SegmentHead(self._shard, number, 0, 0, 0))
+            return true_head(self._disk, path, file, SegmentHead(self._shard, number, 0, 0, 0))
         finally:
             file.close()
-        return head.first if head is not None else None
 
     def _look_at_size(
         self, number: int, head: SegmentHead | None, size: int, listed: Listed | None
@@ -230,6 +240,10 @@ class _Look:
     def _look_at_manifest(self, there: list[int]) -> None:
         if self._manifest.bad_lines:
             text = f"the manifest of the shard has {self._manifest.bad_lines} damaged lines"
+            self._problems.append(StreamProblem("manifest", self._shard, 0, text))
+        if self._bad_drops:
+            what = f"{self._folder}/{DROPPED_LOG}"
+            text = f"{self._bad_drops} lines of {what} are damaged, or not of this shard"
             self._problems.append(StreamProblem("manifest", self._shard, 0, text))
         if self._unlisted and not self._manifest.bad_lines:
             text = (

@@ -28,7 +28,7 @@ from moorline.journal.retained import Retained
 from moorline.journal.seal import Seal
 from moorline.journal.segment import STORE_BYTES
 from moorline.journal.shard import ShardLog, listed_of
-from moorline.journal.shard_recovery import Found, recover
+from moorline.journal.shard_recovery import Found, mend_dropped, recover
 from moorline.journal.stream_batch import PlainRecord, StreamBatch, StreamOptions
 from moorline.journal.stream_inspection import Inspection, StreamProblem, inspect
 from moorline.journal.stream_layout import NO_OWNER, read_layout, write_layout
@@ -123,15 +123,18 @@ class StreamStore(StreamView):
             self.problems.append(StreamProblem("missing", number, 0, text))
         self._disk.make_folders(shard.folder)
         self._disk.sync_folder("")
-        shard.dropped = read_dropped(self._disk, shard.folder, number)
+        reading = read_dropped(self._disk, shard.folder, number, self._store)
+        shard.dropped = reading.dropped
         inspection = inspect(
             self._disk,
             shard.folder,
             number,
             self._store,
-            shard.dropped,
+            reading,
             is_synced=self._options.sync,
         )
+        if reading.bad_lines:
+            mend_dropped(self._disk, shard.folder, self._store, reading)
         found = recover(self._disk, shard.folder, number, shard.dropped, inspection)
         shard.opened(found.generations, found.producers, inspection.reached)
         shard.numbers_upto = inspection.numbers_upto
