@@ -1,6 +1,9 @@
 """The upkeep of a node's streams, in the test's own process."""
 
+import pytest
+
 from moorline.groups.streams import LocalStreams
+from moorline.journal.disk import DiskFile
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import STREAM_SEALS_PER_LOOK
 from moorline.testing.memory_disk import MemoryDisk
@@ -19,5 +22,38 @@ async def test_many_generations_without_a_seal_are_sealed_look_by_look() -> None
         await streams._seal()
         unsealed.append(len(store.unsealed()))
     assert unsealed == [count, count - STREAM_SEALS_PER_LOOK, 1, 0]
+    await streams.close()
+    store.close()
+
+
+class DiskWithoutDrops(MemoryDisk):
+    """A log of what was dropped cannot be opened."""
+
+    def open(self, path: str, *, create: bool) -> DiskFile:
+        if path.endswith("dropped.log"):
+            raise PermissionError(13, "not allowed", path)
+        return super().open(path, create=create)
+
+
+async def test_a_step_that_fails_keeps_no_other_step_from_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Retention cannot write; what else there is to look after goes on."""
+    disk = DiskWithoutDrops()
+    options = StreamOptions(shards=1, sync=False, retention_bytes=1)
+    store = StreamStore(disk, "n1", options, lambda: 1)
+    store.open()
+    for offset in range(1, 4):
+        store.skip_to(0, offset)
+    streams = LocalStreams(store, "n1")
+    await streams._keep_up()
+    assert store.unsealed() == []
+    disk.remove("000/00000002.seg")
+    streams._files_looked_s = float("-inf")
+    await streams._keep_up()
+    told = [record.getMessage() for record in caplog.records]
+    assert "the upkeep of streams was interrupted" in told
+    assert "messages of a stream are damaged or gone" in told
+    assert [(one.number, one.is_gone) for _, one in store.all_generations()][1] == (2, True)
     await streams.close()
     store.close()

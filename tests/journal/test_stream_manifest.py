@@ -448,6 +448,52 @@ def test_a_file_that_vanishes_under_a_running_node_is_noticed(is_newest: bool) -
     again.close()
 
 
+def test_what_follows_a_newest_segment_that_vanished_is_sealed_and_dropped() -> None:
+    disk = MemoryDisk()
+    store = opened(disk, options=KEPT_BYTES)
+    publish(store, *range(8))
+    seal(store)
+    newest = segments(disk)[-1]
+    gone = store.extent(0, int(newest[4:12]))
+    assert gone is not None
+    store.append("t", b"x", None, b"", 0, 0)
+    batch = store.take_batch()
+    assert batch is not None
+    disk.remove(newest)
+    assert len(store.look_at_files()) == 1
+    # A commit that was under way when it was noticed.
+    store.write(batch)
+    store.committed(batch)
+    publish(store, *range(20))
+    assert store.lost_messages == 9 - gone.first, "with the one that was under way"
+    assert store.unsealed()
+    seal(store)
+    assert store.unsealed() == []
+    extents = store.extents()
+    dropped = store.drop_expired(0)
+    assert gone.stream.generation in {one.generation for one in dropped}
+    assert len(dropped) == len(extents) - len(store.extents())
+    assert store.lost_messages == 9 - gone.first, "what retention took stays counted"
+    store.close()
+
+
+def test_producers_are_remembered_past_a_segment_that_vanished() -> None:
+    disk = MemoryDisk()
+    store = opened(disk)
+    store.append("t", b"x", None, b"", 0, 0, producer=7, sequence=5)
+    publish(store, *range(6))
+    seal(store)
+    disk.remove(segments(disk)[-1])
+    store.look_at_files()
+    publish(store, *range(6))
+    seal(store)
+    (sealed, *_) = [one for _, one in reversed(store.all_generations()) if one.summary is not None]
+    found = store.seal_of(0, sealed.number)
+    assert found is not None
+    assert found.producers == {7: 5}
+    store.close()
+
+
 def test_the_manifest_is_written_when_generations_begin_and_end_only() -> None:
     disk = MemoryDisk()
     store = opened(disk, options=StreamOptions(shards=1, generation_bytes_max=1 << 20))

@@ -247,16 +247,20 @@ class LocalStreams:
     async def keep_up_forever(self) -> None:
         """Rolls what is too old, seals what was rolled, drops what retention says."""
         while True:
-            try:
-                self._roll()
-                self._drop()
-                await self._seal()
-                await self._look_at_files()
-                self._log_damage()
-            except Exception:
-                # Without this task nothing would be sealed or dropped any more, until the disk is full.
-                log.exception("the upkeep of streams was interrupted")
+            await self._keep_up()
             await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
+
+    async def _keep_up(self) -> None:
+        for step in (self._roll, self._drop, self._seal, self._look_at_files, self._log_damage):
+            try:
+                done = step()
+                if done is not None:
+                    await done
+            except Exception:
+                # Neither the other steps nor the next round may depend on it: without them nothing would be
+                # sealed or dropped any more, until the disk is full.
+                what = {"step": step.__name__.strip("_")}
+                log.exception("the upkeep of streams was interrupted", extra=what)
 
     async def _look_at_files(self) -> None:
         """A file that somebody removes is held by its name alone: nothing else would tell until a start."""

@@ -125,17 +125,26 @@ class Generation:
     def vanished(self) -> int:
         """Somebody took the file while the node runs; how many messages went with it."""
         self.is_gone, self.is_readable = True, False
-        before = self.lost
+        before, end = self.lost, self.end
+        self._note_gone()
+        return end - self.first - before
+
+    def finish(self) -> None:
+        """It grows no more."""
+        self.has_ended = True
+        if self.is_gone:
+            # A commit that was under way when the file vanished is gone too.
+            self._note_gone()
+
+    def _note_gone(self) -> None:
         end, limit = self._reach
-        self.holes = {self.first: Hole(self.first, end, limit)}
-        head = self.head
-        times = (self.first_time_us, self.last_time_us)
+        self.holes = {self.first: Hole(self.first, end, limit)} if end > self.first else {}
         if self.has_ended:
-            # There is nothing to seal any more; with a summary retention can give it up.
+            # There is nothing to seal any more; with a summary what follows is sealed, and retention goes on.
+            head, times = self.head, (self.first_time_us, self.last_time_us)
             self.summary = Summary(
                 head.seed, head.first, end, 0, Digest.empty(), *times, SEGMENT_HEAD.size
             )
-        return end - self.first - before
 
     # --- writing, in a thread ---------------------------------------------------------------------
 

@@ -291,7 +291,7 @@ class ShardLog:
         generation = part.generation
         if part.ended is not None:
             self.generations.append(generation)
-            part.ended.has_ended = True
+            part.ended.finish()
         if not part.block.data:
             return
         if generation.end == generation.first:
@@ -322,7 +322,7 @@ class ShardLog:
 
     def end_newest(self) -> None:
         """The shard is out of use: its newest generation grows no more."""
-        self.generations[-1].has_ended = True
+        self.generations[-1].finish()
         self.generations[-1].close()
 
     def end_at(self, offset: int) -> None:
@@ -330,7 +330,7 @@ class ShardLog:
         newest = self.newest
         assert newest is not None
         newest.close()
-        newest.has_ended = True
+        newest.finish()
         if newest.end < offset:
             # A seal that it has does not speak of them.
             newest.summary = None

@@ -86,11 +86,12 @@ def recover(
 
 
 def producers_before(disk: Disk, generations: list[Generation]) -> dict[int, int]:
-    """What the seal of the last but one of them remembers."""
-    if len(generations) < 2:
-        return {}
-    seal = read_seal(disk, generations[-2].path + SEAL)
-    return seal[1].producers if seal is not None else {}
+    """What the newest seal before the last of them remembers: one that vanished may have left none."""
+    for generation in reversed(generations[:-1]):
+        seal = read_seal(disk, generation.path + SEAL)
+        if seal is not None:
+            return seal[1].producers
+    return {}
 
 
 def _finish_drops(disk: Disk, folder: str, dropped: Container[int]) -> list[int]:
