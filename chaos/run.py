@@ -24,6 +24,8 @@ from chaos.damage import EXHAUSTIVE, at_every_byte
 from chaos.faults import FAULTS
 from chaos.summary import show, write
 
+MINUTES = 5.0
+
 
 def options_of(given: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -31,7 +33,7 @@ def options_of(given: list[str] | None = None) -> argparse.Namespace:
         description="Faults under load, and a checker that knows every answered call.",
         epilog='Example: make chaos CHAOS="--minutes 30 --seed 7"',
     )
-    parser.add_argument("--minutes", type=float, default=5.0, help="of rounds (default 5)")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of rounds (default 5)")
     parser.add_argument("--seed", type=int, default=0, help="of all chance; 0 draws one")
     parser.add_argument("--rounds", type=int, default=0, help="at most; 0 is what time allows")
     parser.add_argument("--quick", action="store_true", help="about 40 s, without an archive")
@@ -67,6 +69,21 @@ async def played(folder: Path, options: Options, *, as_json: bool, damage: bool)
     return await campaign
 
 
+def _repeated(given: argparse.Namespace, seed: int) -> str:
+    """The options that lead to the same faults."""
+    words = [f"--seed {seed}"]
+    if given.quick:
+        words.append("--quick")
+    elif given.minutes != MINUTES:
+        words.append(f"--minutes {given.minutes:g}")
+    if given.rounds:
+        words.append(f"--rounds {given.rounds}")
+    words += [f"--only '{name}'" for name in given.only or ()]
+    words += ["--no-archive"] if given.no_archive else []
+    words += ["--no-damage"] if given.no_damage else []
+    return " ".join(words)
+
+
 def main() -> int:
     given = options_of()
     seed = given.seed or int(time.time())
@@ -78,7 +95,7 @@ def main() -> int:
         names=tuple(given.only or ()),
     )
     if not given.json:
-        print(f'chaos: repeat with make chaos CHAOS="--seed {seed}"', flush=True)
+        print(f'chaos: repeat with make chaos CHAOS="{_repeated(given, seed)}"', flush=True)
     with contextlib.ExitStack() as stack:
         folder = given.keep
         if folder is None:

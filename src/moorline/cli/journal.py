@@ -97,11 +97,11 @@ def _end_with(left: "list[Problem]", of_streams: "list[StreamProblem]", *, repai
         else:
             hint = f"`moor journal check --repair` puts {'it' if is_one else 'them'} right"
             what = f"{'was' if is_one else 'were'} found: {hint}"
-        said.append(f"{_counted(len(left), 'problem')} {what}")
+        said.append(f"{output.counted(len(left), 'problem')} {what}")
     if of_streams:
         said.append(
-            f"{_counted(len(of_streams), 'problem')} of streams: the next start sets aside what is not this "
-            "node's, and goes on behind what is gone"
+            f"{output.counted(len(of_streams), 'problem')} of streams: the next start sets aside "
+            "what is not this node's, and goes on behind what is gone"
         )
     if said:
         raise JournalDamaged("; ".join(said))
@@ -238,10 +238,6 @@ def _show(report: "Report", *, repaired: bool) -> None:
         output.line(f"set aside, remove it when nobody needs it: {path}")
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _show_findings(report: "Report", *, repaired: bool) -> None:
     if report.problems:
         rows = [
@@ -257,7 +253,7 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
     twice = f", {report.doubled} may come twice" if report.doubled else ""
     aside = f", {report.aside} records are set aside" if report.aside else ""
     output.line(
-        f"{counts}; {_counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
+        f"{counts}; {output.counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
         f"queues {verb}{twice}{aside}, {report.lost} are lost"
     )
 
@@ -294,7 +290,7 @@ def _show_streams(report: "StreamReport") -> None:
     if not report.problems:
         output.line(f"{counts}: nothing is wrong{known}")
     else:
-        problems = _counted(len(report.problems), "problem")
+        problems = output.counted(len(report.problems), "problem")
         output.line(f"{counts}; {problems}, {report.lost} are lost{known}")
 
 

@@ -44,6 +44,10 @@ def write(text: str) -> None:
         raise OutputFailed(f"the output cannot be written: {error.strerror}") from error
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def line(text: str) -> None:
     write(escaped(text) + "\n")
 

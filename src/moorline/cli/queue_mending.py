@@ -27,8 +27,9 @@ def check(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
         found = await moor.queue(queue_id).check()
         _show(found, as_json=as_json, verb="can be saved")
         if not found.is_clean:
+            problems = output.counted(found.problems_total, "problem")
             raise JournalDamaged(
-                f"{found.problems_total} problems were found: `moor queue repair {queue}` puts them right"
+                f"{problems} found: `moor queue repair {queue}` saves what can be read"
             )
 
     run(reach, work)
@@ -67,7 +68,8 @@ def _table(found: QueueChecked, verb: str) -> None:
         return
     rows = [(problem.kind, problem.lost, problem.text) for problem in found.problems]
     output.table(("kind", "lost", "what"), rows)
+    problems = output.counted(found.problems_total, "problem")
     output.line(
-        f"{found.messages} messages; {found.problems_total} problems, {found.saved} messages of damaged "
-        f"files {verb}, {found.lost} are lost"
+        f"{found.messages} messages; {problems}, {found.saved} messages of damaged files {verb}, "
+        f"{found.lost} are lost"
     )
