@@ -16,6 +16,7 @@ from moorline.client.queue import Queue
 from moorline.config.settings import Queues as Settings
 from moorline.errors import (
     CallFailed,
+    ConnectionLost,
     NodeDiskFull,
     NotAuthorized,
     NotFound,
@@ -291,6 +292,28 @@ async def test_a_reader_that_waits_gets_what_was_sent_meanwhile(tmp_path: Path, 
         assert (await waiting).body == b"ahoy"
         await send
         await check
+
+
+async def test_a_reader_that_went_while_it_waited_does_not_have_the_queue(
+    tmp_path: Path, held: Held
+) -> None:
+    """Its end was told before its call was handled: the one who reads it meanwhile keeps the queue."""
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue, sessions = await stored(node, moor), node.listeners.sessions
+        waiting = asyncio.create_task(take(queue.read()))
+        await until(lambda: len(node.broker.subscriptions) == 1)
+        check = asyncio.create_task(moor.queue(queue.id).check())
+        await until(held.has_begun.is_set)
+        async with node.connect() as gone:
+            leaving = asyncio.create_task(take(gone.queue(queue.id).read()))
+            await until(lambda: len(node.broker.parking) == 1)
+        await until(lambda: len(sessions) == 1)
+        await asyncio.wait([leaving])
+        held.may_end.set()
+        await check
+        assert isinstance(leaving.exception(), ConnectionLost)
+        await moor.send(queue.id, b"ahoy")
+        assert (await waiting).body == b"ahoy"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,8 +10,10 @@ from tests.broker.service_harbour import Harbour, associated, make_queues, take,
 from moorline.client.moor import Moor
 from moorline.core.digest import Digest
 from moorline.errors import CallFailed, ConnectionLost
+from moorline.wire.message import Message
+from moorline.wire.operator import OpenNamedService
 from moorline.wire.queue import Acknowledge, DeleteQueue, Subscribe
-from moorline.wire.service import AllDelivered
+from moorline.wire.service import AllDelivered, OpenService, ServiceOpened
 
 pytestmark = pytest.mark.process
 
@@ -165,3 +167,47 @@ async def passes(moor: Moor, queue: bytes) -> None:
     await moor.send(queue, b"x")
     await moor.queue(queue).info()
     assert await moor.queue(queue).get() is not None
+
+
+async def test_a_client_that_went_while_the_catalog_was_asked_does_not_have_the_queue(
+    node: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the queue from the service; then nobody has it, until somebody asks for it."""
+    (queue,) = await associated(node, 1)
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            async with node.connect() as gone:
+                session = node.session_of(gone)
+                leaving = asyncio.create_task(within(anext(gone.queue(queue).read())))
+                await gate.reached()
+            await until(lambda: session not in node.listeners.sessions)
+        gate.is_open.set()
+        with pytest.raises(ConnectionLost):
+            await leaving
+        await until(lambda: not node.services.turns._tasks)
+        assert not (await moor.queue(queue).info()).is_subscribed
+        await service.associate([queue])
+        await moor.send(queue, b"ahoy")
+        assert (await take(aiter(service), 1))[0].body == b"ahoy"
+
+
+@pytest.mark.parametrize("kind", [OpenService, OpenNamedService])
+async def test_a_client_that_went_while_its_service_was_opened_acts_for_none(
+    node: Harbour, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
+) -> None:
+    await associated(node, 1)
+    named = kind is OpenNamedService
+    with monkeypatch.context() as patch:
+        gate = Gate(patch, node.services.services, "meant" if named else "open", after=True)
+        async with node.connect("operator") as gone:
+            session = node.session_of(gone)
+            make = (lambda call: OpenNamedService(call, "service")) if named else OpenService
+            leaving = asyncio.create_task(gone._caller.call(make, ServiceOpened))
+            await gate.reached()
+        await until(lambda: session not in node.listeners.sessions)
+    gate.is_open.set()
+    with pytest.raises(ConnectionLost):
+        await leaving
+    await until(lambda: not node.services.turns._tasks)
+    assert session not in node.services._by_session

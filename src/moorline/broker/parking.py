@@ -11,7 +11,7 @@ from typing import Any
 from moorline.errors import QueueInRepair
 from moorline.journal.store import Store
 from moorline.limits import PARKED_BYTES_MAX, PARKED_CALLS_MAX
-from moorline.net.session import Handler, Handlers, Session
+from moorline.net.session import Handler, Handlers, Session, mistaken
 from moorline.wire.message import Answer, Failed
 from moorline.wire.queue import Send
 
@@ -71,7 +71,7 @@ class Parking:
                 answers = list(handler(session, [call]))
             except Exception as error:
                 log.exception("a handler failed", extra={"call": type(call).__name__})
-                answers = [Failed(call.call, "INTERNAL", type(error).__name__)]
+                answers = [mistaken(call, error)]
             if answers:
                 session.answer(answers)
 

@@ -19,7 +19,7 @@ from moorline.core.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.hashing import hash_ids
 from moorline.core.prefix import Prefix
 from moorline.core.reconcile import Mode, answer_verify
-from moorline.errors import CallFailed, Malformed, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, ConnectionLost, Malformed, NotAuthorized, ServiceDisabled
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Handlers, Session
@@ -388,6 +388,8 @@ class ServiceBroker:
 
     def _watch(self, session: Session) -> None:
         """Its end is noticed; once, however often it opens and closes services."""
+        if not session.is_open:
+            raise ConnectionLost("the client went while its call was at work")
         if session not in self._watched:
             self._watched.add(session)
             session.on_end.append(lambda: self._left(session))

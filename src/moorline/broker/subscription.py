@@ -70,7 +70,14 @@ class Subscriptions:
         return sum(len(queues) for queues in self._queues.values())
 
     def add(self, session: Session, queue: Queue, window: int) -> None:
-        """The session gets the queue's messages from its head on; whoever had it is told."""
+        """The session gets the queue's messages from its head on; whoever had it is told.
+
+        A call may have waited, for a repair or the catalog, until its client was gone: that one gets nothing,
+        since its end has been told already and nobody would ever free the queue.
+        """
+        if not session.is_open:
+            self.serve([queue])
+            return
         held = queue.subscriber
         if isinstance(held, Subscriber) and held.session is not session:
             self.end(queue, "TAKEN_OVER")

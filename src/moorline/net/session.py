@@ -41,6 +41,11 @@ CALLS = "calls in flight"
 """Why reading is held: too many calls are unanswered."""
 
 
+def mistaken(call: Call, error: Exception) -> Failed:
+    """The answer to a call whose handler failed by a mistake of ours; the log says more than the type."""
+    return Failed(call.call, "INTERNAL", type(error).__name__)
+
+
 class Session(Connection):
     """One client at the node."""
 
@@ -219,7 +224,7 @@ class Session(Connection):
             log.exception("a handler failed", extra={"call": kind.__name__})
             if len(calls) == 1 and issubclass(kind, Call):
                 self._in_flight -= 1
-                self.send(Failed(calls[0].call, "INTERNAL", type(error).__name__))
+                self.send(mistaken(calls[0], error))
                 return
             # Which of them were done is unknown, and some may be answered by a commit yet.
             self.close("INTERNAL", "a mistake in the node; its log says more")

@@ -7,7 +7,7 @@ from typing import Any
 
 from moorline.errors import MoorlineError
 from moorline.limits import ANSWERS_PER_WRITE
-from moorline.net.session import Handler, Session
+from moorline.net.session import Handler, Session, mistaken
 from moorline.wire.message import Answer, Call, Failed
 
 log = logging.getLogger("moorline.net")
@@ -113,7 +113,7 @@ async def _answered(session: Session, calls: list[Call], handle: HandleRun) -> N
         answers = [Failed(call.call, error.code, str(error)) for call in calls]
     except Exception as error:
         log.exception("a handler failed", extra={"call": type(calls[0]).__name__})
-        answers = [Failed(call.call, "INTERNAL", type(error).__name__) for call in calls]
+        answers = [mistaken(call, error) for call in calls]
     if answers:
         session.answer(answers)
 

@@ -10,6 +10,7 @@ read, the wall clock is taken as it is.
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class NodeClock:
     def __init__(self, folder: Path, is_operator: Callable[[Session], bool]) -> None:
         self._file = folder / FILE
         self._is_operator = is_operator
+        self._saving = threading.Lock()
         self.jumps = 0
         note = self._read()
         stopped_ms = None
@@ -116,12 +118,17 @@ class NodeClock:
             return None
 
     def save(self) -> None:
-        note = Note(self.clock.remembered(), boot_id(), boot_ms())
-        try:
-            write_durably(self._file, msgspec.json.encode(note).decode())
-        except OSError as error:
-            # A full disk, mostly: the note before this one says the same of an earlier moment.
-            log.warning("the clock was not noted", extra={"why": str(error)})
+        """One at a time, whoever asks: the loop, or the thread of the notes at intervals.
+
+        Each takes its note when it has its turn, so that no older one is written over a newer one.
+        """
+        with self._saving:
+            note = Note(self.clock.remembered(), boot_id(), boot_ms())
+            try:
+                write_durably(self._file, msgspec.json.encode(note).decode())
+            except OSError as error:
+                # A full disk, mostly: the note before this one says the same of an earlier moment.
+                log.warning("the clock was not noted", extra={"why": str(error)})
 
     async def watch_forever(self) -> None:
         noted_ms = monotonic_ms()
