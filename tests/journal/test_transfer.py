@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -300,6 +301,22 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path) -> None:
         exported(disk, tmp_path / "q.jsonl")
     assert list(tmp_path.glob("q.*")) == []
     assert tree(tmp_path / "first") == before
+
+
+def test_an_import_keeps_what_stands_in_the_place_of_a_queue(tmp_path: Path) -> None:
+    """A folder that no row names may be of another node, or of another time."""
+    first, second = FileDisk(tmp_path / "first"), FileDisk(tmp_path / "second")
+    (queue_id, *_) = filled(first)
+    exported(first, tmp_path / "one.jsonl")
+    opened(second).close()
+    place = folder_of(tmp_path / "second", queue_id)
+    shutil.copytree(folder_of(tmp_path / "first", queue_id), place)
+    there = message_file(place).read_bytes()
+    imported(second, tmp_path / "one.jsonl")
+    assert contents(second) == contents(first)
+    (kept,) = (tmp_path / "second" / "quarantine").rglob("messages.*.log")
+    assert kept.read_bytes() == there
+    assert len(check(second, OPTIONS, now, unseen).kept) == 1
 
 
 def test_an_import_that_is_killed_is_all_or_nothing() -> None:

@@ -217,8 +217,9 @@ def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
 @contextlib.contextmanager
 def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
     """The folder of the queues, locked; a folder without queues is refused unless it is to be made."""
+    from moorline.ids import text_of
     from moorline.journal.disk import FileDisk
-    from moorline.node.folder import check_room, held
+    from moorline.node.folder import check_room, held, identity, is_new
     from moorline.node.queues import FOLDER, options
 
     # The report says it all; a line of the log beside it would only confuse.
@@ -229,7 +230,11 @@ def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk"
     with held(data) as folder:
         if is_made:
             check_room(folder)
-        yield FileDisk(folder / FOLDER), options(config.queues)
+        node = ""
+        if not is_new(folder):
+            with contextlib.suppress(FolderUnusable):  # a node would say so; the queues can be read
+                node = text_of(identity(folder))
+        yield FileDisk(folder / FOLDER), options(config.queues, node)
 
 
 def _show(report: "Report", *, repaired: bool) -> None:

@@ -8,13 +8,13 @@ itself would do at its start and at the first use of a queue, and a little more:
     1  names that have no place in the tree          set aside
     2  the log                                       what is damaged is taken out
     3  the index                                     rebuilt if it is lost
+       the manifest, compared with log and index     written anew if it is lost
     4  every queue: state, files, each record        repaired as a load does, or set aside
     5  folders that no row of the index names        set aside; removed if no message is in them
     6  queues that are set aside                     what can be read of them is put into a new folder
     7  a checkpoint
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -25,20 +25,20 @@ from moorline.ids import text_of
 from moorline.journal import checkpoint
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
-from moorline.journal.files import WHY_ASIDE, StoreOptions, remove_whatever
+from moorline.journal.files import WHY_ASIDE, StoreOptions
 from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
-from moorline.journal.folder_changes import ASIDE
 from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.offline import options_of, raise_lsn
 from moorline.journal.overlay import OverlayDisk
-from moorline.journal.queue_manifest import read_manifest
+from moorline.journal.put_away import KEPT, QUARANTINE, kept_folder, make_durable, put_away
+from moorline.journal.queue_manifest import MANIFEST, check_owner, found_manifest, write_manifest
+from moorline.journal.queue_tree import REPAIRED, kept, tree
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.record import seed_of
 from moorline.journal.salvage import (
     CarefulStore,
-    Salvaged,
     entries_in,
     lost_index,
     mend_log,
@@ -46,18 +46,15 @@ from moorline.journal.salvage import (
 )
 from moorline.journal.store import INDEX
 
-QUARANTINE = "quarantine"
-REPAIRED = ".repaired-"
 BUILDING = ".good"
-KEPT = "kept-"
 OPEN_FILES = 8
 
 
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is not as it should be.
 
-    `kind` is one of: layout, stray, log, index, state, record, missing, disagreement, doubled, aside,
-    orphan, quarantine.
+    `kind` is one of: layout, stray, log, index, manifest, state, record, missing, disagreement, doubled,
+    aside, foreign, orphan, quarantine.
     """
 
     kind: str
@@ -95,13 +92,24 @@ def check(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """What is wrong, and how many messages a repair would save. Changes nothing on disk."""
-    return _mended(OverlayDisk(disk), disk, options, wall_ms, visited)
+    report = _mended(OverlayDisk(disk), disk, options, wall_ms, visited)
+    manifest, _ = found_manifest(disk)
+    if manifest is not None and options.node not in ("", manifest.node):
+        # The rest was looked at as what it is: the queues of that node.
+        text = (
+            f"all of the {report.queues} queues are those of the node with the id {manifest.node}, and this "
+            f"one is {options.node}: it does not start, and a repair refuses to change them"
+        )
+        report.problems.insert(0, Problem("foreign", text))
+    return report
 
 
 def repair(
     disk: Disk, options: StoreOptions, wall_ms: Callable[[], int], visited: Visited
 ) -> Report:
     """Puts right what is wrong; returns what that was. May be killed and called again."""
+    if options.node:
+        check_owner(disk, options.node)
     return _mended(disk, disk, options, wall_ms, visited)
 
 
@@ -117,7 +125,7 @@ def _mended(
     report = Mending(disk, found, wall_ms, visited).mend()
     if why:
         report.problems.insert(0, Problem("layout", why))
-    report.kept = _kept(real, found.levels)
+    report.kept = kept(real, found.levels)
     return report
 
 
@@ -136,6 +144,7 @@ class Mending:
         self._handles = Handles(disk, OPEN_FILES)
         self._store = CarefulStore(disk, options, wall_ms)
         self._lsn = 0
+        self._has_no_log = False
         self._aside: list[tuple[Queue, str, str]] = []
 
     def mend(self) -> Report:
@@ -152,10 +161,11 @@ class Mending:
         store, report = self._store, self.report
         check_layout(self._disk, self._options.levels)
         self._set_strays_aside()
+        self._has_no_log = store.log.is_new
         in_doubt = self._mend_log()
         is_rebuilt = self._mend_index()
         store.open_carefully(in_doubt=in_doubt or is_rebuilt)
-        self._miss_changes(is_rebuilt=is_rebuilt)
+        reached, is_to_be_written = self._compare_manifest(is_rebuilt=is_rebuilt)
         try:
             total = len(store)
             for queue in self._queues():
@@ -164,8 +174,10 @@ class Mending:
                 self._visited(report.queues, total)
             self._remove_orphans()
             self._salvage_all()
-            raise_lsn(store, self._lsn + 1)
+            raise_lsn(store, max(self._lsn + 1, reached))
             checkpoint.run(store, self._wall_ms)
+            if is_to_be_written:
+                write_manifest(self._disk, self._options.node, store.next_lsn)
         finally:
             self._handles.close()
             store.close()
@@ -174,12 +186,11 @@ class Mending:
     # --- the whole store --------------------------------------------------------------------------
 
     def _set_strays_aside(self) -> None:
-        for place, (path, queue_id) in enumerate([*_tree(self._disk, self._options.levels)]):
+        for place, (path, queue_id) in enumerate([*tree(self._disk, self._options.levels)]):
             if queue_id is not None:
                 continue
             self._found("stray", f"{path} has no place in the tree of queues")
-            folder = f"{QUARANTINE}/{KEPT}{self._stamp}"
-            self._make_durable(folder)
+            folder = kept_folder(self._disk, self._stamp)
             try:
                 self._disk.rename(path, f"{folder}/{place}-{path.rpartition('/')[2]}")
             except PermissionError:
@@ -215,16 +226,34 @@ class Mending:
             text = f"{missing} messages that its last state counts are in no file"
             self._found("missing", text, queue.id, lost=missing)
 
-    def _miss_changes(self, *, is_rebuilt: bool) -> None:
-        """Index and log end before the changes that were stored: files are missing, or older."""
-        manifest, store = read_manifest(self._disk), self._store
-        if manifest is None or manifest.lsn <= store.next_lsn:
-            return
-        self._lsn = manifest.lsn - 1  # none of these numbers is given again
-        if not is_rebuilt:
-            first, last = store.next_lsn, manifest.lsn - 1
-            text = f"changes {first} to {last} are in no file: the log or the index is older than it was"
+    def _compare_manifest(self, *, is_rebuilt: bool) -> tuple[int, bool]:
+        """Tells what the manifest knows and the store lacks; how far the log came, and whether a manifest
+        is to be written."""
+        node, next_lsn = self._options.node, self._store.next_lsn
+        manifest, why = found_manifest(self._disk)
+        if manifest is None:
+            # Without a node's id no node has run here yet: an import makes a store, and no manifest.
+            if not why and not node:
+                return 0, False
+            if why:
+                folder = kept_folder(self._disk, self._stamp)
+                self._disk.rename(MANIFEST, f"{folder}/{MANIFEST}")
+            text = f"{why or MANIFEST + ' is missing'}: whether the end of the log is there cannot be told"
+            self._found("manifest", text, is_mended_by_a_start=True)
+            return 0, bool(node)
+        if is_rebuilt:
+            return manifest.lsn, False  # with the index its number went, and that is told
+        if manifest.lsn > next_lsn:
+            first, last = next_lsn, manifest.lsn - 1
+            text = (
+                f"changes {first} to {last} are in no file, {last - first + 1} in all: the log or the index "
+                "is older than it was"
+            )
             self._found("log", text)
+        elif self._has_no_log:
+            text = f"no file of it is there: what was stored behind change {next_lsn - 1} is gone"
+            self._found("log", text)
+        return manifest.lsn, False
 
     def _queues(self) -> Iterator[Queue]:
         store = self._store
@@ -239,13 +268,12 @@ class Mending:
     def _remove_orphans(self) -> None:
         store, disk = self._store, self._disk
         known = {text_of(queue.id) for queue, _, _ in self._aside}
-        for path, queue_id in [*_tree(disk, self._options.levels)]:
+        for path, queue_id in [*tree(disk, self._options.levels)]:
             if queue_id is None or self._is_known(queue_id):
                 continue
             store.files.handles.forget_folder(path)
-            self._found(
-                "orphan", self._put_away(path, queue_id, "is of no queue that exists"), queue_id
-            )
+            done = put_away(disk, path, queue_id, self._stamp)
+            self._found("orphan", f"{path} is of no queue that exists; {done}", queue_id)
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
                 continue
@@ -253,25 +281,8 @@ class Mending:
             if name.removesuffix(BUILDING) in known:
                 continue
             queue_id = queue_of_folder(name.partition(".")[0])
-            text = self._put_away(path, queue_id or b"", "is of no queue that is set aside")
-            self._found("orphan", text)
-
-    def _put_away(self, path: str, queue_id: bytes, why: str) -> str:
-        """Removes a folder in which no message is; any other is kept. Returns what was done."""
-        disk = self._disk
-        found = Salvaged({})
-        if disk.is_folder(path):
-            found = entries_in(disk, path, seed_of(queue_id))
-        if not found.entries and not found.strange:
-            with contextlib.suppress(FileNotFoundError):  # a link to nothing, in a copy
-                remove_whatever(disk, path)
-            return f"{path} {why}; it holds no message and is removed"
-        folder = f"{QUARANTINE}/{KEPT}{self._stamp}"
-        self._make_durable(folder)
-        target = f"{folder}/orphan-{path.replace('/', '-')}"
-        disk.rename(path, target)
-        count = len(found.entries) + found.strange
-        return f"{path} {why}; it holds {count} messages and is kept as {target}"
+            done = put_away(disk, path, queue_id or b"", self._stamp)
+            self._found("orphan", f"{path} is of no queue that is set aside; {done}")
 
     def _is_known(self, queue_id: bytes) -> bool:
         return self._store.glance(queue_id) is not None
@@ -369,7 +380,7 @@ class Mending:
         disk, name = self._disk, text_of(queue.id)
         path, aside = path_of(queue.id, self._options.levels), f"{QUARANTINE}/{name}"
         building = aside + BUILDING
-        self._make_durable(aside)
+        make_durable(disk, aside)
         if disk.exists(path):
             # Of a repair that was killed: one more source.
             self._store.files.handles.forget_folder(path)
@@ -411,13 +422,6 @@ class Mending:
         # Only of those the number is known; what came later is in the log, or was kept from it.
         return entries, found.lost(queue.stored, queue.flushed_lsn)
 
-    def _make_durable(self, folder: str) -> None:
-        """A folder that something can be moved to, whatever happens next."""
-        self._disk.make_folders(folder)
-        while folder:
-            folder = parent(folder)
-            self._disk.sync_folder(folder)
-
     def _found(
         self,
         kind: str,
@@ -436,34 +440,3 @@ def _reset(queue: Queue, lsn: int) -> None:
     queue.damaged = False
     queue.reader = queue.cache = queue.pending = queue.consumed = queue.popped = None
     queue.flushed_lsn = queue.touched_lsn = lsn
-
-
-def _kept(disk: Disk, levels: int) -> list[str]:
-    """What repairs, and recoveries of single queues, have set aside and nobody has removed yet."""
-    kept = [
-        f"{path}/{name}"
-        for path, queue_id in _tree(disk, levels)
-        if queue_id is not None
-        for name in disk.list_folder(path)
-        if ASIDE in name
-    ]
-    names = disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []
-    kept += [f"{QUARANTINE}/{name}" for name in names if REPAIRED in name or KEPT in name]
-    return kept
-
-
-def _tree(disk: Disk, levels: int) -> Iterator[tuple[str, bytes | None]]:
-    """Every queue's folder with its id, and everything else with None. Two-letter folders are neither."""
-    if disk.exists("messages"):
-        yield from _below(disk, "messages", "", levels)
-
-
-def _below(disk: Disk, path: str, text: str, levels: int) -> Iterator[tuple[str, bytes | None]]:
-    for name in disk.list_folder(path):
-        below = f"{path}/{name}"
-        if not disk.is_folder(below) or (levels and len(name) != 2):
-            yield below, None
-        elif levels:
-            yield from _below(disk, below, text + name, levels - 1)
-        else:
-            yield below, queue_of_folder(text + name)

@@ -48,6 +48,8 @@ class StoreOptions(msgspec.Struct, frozen=True):
     levels: int = 4
     open_files_max: int = OPEN_FILES_MAX
     open_queues_max: int = OPEN_QUEUES_MAX
+    node: str = ""
+    """The id of the node whose queues these are; empty if nobody can tell."""
 
 
 class Reader:

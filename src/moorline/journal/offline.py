@@ -22,6 +22,7 @@ from moorline.journal.files import StoreOptions
 from moorline.journal.folder import Damaged
 from moorline.journal.index import IndexDamaged
 from moorline.journal.overlay import OverlayDisk
+from moorline.journal.queue_manifest import found_manifest
 from moorline.journal.store import Store
 from moorline.journal.wal import Batch
 
@@ -40,7 +41,11 @@ def options_of(disk: Disk, options: StoreOptions) -> StoreOptions:
             f"finish with `moor journal migrate --levels {found.moving_to}`"
         )
     levels = options.levels if found is None else found.levels
-    return msgspec.structs.replace(options, levels=levels, sync=True, open_queues_max=OPEN_QUEUES)
+    manifest, _ = found_manifest(disk)
+    node = options.node if manifest is None else manifest.node
+    return msgspec.structs.replace(
+        options, levels=levels, sync=True, open_queues_max=OPEN_QUEUES, node=node
+    )
 
 
 @contextlib.contextmanager

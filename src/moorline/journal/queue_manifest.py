@@ -35,18 +35,25 @@ class QueueManifest(msgspec.Struct, frozen=True):
         return msgspec.json.encode(msgspec.structs.replace(self, check=check))
 
 
-def read_manifest(disk: Disk) -> QueueManifest | None:
-    """None if there is none, or if it is damaged: that is said, and costs nothing."""
+def found_manifest(disk: Disk) -> tuple[QueueManifest | None, str]:
+    """The manifest, or None and why it is of no use; nothing to say of one that is not there."""
+    if not disk.exists(MANIFEST):
+        return None, ""
     data = read_all(disk, MANIFEST)
-    if not data:
-        return None
     try:
         found = msgspec.json.decode(data, type=QueueManifest)
     except msgspec.DecodeError:
         found = None
     if found is None or found.encoded() != data:
+        return None, f"{MANIFEST} is damaged"
+    return found, ""
+
+
+def read_manifest(disk: Disk) -> QueueManifest | None:
+    """None if there is none, or if it is damaged: that is said, and costs nothing."""
+    found, why = found_manifest(disk)
+    if why:
         log.error("the manifest of the queues is damaged: what is missing of them cannot be told")
-        return None
     return found
 
 
@@ -68,7 +75,15 @@ def check_owner(disk: Disk, node: str) -> None:
 def go_on_behind(store: Store, wall_ms: Callable[[], int]) -> None:
     """Behind the opening of a store: says what is gone of the end of its log, and gives no number twice."""
     found = read_manifest(store.disk)
-    if found is None or found.lsn <= store.next_lsn:
+    if found is None:
+        return
+    if store.has_no_log:
+        # A manifest is written behind the first file of the log, and there is always one from then on.
+        log.error(
+            "no file of the write-ahead log is there: what was stored behind the last checkpoint is gone",
+            extra={"behind": store.next_lsn - 1},
+        )
+    if found.lsn <= store.next_lsn:
         return
     log.error(
         "changes of queues are gone: files of the write-ahead log are missing, or older than they were",

@@ -56,6 +56,8 @@ class Store:
         self.replayed = 0
         self.revived = 0
         self.revives = False
+        self.has_no_log = False
+        """No file of the log was there when this was opened: it is new, or somebody removed them."""
         self.lost_changes = 0
         """Changes that were stored, and are in no file any more."""
         self.index = Index.empty()
@@ -80,6 +82,7 @@ class Store:
 
     def open(self, rebuild: Callable[["Store"], Index] | None = None) -> None:
         """Reads the index and the log. `rebuild` makes an index where there is none to trust."""
+        self.has_no_log = self.log.is_new
         self.index = self._load_index(rebuild)
         self.owners = list(self.index.owners)
         self._owner_numbers = {owner: number for number, owner in enumerate(self.owners)}

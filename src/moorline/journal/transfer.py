@@ -4,7 +4,7 @@ An export looks and changes nothing. An import reads its rows twice: first to ch
 that none of the queues is there already, then to build the queues' folders. What makes them exist is the
 index, which is replaced at the very end: before that moment nothing is imported, after it everything is.
 Whoever is killed in between leaves folders that no row of the index names; the same import, or
-`moor journal check --repair`, removes them.
+`moor journal check --repair`, sets them aside.
 """
 
 import struct
@@ -21,6 +21,7 @@ from moorline.journal.disk import Disk
 from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
 from moorline.journal.offline import every_queue, opened, raise_lsn, viewed, waiting
+from moorline.journal.put_away import put_away
 from moorline.journal.store import Store
 from moorline.journal.transfer_rows import (
     VERSION,
@@ -251,8 +252,10 @@ class _Building:
         if self._builder is None:
             path = path_of(queue.id, store.options.levels)
             if store.disk.exists(path):
-                # Of an import that was killed, or of a queue that was deleted: no row names it.
-                store.disk.remove_folder(path)
+                # Of an import that was killed, of a queue that was deleted, or of another node: no row
+                # names it, and what is whole in it is kept.
+                store.files.handles.forget_folder(path)
+                put_away(store.disk, path, queue.id, store.files.stamp())
             self._built.append(queue.id)
             queue.owner = store.owner_number(owner)
             self._builder = FolderBuilder(store.disk, path, queue, store.options.file_messages_max)

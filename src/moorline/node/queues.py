@@ -28,12 +28,13 @@ log = logging.getLogger("moorline.node")
 FOLDER = "queues"
 
 
-def options(settings: Settings) -> StoreOptions:
+def options(settings: Settings, node: str = "") -> StoreOptions:
     return StoreOptions(
         sync=settings.sync == "power",
         queue_messages_max=settings.max_queue_messages,
         file_messages_max=settings.max_file_messages,
         levels=settings.folder_levels,
+        node=node,
     )
 
 
@@ -47,7 +48,7 @@ async def open_queues(
     with opening(data / FOLDER):
         check_owner(disk, owner)
         check_layout(disk, settings.folder_levels)
-        store = Store(disk, options(settings), clock.stamp_ms)
+        store = Store(disk, options(settings, owner), clock.stamp_ms)
         store.open(rebuilt_index)
         go_on_behind(store, clock.stamp_ms)
         _note(store, owner)
@@ -72,10 +73,9 @@ async def open_queues(
 
 
 def _note(store: Store, owner: str) -> None:
-    """How far the log came. Without a sync it may lose its end in a power cut, and that is no surprise."""
-    lsn = store.next_lsn if store.options.sync else 0
+    """How far the log came. Also without a sync: what a power cut takes then is allowed, and told."""
     try:
-        write_manifest(store.disk, owner, lsn)
+        write_manifest(store.disk, owner, store.next_lsn)
     except DiskFull:
         log.warning("no room for the manifest of the queues: a later start can tell less")
 
