@@ -170,7 +170,10 @@ def need_spark() -> None:
     """Refuses to begin where the packages of the pipeline are not installed."""
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"`moor pipeline` needs {name}: pip install 'moorline[spark]'")
+            raise ConfigError(
+                f"`moor pipeline` needs {name}: in Moorline's folder, "
+                "pip install -c constraints.txt '.[spark]'"
+            )
 
 
 @contextlib.contextmanager

@@ -100,7 +100,8 @@ def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkS
     missing = [package for package in CONNECT_PACKAGES if find_spec(package) is None]
     if missing:
         raise ConfigError(
-            f"Spark Connect needs {', '.join(missing)}: pip install 'moorline[connect]'"
+            f"Spark Connect needs {', '.join(missing)}: in Moorline's folder, "
+            "pip install -c constraints.txt '.[connect]'"
         )
     builder = SparkSession.builder.remote(remote).appName(app_name)
     # What belongs to the server is not ours to set.
