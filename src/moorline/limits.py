@@ -376,6 +376,13 @@ RANGES_PER_TAKE_MAX = 10_000
 LOST_RANGES_MAX = 1_024
 """Losses that a client confirms in one message; ours confirms each by itself."""
 
+FEED_LOSSES_MAX = 512
+"""Losses of one lease that its reports carry, or that its client has not confirmed: some 16 KB. Then nothing
+more is read under it, and the Leader gives the stream under a new lease. A `$queue` lock has fewer."""
+
+DISCONNECT_LOSSES_MAX = 8_192
+"""Losses of all leases in the last word of a Borrower: some 250 KB. Its reports have said them before."""
+
 NODE_SEEN_MS = 1_000
 """Time between two signs of life of a node in the catalog, and two looks for other nodes."""
 

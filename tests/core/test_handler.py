@@ -2,6 +2,8 @@
 
 from itertools import count
 
+import msgspec
+
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
 from moorline.core.effects import Effect, SetTimer
@@ -18,7 +20,8 @@ from moorline.core.group_message import (
 from moorline.core.handler import PROGRESS_TIMER, FeedClosed, FeedOpened, FeedStopped, Handler
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
+from moorline.limits import DISCONNECT_LOSSES_MAX, FEED_LOSSES_MAX, FRAME_BYTES_MAX
 
 
 def subscribed(subscription: int = 1) -> Handler:
@@ -187,3 +190,32 @@ def test_a_node_that_is_lost_closes_the_feeds_of_its_leader() -> None:
     feed = opened(handler, 1)
     assert FeedClosed(feed) in handler.node_lost("n1", 0)
     assert handler.node_lost("n9", 0) == []
+
+
+def test_a_loss_beside_another_is_reported_at_once_too() -> None:
+    handler = subscribed()
+    feed = opened(handler, 7)
+    for first in (0, 1):
+        feed.lose(first, first + 1, "DAMAGE")
+        handler.changed(feed, 0)
+        feed.confirm(first, first + 1)
+        (report,) = reports(handler.changed(feed, 0))
+        assert report.lost == (Gap(0, first + 1, "DAMAGE"),)
+
+
+def test_the_last_word_carries_no_more_losses_than_a_frame_can_hold() -> None:
+    """Of a lease that has no room there its place stays out too: it has passed what is lost."""
+    handler = subscribed()
+    fit = DISCONNECT_LOSSES_MAX // FEED_LOSSES_MAX
+    for lease in range(1, fit + 3):
+        feed = opened(handler, lease)
+        for offset in range(0, 2 * FEED_LOSSES_MAX, 2):
+            feed.lose(offset, offset + 1, "DAMAGE")
+            feed.confirm(offset, offset + 1)
+            feed.looked_at(offset + 1, offset + 2, [])
+    effects = handler.on_disconnect(0, blame=False)
+    assert len(reports(effects)) == fit + 2
+    (goodbye,) = goodbyes(effects)
+    assert [lease for lease, _ in goodbye.lost] == list(range(1, fit + 1))
+    assert [lease for lease, _ in goodbye.places] == list(range(1, fit + 1))
+    assert len(msgspec.msgpack.encode(goodbye)) < FRAME_BYTES_MAX

@@ -1,7 +1,7 @@
 """The Leader and what it stores: streams, commits, fencing, and what operators ask for."""
 
 import pytest
-from tests.core.leading import EPOCH, OPTIONS, Leading, shard, stream
+from tests.core.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
 from moorline.core.effects import Effect, Event, SetTimer
 from moorline.core.group_message import (
@@ -29,6 +29,7 @@ from moorline.core.leader import (
 from moorline.core.progress import Place
 from moorline.core.stream import Extent, Gap
 from moorline.errors import MachineError
+from moorline.limits import FEED_LOSSES_MAX
 
 
 def led(streams: int, *borrowers: str) -> Leading:
@@ -134,6 +135,26 @@ def test_x15_what_was_told_in_the_last_moment_counts_too(last_word: str) -> None
         leading.hear(Disconnect("b1", EPOCH, ((1, Place(10)),), ((1, lost),)))
     assert leading.leader.lines[shard(0)].progress.low == 10
     assert leading.places()[shard(0)] == Place(10, lost=6)
+
+
+def test_a_lease_with_many_losses_is_given_anew() -> None:
+    """Its reports carry no more; the rest follows under a new lease, which begins with none."""
+    leading = Leading()
+    leading.tell(LinesSeen((growing(0, 10_000),)))
+    leading.join("b1")
+    (grant,) = leading.confirm()
+    lost = tuple(Gap(2 * number, 2 * number + 1, "DAMAGE") for number in range(FEED_LOSSES_MAX))
+    upto = 2 * FEED_LOSSES_MAX
+    leading.report("b1", grant.lease, Place(upto - 2), delivered=upto - 2, lost=lost[:-1])
+    assert leading.take(Revoke) == []
+    leading.report("b1", grant.lease, Place(upto), delivered=upto, lost=lost)
+    assert [one.lease for one in leading.take(Revoke)] == [grant.lease]
+    leading.report("b1", grant.lease, Place(upto), delivered=upto, final=True, lost=lost)
+    leading.finished("b1", grant.lease, lost)
+    (again,) = leading.confirm()
+    assert (again.borrower, again.stream, again.place) == ("b1", grant.stream, Place(upto))
+    assert again.lease > grant.lease
+    assert leading.leader.lines[shard(0)].lost == FEED_LOSSES_MAX
 
 
 def test_a_leader_goes_on_counting_where_the_one_before_it_was() -> None:

@@ -15,7 +15,8 @@ from moorline.core.feed import Feed, Loss
 from moorline.core.handler import FeedClosed, FeedOpened
 from moorline.core.private import PrivateLines
 from moorline.core.progress import Place
-from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
+from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
+from moorline.limits import FEED_LOSSES_MAX
 
 SHARD = Shard("node", 0)
 
@@ -72,6 +73,50 @@ def test_a_feed_that_is_stopped_tells_no_more_and_waits_for_what_it_told() -> No
     assert not feed.is_drained
     feed.confirm(0, 3)
     assert feed.is_drained
+
+
+def test_neighbours_that_were_confirmed_are_one_loss() -> None:
+    feed = feed_at(Place(0))
+    for first in (4, 0, 2, 8):
+        feed.telling[first, first + 2] = Gap(first, first + 2, RETENTION)
+    feed.telling[10, 12] = Gap(10, 12, DAMAGE)
+    for first in (4, 0, 2, 8, 10):
+        assert feed.confirm(first, first + 2)
+    assert feed.lost == [Gap(0, 6, RETENTION), Gap(8, 10, RETENTION), Gap(10, 12, DAMAGE)]
+    assert feed.lost_messages == 10
+
+
+def with_holes(feed: Feed, upto: int, *, confirms: bool) -> None:
+    """Every other message is damaged; the others are acknowledged at once."""
+    while (wanted := feed.wanted(upto)) is not None:
+        offset = wanted[0]
+        if offset % 2:
+            feed.looked_at(offset, offset + 1, [(offset, offset + 1)])
+            feed.ack(offset, offset + 1)
+            continue
+        for gap, _ in feed.lose(offset, offset + 1, DAMAGE):
+            if confirms:
+                feed.confirm(gap.first, gap.upto)
+
+
+@pytest.mark.parametrize("confirms", [True, False])
+def test_a_feed_with_many_losses_reads_no_more(confirms: bool) -> None:
+    feed = feed_at(Place(0))
+    with_holes(feed, 10 * FEED_LOSSES_MAX, confirms=confirms)
+    assert len(feed.lost) + len(feed.telling) == FEED_LOSSES_MAX
+    assert feed.next == 2 * FEED_LOSSES_MAX - 1
+    assert len(feed.progress.place().acked) < FEED_LOSSES_MAX
+    for gap in list(feed.telling.values()):
+        feed.confirm(gap.first, gap.upto)
+    assert feed.wanted(10 * FEED_LOSSES_MAX) is None, "until there is a new lease"
+
+
+def test_a_private_feed_with_many_losses_goes_on_when_they_are_confirmed() -> None:
+    """Nobody but its client hears of them, so nothing is kept of them."""
+    feed = Feed(1, 1, Stream("node", 0, 0), Place(0), is_reported=False)
+    with_holes(feed, 10 * FEED_LOSSES_MAX, confirms=True)
+    assert feed.progress.place() == Place(10 * FEED_LOSSES_MAX)
+    assert feed.lost == []
 
 
 # --- a private subscription -----------------------------------------------------------------------

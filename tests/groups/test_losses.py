@@ -21,6 +21,7 @@ from tests.process.nodes import NodeProcess
 import moorline
 from moorline.client.moor import Moor
 from moorline.client.topic import Subscription
+from moorline.limits import FEED_LOSSES_MAX
 from moorline.wire.group import GroupDescribed
 
 pytestmark = pytest.mark.process
@@ -201,3 +202,29 @@ async def test_what_is_damaged_is_told_too(tmp_path: Path) -> None:
             for group in groups:
                 assert lost_by(await described(moor, group, is_done)) == 1
         assert node.errors.count("reason=DAMAGE") == 2, "the log says so for each group"
+
+
+async def test_a_stream_with_very_many_holes_is_read_to_its_end(tmp_path: Path) -> None:
+    """More than one lease may report: a member is told of all of them, once, and gets the rest."""
+    data, count = tmp_path / "data", 2 * FEED_LOSSES_MAX + 300
+    flags = without(FLAGS, "streams.generation_bytes_max")
+    with NodeProcess(data, *flags) as node:
+        async with moorline.connect(node.address) as moor:
+            await moor.publish_all([moorline.record("a", b"<%06d>" % one) for one in range(count)])
+    (path,) = (data / "streams" / "000").glob("*.seg")
+    damaged = bytearray(path.read_bytes())
+    for number in range(0, count, 2):
+        damaged[damaged.index(b"<%06d>" % number)] ^= 1
+    path.write_bytes(bytes(damaged))
+    with NodeProcess(data, *flags) as node:
+        moor = await moorline.connect(node.address)
+        reader = Reader(await moor.subscribe("$shared/g/a", start="beginning"))
+        alone = Reader(await moor.subscribe("a", start="beginning"))
+        found = await described(moor, "$shared/g/a", is_done)
+        for one in (reader, alone):
+            await until(lambda one=one: len(offsets(one)) == count // 2)  # type: ignore[misc]
+            assert offsets(one) == set(range(1, count, 2))
+            assert told([one.subscription], "DAMAGE") == set(range(0, count, 2))
+        assert lost_by(found) == count // 2
+        await moor.close()
+        assert [line for line in mistakes(node) if "damaged or gone" not in line] == []

@@ -477,6 +477,21 @@ def test_what_follows_a_newest_segment_that_vanished_is_sealed_and_dropped() -> 
     store.close()
 
 
+def test_damage_that_retention_took_is_not_remembered() -> None:
+    disk = MemoryDisk()
+    store = opened(disk, options=KEPT_BYTES)
+    publish(store, *range(20))
+    disk.remove(segments(disk)[0])
+    store.look_at_files()
+    seal(store)
+    assert len(store.new_damage()) == 1
+    assert store.new_damage() == []
+    assert store.drop_expired(0)
+    assert store.new_damage() == []
+    assert store._told == set()
+    store.close()
+
+
 def test_producers_are_remembered_past_a_segment_that_vanished() -> None:
     disk = MemoryDisk()
     store = opened(disk)

@@ -54,7 +54,7 @@ from moorline.core.machine import Machine
 from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.stream import Gap, Stream
-from moorline.limits import LEASES_REMEMBERED_MAX
+from moorline.limits import DISCONNECT_LOSSES_MAX, LEASES_REMEMBERED_MAX
 
 __all__ = [
     "LEADER",
@@ -304,10 +304,19 @@ class Borrower(Machine[BorrowerState]):
         return all(held.final for held in self.leases.values())
 
     def _leave(self) -> list[Effect]:
-        places = tuple((lease, held.place) for lease, held in self.leases.items())
-        lost = tuple((lease, held.lost) for lease, held in self.leases.items() if held.lost)
+        places: list[tuple[int, Place]] = []
+        lost: list[tuple[int, tuple[Gap, ...]]] = []
+        room = DISCONNECT_LOSSES_MAX
+        for lease, held in self.leases.items():
+            if len(held.lost) > room:
+                # Nor its place, which has passed what is lost: the reports have said both.
+                continue
+            room -= len(held.lost)
+            places.append((lease, held.place))
+            if held.lost:
+                lost.append((lease, held.lost))
         return [
-            Send(LEADER, Disconnect(self.id, self.epoch, places, lost)),
+            Send(LEADER, Disconnect(self.id, self.epoch, tuple(places), tuple(lost))),
             *self._removals(),
             *self._end(Destroyed(self.id)),
         ]

@@ -4,14 +4,18 @@ It knows what was delivered and what became of it, and never touches a message. 
 delivers no more and is *drained* when nothing that it delivered is still out.
 
 What is gone from its stream is delivered too, as a loss: it is told to the client, who confirms it, and only
-then is it done. What the client has in hand is not lost: it may still be acknowledged.
+then is it done. What the client has in hand is not lost: it may still be acknowledged. A report says all
+losses of the lease, so they have a bound: a feed that has come to it reads no more, and the Leader gives the
+stream under a new lease.
 """
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from moorline.core.progress import Place, Progress
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Gap, Stream
+from moorline.limits import FEED_LOSSES_MAX
 
 
 class Loss(NamedTuple):
@@ -27,7 +31,9 @@ class Feed:
     __slots__ = (
         "again",
         "deliveries_max",
+        "is_reported",
         "lost",
+        "lost_messages",
         "next",
         "number",
         "out",
@@ -49,7 +55,9 @@ class Feed:
         *,
         ranges: tuple[Range, ...] | None = None,
         deliveries_max: int = 0,
+        is_reported: bool = True,
     ) -> None:
+        """`is_reported`: somebody is to hear of what was lost, and not of the place alone."""
         self.number = number
         self.subscription = subscription
         self.stream = stream
@@ -69,7 +77,9 @@ class Feed:
         self.telling: dict[Range, Gap] = {}
         """Gone, and told to the client, who has not confirmed it yet."""
         self.lost: list[Gap] = []
-        """Gone, and the client knows it."""
+        """Gone, and the client knows it: in order, and apart from each other."""
+        self.lost_messages = 0
+        self.is_reported = is_reported
         self.stopped = False
 
     @property
@@ -89,7 +99,7 @@ class Feed:
 
     def wanted(self, upto: int) -> Range | None:
         """What is to be read next, below `upto`: first what must be delivered again."""
-        if self.stopped:
+        if self.stopped or len(self.telling) + len(self.lost) >= FEED_LOSSES_MAX:
             return None
         for first, stop in self.again:
             if first < upto:
@@ -177,8 +187,22 @@ class Feed:
         if gap is None:
             return False
         self.progress.ack(first, upto)
-        self.lost.append(gap)
+        self.lost_messages += upto - first
+        if self.is_reported:
+            self._keep(gap)
         return True
+
+    def _keep(self, gap: Gap) -> None:
+        """Neighbours of one reason are one."""
+        place = bisect_left(self.lost, gap)
+        behind = self.lost[place : place + 1]
+        if behind and (behind[0].first, behind[0].reason) == (gap.upto, gap.reason):
+            gap = Gap(gap.first, self.lost.pop(place).upto, gap.reason)
+        before = self.lost[place - 1] if place else None
+        if before is not None and (before.upto, before.reason) == (gap.first, gap.reason):
+            self.lost[place - 1] = Gap(before.first, gap.upto, gap.reason)
+        else:
+            self.lost.insert(place, gap)
 
     # --- what comes back --------------------------------------------------------------------------
 

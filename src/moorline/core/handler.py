@@ -187,4 +187,4 @@ class Handler:
 
 
 def _urgent(feed: Feed) -> tuple[int, bool, int, bool]:
-    return len(feed.returned), feed.is_drained, len(feed.lost), bool(feed.telling)
+    return len(feed.returned), feed.is_drained, feed.lost_messages, bool(feed.telling)

@@ -45,7 +45,7 @@ from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.sharing import Sharing
 from moorline.core.stream import Extent, Gap, Shard, Stream
-from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
+from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, FEED_LOSSES_MAX
 
 __all__ = [
     "BorrowerView",
@@ -243,7 +243,11 @@ class Leader(Machine[LeaderState]):
         if lease.status is Status.GRANTING:
             lease.move(Status.GRANTED, now_ms)
             lease.progress_ms = now_ms
-        return gaps + self._finish_if_done(lease, now_ms)
+        finished = self._finish_if_done(lease, now_ms)
+        if lease.status is Status.GRANTED and len(update.lost) >= FEED_LOSSES_MAX:
+            # It reads no more: its reports would outgrow a frame. The rest follows under a new lease.
+            finished = [self._take_back(lease, now_ms)]
+        return gaps + finished
 
     def _lose(self, lease: Lease, lost: Iterable[Gap]) -> list[Effect]:
         """A member told its client that these are gone; what others told before is not counted again."""

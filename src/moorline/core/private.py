@@ -94,7 +94,13 @@ class PrivateLines:
             effects += self._close(line)
         current = next((e for e in line.extents if not e.sealed or e.end > line.place.offset), None)
         if current is not None:
-            line.feed = Feed(self._new_feed(), self._subscription, current.stream, line.place)
+            line.feed = Feed(
+                self._new_feed(),
+                self._subscription,
+                current.stream,
+                line.place,
+                is_reported=False,
+            )
             self._by_feed[line.feed.number] = shard
             effects.append(FeedOpened(line.feed))
         return effects

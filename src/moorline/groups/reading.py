@@ -220,6 +220,8 @@ class Reading:
         for first, upto in ranges:
             running.feed.confirm(first, upto)
         self._changed(running.feed)
+        # With too many that were not confirmed it had stopped to read.
+        self.ready(running)
 
     def not_buried(self, running: Running, offset: int, reason: str) -> None:
         """A message was gone before there was a dead letter of it: that is a loss too."""

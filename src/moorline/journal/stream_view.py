@@ -114,13 +114,16 @@ class StreamView:
     def new_damage(self) -> list[tuple[Stream, Hole]]:
         """Places that were found damaged since the last call."""
         found = []
+        known = set()
         for shard in self._shards.values():
             for generation in shard.generations:
                 for hole in list(generation.holes.values()):
                     place = (shard.number, generation.number, hole.first, hole.upto)
+                    known.add(place)
                     if place not in self._told:
-                        self._told.add(place)
                         found.append((shard.extent_of(generation).stream, hole))
+        # What retention took is told no more, and need not be remembered.
+        self._told = known
         return found
 
     def _find(self, shard: int, generation: int) -> Generation | None:
