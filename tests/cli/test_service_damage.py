@@ -139,7 +139,7 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     for command in ("verify", "repair"):
         for papers in (None, client.papers):
             assert moor(command, *words, papers=papers) == EXIT_CONFIG
-            assert "is the list of the node 'elsewhere'" in moor.err
+            assert f"{client.list} is the list of the node 'elsewhere'" in moor.err
     assert client.listed() == 10
     assert moor.json("show", client.name)["queues"] == 6
     # A queue that this node does not have: it is named, set aside, and no success.

@@ -88,8 +88,9 @@ def check_home(path: Path, check: "ListCheck", found: ServiceDescribed) -> None:
     home, name = check.home
     if standing(home, found.node, is_empty=check.is_empty) is Standing.ELSEWHERE:
         raise WrongNode(
-            f"{path} is the list of the node {name!r}, where its queues are: verify it there; if they were "
-            "moved here, `moor service repair … --bind` makes this node the list's own"
+            f"{path} is the list of the node {name!r}, where its queues are, and this is another one, "
+            "whatever its name: verify it there; if they were moved here, `moor service repair … --bind` "
+            "makes this node the list's own"
         )
 
 

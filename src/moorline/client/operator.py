@@ -155,6 +155,7 @@ def copied(path: Path) -> Iterator[Associations]:
         except sqlite3.Error as error:
             raise FolderUnusable(f"{path} is not the list of a service: {error}") from error
         with contextlib.closing(Associations(copy)) as own:
+            own.path = path  # what is wrong with it is told of the file that its user knows
             yield own
 
 

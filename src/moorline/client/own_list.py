@@ -44,9 +44,11 @@ class OwnList:
         if self._is_bound and node:
             self._standing = Standing.HOME
         if self._standing is Standing.ELSEWHERE:
+            # Two nodes may well have one name: it is the one that is given to those that ask for none.
+            this = "another one of that name" if name == home_name else repr(name)
             raise WrongNode(
                 f"{self._path} is the list of the node {home_name!r}, where its queues are, and this is "
-                f"{name!r}: connect to that one; {_BIND}"
+                f"{this}: connect to that one; {_BIND}"
             )
         self._is_to_be_bound = self._standing is Standing.HOME and home != node
         if not found.is_empty:
