@@ -171,6 +171,9 @@ LOOK_BYTES_MAX = 4 * MIB
 """Stored messages of one queue that are read to tell how many can be delivered: some milliseconds, and twice
 what a full queue of the largest messages holds unless its bounds were raised."""
 
+LOOK_BYTES_PER_TURN = 256 * KIB
+"""So many of them before others have their turn."""
+
 LIVE_QUEUES_IDLE_MAX = 65_536
 """Idle queues kept as objects; beyond it they live as rows of the index only."""
 
@@ -573,6 +576,9 @@ STAGED_QUEUES_NAMED_MAX = 5
 
 QUEUE_LOG_LOOK_MS = 50
 """Time between two looks at a write-ahead log that is too large: a checkpoint empties it."""
+
+STAGED_MENDING_MS_MAX = 60_000
+"""Time that a decided commit waits for queues that are checked or repaired: each takes seconds at most."""
 
 # --- pipeline -------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ class Harbour:
         await self.listeners.close()
         if self.services.turns._tasks:
             await asyncio.wait(self.services.turns._tasks, timeout=WITHIN_S)
+        self.queues.close()
         await self.queues.commits.close()
         self.store.close()
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,12 @@ from moorline.errors import (
     NodeDiskFull,
     NotAuthorized,
     NotFound,
+    OutcomeUnknown,
     QueueDamaged,
     QueueInRepair,
     SubscriptionEnded,
 )
+from moorline.groups.staged_queues import undisturbed
 from moorline.ids import text_of
 from moorline.journal.check import Report
 from moorline.journal.folder import path_of
@@ -292,6 +294,55 @@ async def test_a_reader_that_waits_gets_what_was_sent_meanwhile(tmp_path: Path, 
         assert (await waiting).body == b"ahoy"
         await send
         await check
+
+
+def result_of(look: Generator[None, None, int]) -> int:
+    while True:
+        try:
+            next(look)
+        except StopIteration as done:
+            return int(done.value)
+
+
+async def test_a_look_at_the_files_lets_others_in_and_begins_anew_if_they_changed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorline.journal.files.LOOK_BYTES_PER_TURN", 1)
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue = await stored(node, moor, *BODIES)
+        found = node.store.find(queue.id)
+        assert found is not None
+        look = node.store.files.unreadable(found)
+        next(look)
+        # Their files are others now, and the one behind the pause is gone.
+        assert await read_out(queue, len(BODIES)) == BODIES
+        await moor.send(queue.id, b"new")
+        await node.broker.commits.checkpoint()
+        assert result_of(look) == 0
+        assert (await queue.info()).waiting == 1
+        queue = await stored(node, moor, *BODIES)
+        spoil(folder_of(node, queue, tmp_path), BODIES[4])
+        assert (await queue.info()).unreadable == len(BODIES)
+
+
+async def test_a_commit_that_is_decided_waits_for_a_repair_and_not_for_ever(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue = await stored(node, moor, *BODIES)
+        await undisturbed(node.broker)
+        check = asyncio.create_task(queue.check())
+        await until(held.has_begun.is_set)
+        waiting = asyncio.create_task(undisturbed(node.broker))
+        await until(lambda: len(node.broker.parking._waiters) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr("moorline.groups.staged_queues.STAGED_MENDING_MS_MAX", 1)
+            with pytest.raises(OutcomeUnknown, match="commit it again, and it goes on"):
+                await undisturbed(node.broker)
+        assert not waiting.done()
+        held.may_end.set()
+        await asyncio.wait_for(waiting, WITHIN_S)
+        assert (await check).is_clean
 
 
 async def test_a_reader_that_went_while_it_waited_does_not_have_the_queue(

@@ -89,7 +89,9 @@ def test_a_node_sets_a_queue_with_anothers_files_aside(two: TwoQueues) -> None:
     assert queue is not None
     assert store.head(queue) is None
     assert queue.damaged
-    assert store.files.unreadable(queue) == STORED + 1
+    with pytest.raises(StopIteration) as looked:
+        next(store.files.unreadable(queue))
+    assert looked.value.value == STORED + 1
     store.close()
 
 

@@ -4,6 +4,7 @@ Whoever sends or acknowledges notices nothing but the time that it takes. What w
 call is refused by name.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +26,7 @@ class Parking:
         self._mending = store.mending
         self._parked: dict[bytes, list[tuple[Handler, Session, Any]]] = {}
         self._bytes = 0
+        self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
         """Calls that wait."""
@@ -74,6 +76,18 @@ class Parking:
                 answers = [mistaken(call, error)]
             if answers:
                 session.answer(answers)
+        if not self._mending:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    async def emptied(self) -> None:
+        """Returns when no queue is being mended."""
+        while self._mending:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
 
 def _bytes_of(call: Any) -> int:

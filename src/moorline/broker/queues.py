@@ -4,6 +4,7 @@ Every handler gets a run of commands of one kind. A change is answered after its
 once. Design and commands: docs/design/queues.md.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, Q
 from moorline.journal.store import Store
 from moorline.net.session import Handlers, Session, each
 from moorline.net.trusted_clock import TrustedClock
+from moorline.net.turns import Turns
 from moorline.wire.message import Answer, Call, Failed
 from moorline.wire.queue import (
     Acknowledge,
@@ -63,10 +65,15 @@ class QueueBroker:
         self.counts = Counts()
         self.is_disk_full = False
         self.parking = Parking(store)
+        self._turns = Turns()
         self.subscriptions = Subscriptions(store, self.counts)
         self.commits = Commits(
             store, log_bytes_max=settings.log_bytes_max, woken=self.subscriptions.serve
         )
+
+    def close(self) -> None:
+        """Ends the looks that are under way; the store is about to close."""
+        self._turns.close()
 
     def handlers(self) -> Handlers:
         of_one_queue: Handlers = {
@@ -81,7 +88,7 @@ class QueueBroker:
         }
         return self.parking.guard(of_one_queue) | {
             NewQueue: self._new,
-            DescribeQueue: each(self._describe),
+            DescribeQueue: self._turns.spawned(self._describe),
             ListQueues: each(self._list),
         }
 
@@ -221,13 +228,13 @@ class QueueBroker:
 
     # --- the operator's view ----------------------------------------------------------------------
 
-    def _describe(self, session: Session, call: DescribeQueue) -> Answer:
+    async def _describe(self, session: Session, call: DescribeQueue) -> Answer:
         queue = self._found(call.queue)
         if not self.is_operator(session):
             self._check_owner(session, queue)
         # What the index counts may not be there any more: the files say what can be delivered.
-        is_mended = queue.id in self.store.mending
-        unreadable = 0 if is_mended else self.store.files.unreadable(queue)
+        unreadable = await self._unreadable(queue)
+        queue = self._found(call.queue)
         return QueueDescribed(
             call.call,
             queue=queue.id,
@@ -242,6 +249,17 @@ class QueueBroker:
             owner=self.store.owners[queue.owner].hex() or "anonymous",
             unreadable=unreadable,
         )
+
+    async def _unreadable(self, queue: Queue) -> int:
+        """Reads its files a slice at a time, as long as they are nobody else's."""
+        look = self.store.files.unreadable(queue)
+        while queue.id not in self.store.mending and self.store.find(queue.id) is queue:
+            try:
+                next(look)
+            except StopIteration as done:
+                return int(done.value)
+            await asyncio.sleep(0)
+        return 0
 
     def _list(self, session: Session, call: ListQueues) -> Answer:
         self._check_operator(session)

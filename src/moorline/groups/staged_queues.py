@@ -16,6 +16,7 @@ from moorline.errors import (
     CallFailed,
     NodeDiskFull,
     NotFound,
+    OutcomeUnknown,
     QueueBlocked,
     QueueDamaged,
     QueueOff,
@@ -26,11 +27,15 @@ from moorline.journal.commit_log import Decided
 from moorline.journal.staging import Place
 from moorline.journal.store import Store
 from moorline.journal.wal import Kind
-from moorline.limits import QUEUE_LOG_LOOK_MS, STAGED_QUEUES_NAMED_MAX
+from moorline.limits import QUEUE_LOG_LOOK_MS, STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX
 
 
 class QueueCommits(Protocol):
     def changed(self) -> None: ...
+
+
+class QueueParking(Protocol):
+    async def emptied(self) -> None: ...
 
 
 class StoredCount(Protocol):
@@ -46,6 +51,8 @@ class NodeQueues(Protocol):
     def settings(self) -> Settings: ...
     @property
     def commits(self) -> QueueCommits: ...
+    @property
+    def parking(self) -> QueueParking: ...
     @property
     def counts(self) -> StoredCount: ...
     @property
@@ -138,9 +145,18 @@ class _Waiting:
 
 
 async def undisturbed(queues: NodeQueues) -> None:
-    """Returns when no queue is being mended: a row for it would be refused, and it comes back in a moment."""
-    while queues.store.mending:  # noqa: ASYNC110
-        await asyncio.sleep(QUEUE_LOG_LOOK_MS / 1_000)
+    """Returns when no queue is being mended: a row for it would be refused, and it comes back in a moment.
+
+    The batch is decided by now. So whoever has waited too long is not told that it failed.
+    """
+    try:
+        async with asyncio.timeout(STAGED_MENDING_MS_MAX / 1_000):
+            await queues.parking.emptied()
+    except TimeoutError:
+        raise OutcomeUnknown(
+            "queues are being checked or repaired for too long: the batch is decided, and a part of it may "
+            "be sent; commit it again, and it goes on where it was"
+        ) from None
 
 
 async def durable(queues: NodeQueues) -> None:

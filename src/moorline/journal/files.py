@@ -8,7 +8,7 @@ import base64
 import contextlib
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import msgspec
 
@@ -28,7 +28,13 @@ from moorline.journal.folder import (
 from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.record import encode, seed_of
-from moorline.limits import CACHE_BYTES_PER_QUEUE, LOOK_BYTES_MAX, OPEN_FILES_MAX, OPEN_QUEUES_MAX
+from moorline.limits import (
+    CACHE_BYTES_PER_QUEUE,
+    LOOK_BYTES_MAX,
+    LOOK_BYTES_PER_TURN,
+    OPEN_FILES_MAX,
+    OPEN_QUEUES_MAX,
+)
 
 log = logging.getLogger("moorline.journal")
 
@@ -171,25 +177,34 @@ class QueueFiles:
         except Damaged as error:
             self.quarantine(queue, str(error))
 
-    def unreadable(self, queue: Queue) -> int:
+    def unreadable(self, queue: Queue) -> Generator[None, None, int]:
         """How many messages of a queue cannot be delivered as it is; reads what is stored, up to a bound.
 
-        With one record that cannot be read it is all of them, until the queue is repaired.
+        With one record that cannot be read it is all of them, until the queue is repaired. It pauses after
+        every slice. Files that were changed in a pause are read from their beginning, within the same bound.
         """
-        if queue.damaged or not (queue.stored or queue.consumed):
-            return queue.size if queue.damaged else 0
-        reader = self.reader(queue)
-        if reader is None or reader.journal.stored is None:
-            return queue.size if queue.damaged else 0
         left = LOOK_BYTES_MAX
-        try:
-            for _, size in reader.folder.entries(reader.journal.stored, len(queue.consumed or ())):
-                left -= size
-                if left <= 0:
-                    break
-        except Damaged:
-            return queue.size
-        return 0
+        while left > 0:
+            has_files = bool(queue.stored or queue.consumed)
+            reader = self.reader(queue) if has_files and not queue.damaged else None
+            if reader is None or reader.journal.stored is None:
+                break
+            state, pause_at = reader.journal.stored, left - LOOK_BYTES_PER_TURN
+            try:
+                for _, size in reader.folder.entries(state, len(queue.consumed or ())):
+                    left -= size
+                    if left <= 0:
+                        return 0
+                    if left <= pause_at:
+                        yield
+                        pause_at = left - LOOK_BYTES_PER_TURN
+                        if queue.reader is not reader or reader.journal.stored is not state:
+                            break
+                else:
+                    return 0
+            except Damaged:
+                return queue.size
+        return queue.size if queue.damaged else 0
 
     def perform(self, reader: Reader, effects: list[Effect], records: list[bytes]) -> None:
         """Does to a queue's folder what its journal said; removals wait for the next sync."""

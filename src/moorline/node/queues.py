@@ -66,6 +66,7 @@ async def open_queues(
     finally:
         for task in tasks:
             task.cancel()
+        broker.close()
         await broker.commits.close()
         if not broker.commits.failed.done():
             _note(store, owner)
