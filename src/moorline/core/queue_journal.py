@@ -22,6 +22,11 @@ import xxhash
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import Machine
 
+NODE_CHARACTERS = 8
+"""Of a node's id in a line: 48 bits that were drawn, and sixteen lines stay in one block of a disk."""
+
+_NODE = " node="
+
 
 class QueueState(msgspec.Struct, frozen=True):
     """What one line of `queue.log` says."""
@@ -62,15 +67,24 @@ class QueueState(msgspec.Struct, frozen=True):
             return "one file has two lengths"
         return ""
 
-    def line(self, seed: int) -> str:
-        """The state as a line of `queue.log`, newline included; the seed is the queue's own."""
+    def line(self, seed: int, node: str = "") -> str:
+        """The state as a line of `queue.log`, newline included; the seed is the queue's own.
+
+        `node` is the id of the node that writes it, of which the beginning is enough.
+        """
         text = (
             f"read_file={self.read_file} read_msg={self.read_msg} read_byte={self.read_byte} "
             f"write_file={self.write_file} write_msg={self.write_msg} "
             f"read_count={self.read_count} read_bytes={self.read_bytes} "
             f"write_byte={self.write_byte} can_write={'T' if self.can_write else 'F'} lsn={self.lsn}"
+            f"{_NODE + node[:NODE_CHARACTERS] if node else ''}"
         )
         return f"{text} check={_check(text, seed)}\n"
+
+
+def node_of(line: str) -> str:
+    """How the id of the node begins that wrote a whole line; empty if it does not say so."""
+    return line.partition(_NODE)[2].partition(" ")[0]
 
 
 def _check(text: str, seed: int) -> str:

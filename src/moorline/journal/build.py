@@ -26,9 +26,12 @@ class FolderBuilder:
     without messages gets no folder.
     """
 
-    def __init__(self, disk: Disk, path: str, queue: Queue, file_messages_max: int) -> None:
+    def __init__(
+        self, disk: Disk, path: str, queue: Queue, file_messages_max: int, node: str = ""
+    ) -> None:
         self._disk = disk
         self._path = path
+        self._node = node
         self._queue = queue
         self._seed = seed_of(queue.id)
         self._file_messages_max = file_messages_max
@@ -72,7 +75,7 @@ class FolderBuilder:
         assert not state.problem(), state.problem()
         file = self._disk.open(f"{self._path}/{STATE_FILE}", create=True)
         try:
-            file.append(state.line(self._seed).encode())
+            file.append(state.line(self._seed, self._node).encode())
         finally:
             file.close()
 

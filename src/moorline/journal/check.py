@@ -26,8 +26,8 @@ from moorline.journal import checkpoint
 from moorline.journal.build import FolderBuilder
 from moorline.journal.disk import Disk, parent
 from moorline.journal.files import WHY_ASIDE, StoreOptions
-from moorline.journal.folder import Damaged, QueueFolder, damage_of, path_of
-from moorline.journal.folder_recovery import Found, bring_in_order
+from moorline.journal.folder import Damaged, Foreign, QueueFolder, damage_of, path_of
+from moorline.journal.folder_recovery import OLDER, Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.offline import options_of, raise_lsn
@@ -54,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing that is not as it should be.
 
     `kind` is one of: layout, stray, log, index, manifest, state, record, missing, disagreement, doubled,
-    aside, foreign, orphan, quarantine.
+    aside, older, foreign, orphan, quarantine.
     """
 
     kind: str
@@ -306,14 +306,15 @@ class Mending:
                 raise error.__cause__ from error
             self._store.live[queue.id] = queue
             self._store.files.quarantine(queue, str(error))
-            self._set_aside(queue, "record", str(error))
+            kind = "foreign" if isinstance(error, Foreign) else "record"
+            self._set_aside(queue, kind, str(error))
         self._handles.close()
 
     def _read(self, queue: Queue) -> None:
         """Reads all of a queue's files, which repairs what a crash left."""
         path = path_of(queue.id, self._options.levels)
         if self._disk.exists(path) or queue.stored or queue.consumed:
-            folder = QueueFolder(self._disk, self._handles, path, queue.id)
+            folder = QueueFolder(self._disk, self._handles, path, queue.id, self._options.node)
             found, difference = bring_in_order(folder, queue, self._stamp, self._spare(queue))
             self._tell(queue, found, difference)
             state = found.state
@@ -334,6 +335,7 @@ class Mending:
         for note in found.notes:
             is_lost = difference > 0 or found.missing > 0
             kind = "missing" if "missing" in note and is_lost else "state"
+            kind = "older" if note.startswith(OLDER) else kind
             self._found(kind, note, queue.id, is_mended_by_a_start=kind == "state")
         self.report.doubled += found.doubled
         self.report.aside += found.aside
@@ -392,7 +394,9 @@ class Mending:
         self._lsn = lsn
         _reset(queue, lsn)
         queue.can_write = all(entry.kind != QUOTA_MARKER for entry in entries)
-        builder = FolderBuilder(disk, building, queue, self._options.file_messages_max)
+        builder = FolderBuilder(
+            disk, building, queue, self._options.file_messages_max, self._options.node
+        )
         for entry in entries:
             builder.add(entry)
         builder.finish()
@@ -409,7 +413,7 @@ class Mending:
 
     def _saved(self, queue: Queue, aside: str) -> tuple[list[Entry], int | None]:
         """What can be read of a queue that is set aside, and how many messages cannot, if that is known."""
-        found = entries_in(self._disk, aside, seed_of(queue.id))
+        found = entries_in(self._disk, aside, seed_of(queue.id), self._options.node)
         more = [*self._spare(queue), *(queue.pending or ())]
         found.entries.update({entry.lsn: entry for entry in more})
         found.acknowledged = max(found.acknowledged, queue.acknowledged_lsn, queue.settled_lsn)

@@ -106,7 +106,7 @@ class QueueFiles:
         if self._was_set_aside(queue, path):
             self.give_up(queue, is_all_in_the_log=True)
             return None
-        folder = QueueFolder(self._disk, self.handles, path, queue.id)
+        folder = QueueFolder(self._disk, self.handles, path, queue.id, self._options.node)
         try:
             found, lost = bring_in_order(folder, queue, self.stamp(), self.spare_of(queue))
         except Damaged as error:

@@ -51,6 +51,10 @@ class Damaged(Exception):
     """A folder that must be set aside; the text says why."""
 
 
+class Foreign(Damaged):
+    """A folder that another node has written; nothing in it is of this one's queue."""
+
+
 def damage_of(error: OSError) -> Damaged:
     """The damage to one queue that an error of the system stands for; any other error is raised."""
     if error.errno not in _SOMETHING_ELSE:
@@ -73,8 +77,11 @@ def message_file(name: str) -> str:
 class QueueFolder:
     """One folder on one disk. Cheap to make; opens nothing by itself."""
 
-    def __init__(self, disk: Disk, handles: Handles, path: str, queue_id: bytes) -> None:
+    def __init__(
+        self, disk: Disk, handles: Handles, path: str, queue_id: bytes, node: str = ""
+    ) -> None:
         self.path = path
+        self.node = node
         self.seed = seed_of(queue_id)
         self.disk = disk
         self._handles = handles
@@ -201,13 +208,15 @@ class QueueFolder:
             self._back_up(stamp)
             self.write_state(state)
             return 1
-        self.file(STATE_FILE, create=True).append(state.line(self.seed).encode())
+        self.file(STATE_FILE, create=True).append(state.line(self.seed, self.node).encode())
         return lines + 1
 
     def write_state(self, state: QueueState) -> None:
         """Compaction: one line, whole or not at all."""
         self._handles.forget(f"{self.path}/{STATE_FILE}")
-        self.disk.write_whole(f"{self.path}/{STATE_FILE}", state.line(self.seed).encode())
+        self.disk.write_whole(
+            f"{self.path}/{STATE_FILE}", state.line(self.seed, self.node).encode()
+        )
 
     def _back_up(self, stamp: str) -> None:
         """Keeps a copy of the states so far, and drops the backups that are old enough."""

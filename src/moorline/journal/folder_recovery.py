@@ -17,10 +17,11 @@ from collections.abc import Sequence, Set
 import msgspec
 
 from moorline.core.queue import Entry, Queue
-from moorline.core.queue_journal import QueueState
+from moorline.core.queue_journal import NODE_CHARACTERS, QueueState
 from moorline.journal.folder import (
     STATE_FILE,
     Damaged,
+    Foreign,
     QueueFolder,
     damage_of,
     is_backup,
@@ -35,6 +36,9 @@ from moorline.journal.folder_scan import (
     scanned,
 )
 from moorline.journal.record import HEADER_BYTES, id_in
+
+OLDER = "the files are older than the index"
+"""How a note begins on files of an earlier time."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -155,6 +159,11 @@ class _Recovery(FolderChanges):
         lines = StateLines(b"", [], [], is_ended=True)
         if STATE_FILE in self.names:
             lines = read_states(self.folder)
+            other, node = lines.foreign_to(self.folder.node), self.folder.node[:NODE_CHARACTERS]
+            if other:
+                raise Foreign(
+                    f"the folder was written by the node {other}…, and this one is {node}…"
+                )
         states = [state for state in lines.states if state is not None]
         is_whole = bool(lines.states) and lines.states[-1] is not None
         if is_whole and lines.is_ended and self._is_in_order(states[-1]):
@@ -260,6 +269,8 @@ class _Recovery(FolderChanges):
             lost = self._missing
         else:
             lost = known.count - known.acknowledgements - len(waiting)
+        if is_last_whole and self._is_older(states[-1], scan):
+            self.notes.append(f"{OLDER}: an earlier copy was put back, or the last states are gone")
         # A write that a crash cut short is of changes that the log still has.
         is_torn_write = bool(known.logged) and not lost
         first: Record | None

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moorline.core.queue import QUOTA_MARKER, Entry
-from moorline.core.queue_journal import QueueState, parse_line
+from moorline.core.queue_journal import NODE_CHARACTERS, QueueState, node_of, parse_line
 from moorline.journal.folder import STATE_FILE, QueueFolder, message_file
 from moorline.journal.record import HEADER_BYTES, REST, DamagedRecord, decode
 
@@ -45,6 +45,13 @@ class StateLines(NamedTuple):
     problems: list[str]
     is_ended: bool
     """The last line has its newline; another one may be appended to it."""
+    nodes: frozenset[str] = frozenset()
+    """How the ids of the nodes begin that wrote its whole lines, as far as they say so."""
+
+    def foreign_to(self, node: str) -> str:
+        """The node that wrote a line and is another than that; empty if there is none, or nobody knows."""
+        others = self.nodes - {node[:NODE_CHARACTERS]}
+        return min(others) if node and others else ""
 
 
 class Scan:
@@ -180,14 +187,18 @@ def parse_states(text: bytes, seed: int) -> StateLines:
         lines.pop()
     states: list[QueueState | None] = []
     problems: list[str] = []
+    nodes: set[str] = set()
     for line in lines:
         # A line whose check is right is whole, with a newline or without.
-        state = parse_line(line.decode("utf-8", "replace"), seed)
+        text_line = line.decode("utf-8", "replace")
+        state = parse_line(text_line, seed)
+        if state is not None:
+            nodes.add(node_of(text_line))
         problem = "" if state is None else state.problem()
         if problem:
             problems.append(problem)
         states.append(None if problem else state)
-    return StateLines(text, states, problems, is_ended)
+    return StateLines(text, states, problems, is_ended, frozenset(nodes - {""}))
 
 
 def records_in(data: bytes, seed: int) -> Iterator[tuple[int, Entry]]:

@@ -74,7 +74,7 @@ def logged_ids(disk: Disk) -> set[int]:
 def _take_in(store: Store, queue: Queue, logged: set[int], tell: Tell) -> int:
     """Sets a queue to what its folder says; returns the highest number seen there."""
     path = path_of(queue.id, store.options.levels)
-    folder = QueueFolder(store.disk, store.files.handles, path, queue.id)
+    folder = QueueFolder(store.disk, store.files.handles, path, queue.id, store.options.node)
     known = Known(None, ALL, logged, settled=queue.settled_lsn)
     try:
         # Whatever is there counts, all of it if need be: nothing else knows.

@@ -115,21 +115,28 @@ class Salvaged(msgspec.Struct):
         return sum(place not in self.entries for place in last)
 
 
-def entries_in(disk: Disk, folder: str, seed: int) -> Salvaged:
-    """Every record of a queue in a folder and those below it, and what its states say of them."""
+def entries_in(disk: Disk, folder: str, seed: int, node: str = "") -> Salvaged:
+    """Every record of a queue in a folder and those below it, and what its states say of them.
+
+    Not the message files beside a state that another node than that has written.
+    """
     found = Salvaged({})
+    state_path = f"{folder}/{STATE_FILE}"
+    is_foreign = disk.exists(state_path) and bool(
+        parse_states(_read_if_file(disk, state_path), seed).foreign_to(node)
+    )
     scan = Scan(seed)
     states: list[QueueState] = []
     for name in disk.list_folder(folder):
         path = f"{folder}/{name}"
         if disk.is_folder(path):
-            below = entries_in(disk, path, seed)
+            below = entries_in(disk, path, seed, node)
             found.entries.update(below.entries)
             found.unread += below.unread
             found.strange += below.strange
             found.last = _newer(found.last, below.last)
             found.acknowledged = max(found.acknowledged, below.acknowledged)
-        elif name == PENDING_ASIDE or name.startswith(MESSAGES):
+        elif name == PENDING_ASIDE or (name.startswith(MESSAGES) and not is_foreign):
             data = _read_if_file(disk, path)
             found.entries.update({entry.lsn: entry for _, entry in records_in(data, seed)})
             is_message_file = name.endswith(LOG) and name != PENDING_ASIDE
@@ -138,7 +145,8 @@ def entries_in(disk: Disk, folder: str, seed: int) -> Salvaged:
             of_scan.take_in(file, data)
             found.strange += of_scan.strange_records(file)
         elif name == STATE_FILE or is_backup(name):
-            lines = parse_states(_read_if_file(disk, path), seed).states
+            read = parse_states(_read_if_file(disk, path), seed)
+            lines = [] if read.foreign_to(node) else read.states
             states += [state for state in lines if state is not None]
             if name == STATE_FILE and lines:
                 found.last = _newer(found.last, lines[-1])

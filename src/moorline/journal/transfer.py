@@ -258,7 +258,9 @@ class _Building:
                 put_away(store.disk, path, queue.id, store.files.stamp())
             self._built.append(queue.id)
             queue.owner = store.owner_number(owner)
-            self._builder = FolderBuilder(store.disk, path, queue, store.options.file_messages_max)
+            self._builder = FolderBuilder(
+                store.disk, path, queue, store.options.file_messages_max, store.options.node
+            )
         for entry in entries:
             self._builder.add(entry)
         if is_last:
