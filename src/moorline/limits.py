@@ -418,7 +418,8 @@ STREAM_BUSY_MS = 4
 
 STREAM_SKIP_MARGIN = 65_536
 """Offsets left out behind a shard's readers if it lost its end: more than they can have acknowledged since
-they last stored their places."""
+they last stored their places. Also where nobody knows how far it came: the newest segment is gone, or the
+folder is an older copy."""
 
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""

@@ -52,6 +52,15 @@ def test_check_says_that_nothing_is_wrong(data: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "4 queues, 20 messages: nothing is wrong\n"
 
 
+@pytest.mark.parametrize("name", ["manifest", "00000001.seg"])
+def test_check_names_what_stands_in_the_place_of_a_file_of_streams(
+    data: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (data / "streams" / "000" / name).mkdir(parents=True)
+    assert run(["journal", "check", f"--data={data}"]) == 6
+    assert f"Is a directory: 000/{name}" in capsys.readouterr().err.replace(f"{data}/streams/", "")
+
+
 def test_check_names_the_damage_and_changes_nothing(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

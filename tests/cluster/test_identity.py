@@ -103,6 +103,33 @@ async def test_a_copy_starts_when_the_node_is_gone_and_the_other_is_told(
     assert "this data folder is an older copy" in a.errors
 
 
+@pytest.mark.parametrize("filter_text", [GROUP, "$queue/billing/orders/#", "orders/#"])
+async def test_readers_go_on_where_a_put_back_folder_has_the_same_generation_elsewhere(
+    nodes: Nodes, tmp_path: Path, filter_text: str
+) -> None:
+    """The reader was in generation 2; in the folder that was put back this is another one, far behind it."""
+    small = QUICK | {"streams.shards": 1, "streams.generation_bytes_max": 4_096}
+    a, b = await nodes.start("a", "b", settings=small)
+    filling = [b"%d" % number + bytes(1_000) for number in range(3)]
+    got = Got()
+    async with members(join(b, filter_text, got, "m", start="beginning")):
+        await publish(a, "orders/eu", filling[:2])
+        await got.has(filling[:2])
+        assert await asyncio.to_thread(a.stop) == 0
+        copy = copied(a, tmp_path / "copy")
+        (a,) = await nodes.start("a", settings=small)
+        await publish(a, "orders/eu", filling[2:])
+        await got.has(filling)
+        assert {message.stream.generation for _, message in got.messages if message.stream} == {
+            1,
+            2,
+        }
+        assert await asyncio.to_thread(a.stop) == 0
+        with await asyncio.to_thread(serve, copy, "a", nodes.dsn, small) as restored:
+            await publish(restored, "orders/eu", numbered("after", 3))
+            await got.has(numbered("after", 3))
+
+
 async def test_a_stopped_node_that_was_replaced_answers_nobody_and_ends(
     nodes: Nodes, tmp_path: Path
 ) -> None:

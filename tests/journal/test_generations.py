@@ -74,6 +74,28 @@ def test_a_roll_keeps_the_batch_for_the_new_generation() -> None:
     assert [(one.first, one.end) for one in lives.store.extents()] == [(0, 1), (1, 2)]
 
 
+def test_an_offset_of_an_earlier_generation_is_read_where_it_is() -> None:
+    """A reader knows that generation from another folder of the node, where it began elsewhere."""
+    lives = one_shard(generation_s=10)
+    for body in (b"first", b"second", b"third"):
+        lives.put("t", body)
+        lives.store.roll(lives.now_us())
+        lives.commit()
+        lives.clock.advance(10_000)
+    assert [(one.first, one.end) for one in lives.store.extents()] == [(0, 1), (1, 2), (2, 3)]
+    for _ in range(2):
+        for offset, body in enumerate((b"first", b"second", b"third")):
+            block = lives.store.read(0, 3, offset, BYTES_MAX)
+            assert isinstance(block, Block)
+            assert (block.first, block.upto) == (offset, offset + 1)
+            assert body in block.data
+        lives.restart()  # from memory before, from the disk now
+    lives.store.skip_to(0, 100)
+    lives.put("t", b"fourth")
+    lives.commit()
+    assert lives.store.read(0, 4, 3, BYTES_MAX) == Gap(3, 100, "DAMAGE")
+
+
 # --- seals ------------------------------------------------------------------------------------------
 
 

@@ -560,3 +560,35 @@ def test_a_check_finds_a_damaged_message() -> None:
     disk.write_whole(path, bytes(data))
     (problem,) = checked(disk).problems
     assert (problem.kind, problem.generation, problem.lost) == ("damage", int(path[4:12]), 1)
+
+
+@pytest.mark.parametrize("left_bytes", [None, 0, 10, 63])
+def test_a_newest_segment_that_is_lost_behind_a_crash_is_told_and_its_offsets_stay_given(
+    left_bytes: int | None,
+) -> None:
+    """Nobody knows how many messages it had: no stop has said it. Readers get a gap, which is a bound."""
+    disk = MemoryDisk()
+    store = opened(disk)
+    publish(store, *range(10))
+    end = store.end(0)
+    first = store.extents()[-1].first
+    assert first < end
+    store.close()  # as a crash does: nothing is said of how far it came
+    newest = segments(disk)[-1]
+    if left_bytes is None:
+        disk.remove(newest)
+    else:
+        file = disk.open(newest, create=False)
+        file.truncate(left_bytes)
+        file.close()
+    assert checked(disk).problems
+    for store in reopened(disk):
+        assert store.end(0) >= end
+        _, gaps = read(store)
+        assert [(gap.first, gap.reason) for gap in gaps] == [(first, "DAMAGE")]
+        assert gaps[0].upto >= end
+    store = opened(disk)
+    publish(store, 11)
+    found, _ = read(store)
+    assert found[-1] >= end
+    store.close()

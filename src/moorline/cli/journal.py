@@ -268,7 +268,7 @@ def _check_streams(config: Config) -> "StreamReport | None":
     from moorline.journal.disk import FileDisk
     from moorline.journal.stream_check import check_streams
     from moorline.net.clock import wall_us
-    from moorline.node.folder import identity, is_new
+    from moorline.node.folder import identity, is_new, opening
     from moorline.node.topics import FOLDER, check_owner
 
     data = Path(config.data)
@@ -277,7 +277,7 @@ def _check_streams(config: Config) -> "StreamReport | None":
     owner = None if is_new(data) else identity(data)
     if owner is not None:
         check_owner(data, owner)
-    with progress("checking streams") as seen:
+    with opening(data / FOLDER), progress("checking streams") as seen:
         return check_streams(
             FileDisk(data / FOLDER), owner, wall_us, seen, sync=config.streams.sync == "power"
         )

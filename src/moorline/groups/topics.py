@@ -307,12 +307,6 @@ class TopicBroker:
         newest = store.newest_generations().get(call.shard)
         if newest is None or call.generation > newest:
             raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
-        extent = store.extent(call.shard, call.generation)
-        if extent is not None and store.first(call.shard) <= call.offset < extent.first:
-            raise NotFound(
-                f"{call.offset} is in an earlier generation of the shard {call.shard} than "
-                f"{call.generation}, which begins at {extent.first}"
-            )
 
     async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
         found = await self.streams.offsets_at(call.time_us)

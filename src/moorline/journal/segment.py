@@ -154,7 +154,8 @@ def read_frames(
     file: DiskFile, position: int, limit: int, first: int, seed: int, bytes_max: int
 ) -> Piece:
     """The whole frames from there on, within `bytes_max` or else one; none if the first is bad."""
-    data = file.read_at(position, min(bytes_max, limit - position))
+    # A file that was cut may end before its first frame would begin.
+    data = file.read_at(position, max(0, min(bytes_max, limit - position)))
     positions, end = whole_frames(data, first, seed)
     if not len(positions) and limit - position >= FRAME.size:
         # Larger than what may be read at once, or bad: its length tells.

@@ -146,12 +146,27 @@ class ShardLog:
         if offset >= generation.end:
             return None
         if offset < generation.first:
-            assert offset < self.first, f"{offset} is in an earlier generation than {number}"
-            return Gap(offset, generation.first, RETENTION)
+            found = self._before(generation, offset)
+            if isinstance(found, Gap):
+                return found
+            generation = found
         block = self.tail.find(offset)
         if block is not None:
             return part_of(block, offset, bytes_max)
         return generation.read(offset, bytes_max)
+
+    def _before(self, generation: Generation, offset: int) -> Generation | Gap:
+        """The earlier generation that has the offset, or what retention took.
+
+        A reader can know the generation from another copy of the folder, where it began elsewhere. An
+        offset means the same in both, so it is read where it is, and nothing on the way is passed over.
+        """
+        for one in (*self.generations, generation):
+            if offset < one.first:
+                return Gap(offset, one.first, RETENTION)
+            if offset < one.end:
+                return one
+        raise AssertionError(f"{offset} is not below the generation {generation.number}")
 
     def _gap_of_dropped(self, number: int, offset: int) -> Gap | None:
         gone = self.dropped.get(number)

@@ -15,6 +15,7 @@ from moorline.journal.seal import Summary, read_summary
 from moorline.journal.sealing import true_head
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, read_head
 from moorline.journal.stream_manifest import Listed, Reading, read_manifest
+from moorline.limits import STREAM_SKIP_MARGIN
 
 
 class StreamProblem(msgspec.Struct, frozen=True):
@@ -175,7 +176,8 @@ class _Look:
     def _look_at_size(
         self, number: int, head: SegmentHead | None, size: int, listed: Listed | None
     ) -> None:
-        had = listed.bytes if listed is not None else 0
+        # The head was durable before the line of the manifest was written.
+        had = max(listed.bytes, SEGMENT_HEAD.size) if listed is not None else 0
         for ending in (SEAL, SNAPSHOT) if self._is_synced else (SEAL,):
             known = read_summary(self._disk, f"{self._folder}/{number:08}{ending}")
             if known is not None and head is not None and known.seed == head.seed:
@@ -183,6 +185,8 @@ class _Look:
                 self._reached.append(known.end)
         if size < had:
             self._tell("short", number, f"has {size} bytes and had {had}")
+            if listed is not None and size < SEGMENT_HEAD.size:
+                self._leave_offsets_out(number, max([listed.end, *self._reached]))
 
     def _expected(self) -> tuple[int, ...]:
         """Made, but not listed: a crash may come between the two."""
@@ -215,11 +219,20 @@ class _Look:
             if following:
                 listed = msgspec.structs.replace(listed, upto=max(listed.upto, min(following)))
             found.append(listed)
+            self._leave_offsets_out(number, listed.end)
             count = listed.end - listed.first
             self._tell(
                 "missing", number, f"is gone: messages {listed.first} to {listed.end}", count
             )
         return found
+
+    def _leave_offsets_out(self, number: int, end: int) -> None:
+        """The newest one, of which no orderly stop spoke, may have had more messages than is known.
+
+        So that none of their offsets is given again; readers are told of a gap, which is a bound.
+        """
+        if number == max(self._listed, default=0) and not self._listed[number].bytes:
+            self._reached.append(end + STREAM_SKIP_MARGIN)
 
     def _summary(self, number: int, listed: Listed) -> Summary | None:
         """What the seal or snapshot of a vanished segment says, if it is of that one."""

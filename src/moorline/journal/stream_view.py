@@ -140,7 +140,7 @@ class StreamView:
         """Whether `read` answers from memory; if not, read in a thread."""
         line = self._shards[shard]
         found = line.find(generation)
-        if found is None or not found.first <= offset < found.end:
+        if found is None or not line.first <= offset < found.end:
             return True
         return line.tail.find(offset) is not None
 

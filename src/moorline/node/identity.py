@@ -57,6 +57,8 @@ class Identity:
         self.home = home
         self.is_serving = False
         """Whether other nodes may call us: with that each renewal is also a sign of life."""
+        self.is_older_copy = False
+        """Whether another folder was at work under this identity since this one was."""
         self.going_on: list[Callable[[], None]] = []
         """Called when answers that were held back may leave."""
         self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
@@ -166,6 +168,7 @@ async def held_identity(
     write_starts(folder, [incarnation])
     _say(granted, name)
     identity = Identity(identities, node_id, granted.home, lease_ms, asked_ms)
+    identity.is_older_copy = granted.is_older_copy
     keeper = asyncio.create_task(identity.keep_forever())
     try:
         yield identity

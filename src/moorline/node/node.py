@@ -195,7 +195,7 @@ class Node:
             open_topics(
                 self.config,
                 folder,
-                Owner(self._identity.home, self._identity.id),
+                Owner(self._identity.home, self._identity.id, self._identity.is_older_copy),
                 self._catalog,
                 self._is_group_operator,
                 clock,

@@ -51,6 +51,8 @@ class Owner(NamedTuple):
 
     home: str
     id: bytes
+    is_older_copy: bool = False
+    """Whether a process ran under its identity since, on another folder."""
 
 
 class Topics:
@@ -149,7 +151,7 @@ async def open_topics(
             "twice, or passed over",
             extra={"before": store.shards_before, "now": shards},
         )
-    await _go_on_behind_readers(store, home, Groups(catalog))
+    await _go_on_behind_readers(store, owner, Groups(catalog))
     topics = Topics(config, home, catalog, store, is_trusted, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
@@ -223,15 +225,22 @@ def _shards_of_this_run(data: Path, streams: Disk, staged: Disk, wanted: int) ->
     return before
 
 
-async def _go_on_behind_readers(store: StreamStore, node: str, groups: Groups) -> None:
-    """Readers may be beyond the end of a shard whose last messages a power cut or a restored copy took."""
-    for shard, floor in (await groups.floors(node)).items():
-        if shard < store.shards and store.end(shard) < floor:
+async def _go_on_behind_readers(store: StreamStore, owner: Owner, groups: Groups) -> None:
+    """Readers may be beyond the end of a shard whose last messages a power cut or a restored copy took.
+
+    The catalog knows the places of groups and sessions. Plain subscriptions have none there, so an older copy
+    leaves offsets out in every shard: they are told of a gap, and do not take what is new for what they had.
+    """
+    floors = await groups.floors(owner.home)
+    for shard in range(store.shards):
+        end, floor = store.end(shard), floors.get(shard, 0)
+        if end < floor:
             log.error(
                 "a shard has lost its last messages: it goes on behind what its readers had",
-                extra={"shard": shard, "end": store.end(shard), "readers_at": floor},
+                extra={"shard": shard, "end": end, "readers_at": floor},
             )
-            await asyncio.to_thread(store.skip_to, shard, floor + STREAM_SKIP_MARGIN)
+        if end < floor or owner.is_older_copy:
+            await asyncio.to_thread(store.skip_to, shard, max(end, floor) + STREAM_SKIP_MARGIN)
 
 
 def watch(metrics: Metrics, topics: Topics) -> None:
