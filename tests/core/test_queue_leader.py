@@ -353,6 +353,22 @@ def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
     assert leading.places()[shard(0)] == Place(900, lost=896)
 
 
+def test_what_is_gone_in_very_many_places_is_told_under_several_leases() -> None:
+    count = 2 * QUEUE_SLICE_MAX + 5
+    acked = tuple((2 * number + 1, 2 * number + 2) for number in range(count))
+    leading = Leading(QueueLeader, places=[(shard(0), Place(0, acked))])
+    leading.join("b1")
+    upto = 2 * count
+    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 3), upto, upto, False),), 0),)))
+    grants = leading.confirm()
+    assert [len(grant.ranges or ()) for grant in grants] == [QUEUE_SLICE_MAX, QUEUE_SLICE_MAX, 5]
+    for grant in grants:
+        assert grant.ranges is not None
+        lost = tuple(Gap(*one, "RETENTION") for one in grant.ranges)
+        leading.report("b1", grant.lease, Place(0, grant.ranges), delivered=upto, lost=lost)
+    assert leading.places()[shard(0)] == Place(upto, lost=count)
+
+
 def test_what_is_gone_and_not_confirmed_in_time_is_told_to_another() -> None:
     leading = Leading(QueueLeader, places=[(shard(0), Place(0))])
     leading.join("b1", "b2")

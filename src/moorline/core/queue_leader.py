@@ -83,10 +83,11 @@ class QueueLeader(Leader):
             if pool.line.progress.low >= pool.line.first:
                 del self._gone[shard]
             gone = pool.take_gone()
-            if gone:
+            # A report says all losses of its lease: so many ranges, and not more, are one.
+            for start in range(0, len(gone), QUEUE_SLICE_MAX):
                 view = min(self.borrowers.values(), key=lambda one: one.locked)
-                extent = pool.line.extents[0]
-                lease = self._sharing.grant(extent.stream, view.id, now_ms, gone)
+                extent, some = pool.line.extents[0], gone[start : start + QUEUE_SLICE_MAX]
+                lease = self._sharing.grant(extent.stream, view.id, now_ms, some)
                 lease.is_gone = True
                 effects.append(self._say(lease, now_ms))
                 self._note(shard)
