@@ -476,6 +476,17 @@ def test_changes_that_only_the_manifest_knows_of_are_told_once(case: Case) -> No
     store.close()
 
 
+def test_a_log_that_is_gone_together_with_the_index_is_told(case: Case) -> None:
+    write_manifest(case.disk, "the node", 1)
+    for path in (*(case.root / "wal").iterdir(), case.root / "index"):
+        path.unlink()
+    assert [problem.kind for problem in case.check().problems if not problem.queue] == [
+        "index",
+        "log",
+    ]
+    case.repair()
+
+
 def test_a_file_that_is_gone_together_with_the_index_is_counted(case: Case) -> None:
     """The last state still counts its messages."""
     store = opened(case.disk)

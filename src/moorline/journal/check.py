@@ -241,9 +241,8 @@ class Mending:
             text = f"{why or MANIFEST + ' is missing'}: whether the end of the log is there cannot be told"
             self._found("manifest", text, is_mended_by_a_start=True)
             return 0, bool(node)
-        if is_rebuilt:
-            return manifest.lsn, False  # with the index its number went, and that is told
-        if manifest.lsn > next_lsn:
+        # With a lost index its number went, and that is told; a lost log is one thing more.
+        if manifest.lsn > next_lsn and not is_rebuilt:
             first, last = next_lsn, manifest.lsn - 1
             text = (
                 f"changes {first} to {last} are in no file, {last - first + 1} in all: the log or the index "
