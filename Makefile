@@ -26,7 +26,7 @@ demo: setup
 	@$(BIN)/python -m demo.run
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist worksteal

@@ -1,4 +1,4 @@
-"""Two workers share the tests: those on Spark are one half of the time, all the others are the other half."""
+"""How workers share the tests: those on Spark, which have one session, are one piece; else a file is one."""
 
 from pathlib import Path
 
@@ -16,5 +16,5 @@ SPARK = Path(__file__).parent / "spark"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        group = "spark" if SPARK in item.path.parents else "node"
+        group = "spark" if SPARK in item.path.parents else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
