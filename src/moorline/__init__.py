@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Unreachable,
         Untrusted,
         WrongLoop,
+        WrongNode,
     )
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "Unreachable",
     "Untrusted",
     "WrongLoop",
+    "WrongNode",
     "connect",
     "record",
 ]
