@@ -592,3 +592,20 @@ def test_a_newest_segment_that_is_lost_behind_a_crash_is_told_and_its_offsets_st
     found, _ = read(store)
     assert found[-1] >= end
     store.close()
+
+
+def test_a_segment_without_a_head_whose_bytes_are_no_offsets_costs_no_more_than_it_held() -> None:
+    """Somebody cut it to nothing while the node ran on: its frames stand where the head was."""
+    disk = MemoryDisk()
+    store = opened(disk)
+    publish(store, *range(10))
+    end = store.end(0)
+    store.close()
+    newest = segments(disk)[-1]
+    file = disk.open(newest, create=False)
+    frames = file.read_at(64, file.size())
+    file.truncate(0)
+    file.append(frames * 3)
+    file.close()
+    for store in reopened(disk):
+        assert end <= store.end(0) < 1_000_000

@@ -29,6 +29,7 @@ from moorline.journal.segment import (
 from moorline.journal.segment_index import SparseIndex, entries_of, read_all
 from moorline.journal.shard import path_of
 from moorline.journal.stream_inspection import Inspection
+from moorline.limits import STREAM_SKIP_MARGIN
 from moorline.wire.segment import CONTENT, FRAME, HEAD, RETAIN
 
 ASIDE = "aside"
@@ -197,8 +198,11 @@ def _end_of(disk: Disk, generation: Generation) -> int:
 def _likely_end(file: DiskFile, size: int, first: int) -> int:
     """The end of a segment without a head, and so without checks: so that no offset is given twice."""
     position, end = SEGMENT_HEAD.size, first
+    highest = first + size // FRAME.size + STREAM_SKIP_MARGIN
     while position + FRAME.size <= size:
         length, _, offset, *_ = FRAME.unpack(file.read_at(position, FRAME.size))
+        if offset > highest:
+            return highest  # no offset, but some other bytes: nobody can tell how many there were
         if offset < end or (end > first and offset != end) or length < CONTENT.size:
             break
         end = offset + 1
