@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,27 @@ def test_a_log_that_vanishes_under_a_running_node_costs_nothing(tmp_path: Path) 
     with NodeProcess(data, *FLAGS) as node:
         assert asyncio.run(waiting(node, queue)) == 20
         assert metric(node, "queue_changes_lost_total") == 0
+
+
+def test_a_store_that_is_removed_whole_is_told(tmp_path: Path) -> None:
+    """It takes its own manifest with it: the folder above knows that it was there."""
+    data = tmp_path / "data"
+    with NodeProcess(data, *FLAGS) as node:
+        asyncio.run(publish(node, 50))
+        node.kill()
+    shutil.rmtree(data / "streams")
+    checked = run_moor("journal", "check", "--json", f"--data={data}")
+    assert (checked.returncode, json.loads(checked.stdout)["gone"]) == (15, ["streams"])
+    assert "streams/ is gone: bring it back from a copy" in checked.stderr
+    with NodeProcess(data, *FLAGS) as node:
+        assert "streams was gone at the start" in node.errors
+        (warning,) = json.loads(run_moor("status", "--json", f"--address={node.address}").stdout)[
+            "warnings"
+        ]
+        assert "streams was gone at the start" in warning
+    shutil.rmtree(data / "queues")
+    checked = run_moor("journal", "check", f"--data={data}")
+    assert checked.returncode == 15
+    assert "queues is gone: bring it back from a copy" in checked.stderr
+    with NodeProcess(data, *FLAGS) as node:
+        assert "queues was gone at the start" in node.errors

@@ -61,7 +61,9 @@ def check(
     """
     from moorline.journal import check as work
     from moorline.net.clock import wall_ms
+    from moorline.node.stores import missing_stores
 
+    gone = missing_stores(Path(settings.config.data))
     with _held(settings.config) as (disk, options):
         with progress("checking") as seen:
             act = work.repair if repair else work.check
@@ -77,19 +79,25 @@ def check(
     if streams is not None:
         facts["streams"] = {**msgspec.to_builtins(streams), "lost": streams.lost}
         facts["is_clean"] = not left and not streams.problems
+    if gone:
+        facts |= {"gone": gone, "is_clean": False}
 
     def show() -> None:
         _show(report, repaired=repair)
+        for name in gone:
+            output.line(f"{name}/ is gone, with all messages that were in it")
         if streams is not None:
             _show_streams(streams)
 
     output.emit(as_json, facts, show)
-    _end_with(left, streams.problems if streams is not None else [], repaired=repair)
+    _end_with(left, streams.problems if streams is not None else [], gone, repaired=repair)
 
 
-def _end_with(left: "list[Problem]", of_streams: "list[StreamProblem]", *, repaired: bool) -> None:
+def _end_with(
+    left: "list[Problem]", of_streams: "list[StreamProblem]", gone: list[str], *, repaired: bool
+) -> None:
     """Raises with the numbers of what is wrong, and what helps."""
-    said = []
+    said = [f"{name}/ is gone: bring it back from a copy" for name in gone]
     if left:
         is_one = len(left) == 1
         if repaired:
@@ -221,10 +229,13 @@ def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk"
     from moorline.journal.disk import FileDisk
     from moorline.node.folder import check_room, held, identity, is_new
     from moorline.node.queues import FOLDER, options
+    from moorline.node.stores import missing_stores
 
     # The report says it all; a line of the log beside it would only confuse.
     logging.getLogger("moorline").addHandler(logging.NullHandler())
     data = Path(config.data)
+    if not is_made and FOLDER in missing_stores(data):
+        raise JournalDamaged(f"{data / FOLDER} is gone: bring it back from a copy")
     if not is_made and not (data / FOLDER).is_dir():
         raise FolderUnusable(f"there are no queues in {data}: name the node's folder with --data")
     with held(data) as folder:

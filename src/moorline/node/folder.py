@@ -5,6 +5,7 @@
         node.id    drawn once: the same node, whatever its name and address
         clock.json when the node was last seen running, by which clock
         node.starts  the last starts of this folder (node/identity.py)
+        node.stores  which of the stores below it has had (node/stores.py)
         node.json  addresses of the node that runs, for `moor status`
         catalog/   the embedded Postgres
         queues/    the journals

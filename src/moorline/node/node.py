@@ -38,8 +38,11 @@ from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
 from moorline.node.identity import Identity, held_identity
+from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
+from moorline.node.stores import missing_stores, note_stores
+from moorline.node.topics import FOLDER as STREAMS_FOLDER
 from moorline.node.topics import Owner, Topics, home_of_streams, open_topics
 from moorline.node.topics import watch as watch_topics
 from moorline.version import SOFTWARE
@@ -92,8 +95,10 @@ class Node:
         self._watch_clock(clock)
         topics: Topics | None = None
         if "broker" in self.roles:
+            self._tell_of_missing_stores(folder)
             queues = await self._open_queues(stack, folder, clock.clock)
             topics = await self._open_topics(stack, folder, clock.clock)
+            note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
         await self._open_listeners(stack)
         await self._register()
@@ -158,6 +163,12 @@ class Node:
         self.metrics.watch(
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
+
+    def _tell_of_missing_stores(self, folder: Path) -> None:
+        for name in missing_stores(folder):
+            text = f"{folder / name} was gone at the start, with all messages that were in it"
+            log.error("%s: stop the node and bring it back from a copy, if there is one", text)
+            self._warnings.append(lambda text=text: text)  # type: ignore[misc]
 
     def _watch_clock(self, clock: NodeClock) -> None:
         watch_clock(self.metrics, clock)
