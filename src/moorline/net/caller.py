@@ -267,7 +267,7 @@ async def open_caller(
         return made[-1]
 
     try:
-        return await _established(address, keep, timeout_ms, tls, ca)
+        return await _established(address, keep, timeout_ms, tls, ca, certificate)
     except BaseException:
         # Between the socket and the welcome it is nobody's, and no transport is known to us.
         for caller in made:
@@ -281,6 +281,7 @@ async def _established(
     timeout_ms: int,
     tls: ssl.SSLContext | None,
     ca: Path | None,
+    certificate: Path | None,
 ) -> Caller:
     loop = asyncio.get_running_loop()
     try:
@@ -296,6 +297,9 @@ async def _established(
         raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
     except ConnectionLost as error:
         hint = "is it a tls:// port, or no node at all?" if tls is None else "is it a node?"
+        if tls is not None and certificate is not None:
+            # With TLS 1.3 a client learns by this alone that its certificate is not taken.
+            hint = f"does the node trust the CA of {certificate}?"
         raise Unreachable(f"{address}: it hung up before it said hello: {hint}") from error
     except socket.gaierror as error:
         why = error.strerror or "no such name"
