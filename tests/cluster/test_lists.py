@@ -68,6 +68,9 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
             assert len(set(keys)) == len(keys)
             found = {key: one.offset for key, one in zip(keys, told.places, strict=True)}
             assert found.items() >= expected.items()
+            if not members:
+                away = {one.status for one in told.places if one.node.startswith("away-")}
+                assert away == {"away"}, "what nobody tells of is not called free"
             with pytest.raises(CallFailed, match="does not fit"):
                 await moor._caller.call(lambda n: DescribeGroup(n, str(name)), GroupDescribed)
 

@@ -38,7 +38,11 @@ async def stored_places(leaders: Leaders, row: GroupRow) -> list[PlaceFacts]:
     for shard, extents in new.items():
         # A node that does not answer: rather too many than none.
         places[shard] = Place(starts.get(shard, extents[0].first))
-    return [_waiting(Line(shard, place), lines, "free") for shard, place in places.items()]
+    return [
+        # What waits in a stream that nobody tells of is not known: that is no lag of 0.
+        _waiting(Line(shard, place), lines, "free" if shard in lines else "away")
+        for shard, place in places.items()
+    ]
 
 
 def in_order(places: Iterable[PlaceFacts]) -> list[tuple[Shard, PlaceFacts]]:
