@@ -49,6 +49,7 @@ def test_every_job_has_help_with_an_example(job: str) -> None:
     assert all(flag in words for flag in ("--master", "--remote", "--conf", "--json"))
 
 
+@pytest.mark.slow
 def test_clean_says_what_nobody_claims_and_removes_it_when_told(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path))
     archive.open(Holdings("parquet", ["#"]))

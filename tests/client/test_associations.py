@@ -161,6 +161,7 @@ def test_a_file_that_cannot_be_the_list_is_refused_by_name(tmp_path: Path) -> No
         Associations(odd)
 
 
+@pytest.mark.slow
 def test_what_sqlite_says_is_said_in_our_words(path: Path, listed: Associations) -> None:
     """Whatever is called on a list that is closed or in other hands, no error of SQLite's own comes out."""
     listed.add(make(10))
