@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
 from tests.groups.conftest import Connect
 from tests.groups.scenes import WITHIN_S, described, numbered, until
 
 import moorline
 from moorline.client.moor import Moor
 from moorline.client.topic import Batch, Subscription, TopicMessage
+
+pytestmark = pytest.mark.process
 
 
 async def at_hand(moor: Moor, name: str, count: int) -> Subscription:
