@@ -18,11 +18,11 @@ from bench.node import BenchNode
 from bench.queue_client import Counting
 from moorline.client.moor import Moor, connect
 from moorline.config.addresses import listen_address
+from moorline.core.frame import FRAME
 from moorline.limits import HELLO_TIMEOUT_MS
 from moorline.net.caller import open_caller
 from moorline.wire.frame import frame
 from moorline.wire.message import Message
-from moorline.wire.segment import FRAME
 from moorline.wire.topic import Publish, Published, Record
 
 TOPICS = 64

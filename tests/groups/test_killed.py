@@ -10,8 +10,8 @@ from tests.groups.scenes import SMALL, Reader, all_there, described, is_done, un
 from tests.process.nodes import NodeProcess
 
 import moorline
+from moorline.core.frame import frames_in
 from moorline.journal.segment import SEGMENT_HEAD
-from moorline.wire.segment import frames_in
 from moorline.wire.topic import Record
 
 pytestmark = pytest.mark.process

@@ -1,10 +1,10 @@
 """Stores of streams one after another on the same disk: a start after a start."""
 
 from moorline.core.block import Block
+from moorline.core.frame import Stored, all_stored
 from moorline.journal.disk import Disk
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import HandClock, MemoryDisk
-from moorline.wire.segment import Stored, all_stored
 
 BYTES_MAX = 1 << 20
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import xxhash
 
 from moorline.core.block import Block
+from moorline.core.frame import HEAD, KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, frame_of
 from moorline.journal.streams import StreamOptions, StreamStore, moved_producer
 from moorline.testing import Crashed, MemoryDisk
 from moorline.testing.memory_disk import Lose
 from moorline.wire.packed_rows import packed, unpacked
-from moorline.wire.segment import HEAD, KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, frame_of
 from moorline.wire.topic import Record
 
 TOPICS = ["a", "a/b", "orders/eu", "orders/us", "x/" + "y" * 40]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.journal.test_segment import SEED, commit, content_of, everything, frames, opened, replace
 
+from moorline.core.frame import FRAME, HEAD, Stored, check_of, frame_of
 from moorline.core.stream import Gap
 from moorline.journal import segment
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, walk
@@ -13,7 +14,6 @@ from moorline.journal.segment_index import SparseIndex
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.limits import FRAME_BYTES_MAX, STREAM_INDEX_EVERY
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import FRAME, HEAD, Stored, check_of, frame_of
 
 PER_GENERATION = 300
 SMALL = StreamOptions(shards=1, generation_bytes_max=1)

@@ -6,10 +6,10 @@ import pytest
 import xxhash
 
 from moorline.core.block import Block
+from moorline.core.frame import all_stored
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
 from moorline.wire.packed_rows import packed
-from moorline.wire.segment import all_stored
 from moorline.wire.topic import Record
 
 PRODUCER = 7

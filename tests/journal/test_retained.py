@@ -3,9 +3,9 @@
 import pytest
 from tests.journal.lives import Lives, one_shard
 
+from moorline.core.frame import RETAIN, stored_at
 from moorline.core.topic import Matcher
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import RETAIN, stored_at
 
 
 def _retained(lives: Lives, text: str = "#") -> dict[str, bytes]:

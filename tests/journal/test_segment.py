@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from moorline.core.block import Block
+from moorline.core.frame import Stored, all_stored, frame_of
 from moorline.core.stream import Gap
 from moorline.journal import segment_index
 from moorline.journal.disk import parent
@@ -24,7 +25,6 @@ from moorline.journal.segment import (
 from moorline.journal.segment_index import ENTRY_BYTES, SparseIndex, entries_of
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import Stored, all_stored, frame_of
 
 SEED = 0x1234_5678_9ABC_DEF0
 ONE_SHARD = StreamOptions(shards=1)

@@ -7,6 +7,7 @@ import pytest
 import xxhash
 
 from moorline.core.block import Block
+from moorline.core.frame import all_stored
 from moorline.core.stream import Gap
 from moorline.journal.disk import parent
 from moorline.journal.segment import SEGMENT_HEAD, STORE_BYTES, head_of
@@ -15,7 +16,6 @@ from moorline.journal.stream_check import StreamReport, check_streams
 from moorline.journal.stream_manifest import read_manifest
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import all_stored
 
 OWNER = b"n" * 24
 OTHER = b"o" * 24

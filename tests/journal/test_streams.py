@@ -9,13 +9,13 @@ import pytest
 from tests.journal.lives import BYTES_MAX, Lives, one_shard
 
 from moorline.core.block import Block
+from moorline.core.frame import KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, stored_at
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher
 from moorline.errors import BadTopic, StartError
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import KEYED, PRODUCER, QOS0, RETAIN, Stored, all_stored, stored_at
 
 # --- a message --------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from moorline.core import parts as parts_module
 from moorline.core.digest import Digest
+from moorline.core.frame import FRAME, HEAD, Stored, frame_of
 from moorline.journal import stretches
 from moorline.journal.seal import DigestBuild
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, walk
@@ -13,7 +14,6 @@ from moorline.journal.segment_index import ENTRY_BYTES, IndexBuild
 from moorline.journal.stretches import Span, walk_by_index
 from moorline.limits import STREAM_INDEX_EVERY
 from moorline.testing import MemoryDisk
-from moorline.wire.segment import FRAME, HEAD, Stored, frame_of
 
 SEED = 0x1234_5678_9ABC_DEF0
 FIRST = 1_000 - 40

@@ -15,6 +15,7 @@ from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import Message, number_of, publish
 
 import moorline
+from moorline.core.frame import decode_headers
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive import Archived, ArchiveOptions, archive
 from moorline.spark.jobs.archive_files import Archive, archived
@@ -25,7 +26,6 @@ from moorline.spark.jobs.verify_report import Report
 from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.node_link import Links
 from moorline.spark.options import reach_of
-from moorline.wire.segment import decode_headers
 
 
 @pytest.fixture(scope="module")

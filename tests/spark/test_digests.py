@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.digest import Digest
+from moorline.core.frame import HEAD, KEYED, PRODUCER, Stored, encode_headers, frame_of
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive_files import Archive, folder_of
 from moorline.spark.jobs.digests import (
@@ -21,7 +22,6 @@ from moorline.spark.jobs.digests import (
     read_file,
 )
 from moorline.spark.jobs.parquet import SCHEMA, part_writer
-from moorline.wire.segment import HEAD, KEYED, PRODUCER, Stored, encode_headers, frame_of
 
 
 def batch_of(messages: list[Stored]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorline.core.frame import KEYED, Stored, decode_headers, encode_headers, stored_at
 from moorline.core.stream import Extent
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
@@ -17,7 +18,6 @@ from moorline.spark import runs as finding
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.runs import Lost, runs
-from moorline.wire.segment import KEYED, Stored, decode_headers, encode_headers, stored_at
 
 SCHEMA = pa.schema(
     [

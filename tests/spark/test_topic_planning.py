@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from moorline.core.frame import encode_headers
 from moorline.errors import ConfigError, Malformed, MessagesGone, NotFound
 from moorline.journal import seal
 from moorline.journal.disk import FileDisk
@@ -29,7 +30,6 @@ from moorline.spark import topic_reader
 from moorline.spark.options import topic_options
 from moorline.spark.source import MoorlineSource
 from moorline.spark.topic_reader import TopicBatchReader, TopicStreamReader
-from moorline.wire.segment import encode_headers
 
 COUNT = 900
 SECOND_US = 1_000_000

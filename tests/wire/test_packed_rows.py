@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xxhash
 
+from moorline.core.frame import KEYED, PRODUCER, RETAIN, Stored, all_stored, decode_headers
 from moorline.errors import Malformed
 from moorline.wire.packed_rows import PackedRows, Stamps, filled, packed, unpacked
-from moorline.wire.segment import KEYED, PRODUCER, RETAIN, Stored, all_stored, decode_headers
 from moorline.wire.topic import Record
 
 RECORDS = [

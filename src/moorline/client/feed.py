@@ -3,9 +3,9 @@
 import asyncio
 from datetime import UTC, datetime
 
+from moorline.core.frame import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
 from moorline.core.stream import Stream
 from moorline.net.caller import Caller
-from moorline.wire.segment import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
 from moorline.wire.topic import (
     AckMessages,
     FeedBegun,
@@ -184,7 +184,7 @@ class Batch:
 
     @property
     def frames(self) -> bytes:
-        """As they are stored: see moorline.wire.segment."""
+        """As they are stored: see moorline.core.frame."""
         return self._frames
 
     @property

@@ -6,6 +6,7 @@ What a node would take for the words of a broken peer, and end the link for, is 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from moorline.core.frame import QOS0, RETAIN
 from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
     FILTER_LENGTH_MAX,
@@ -18,7 +19,6 @@ from moorline.limits import (
     TOPIC_WINDOW_MAX,
     TTL_S_MAX,
 )
-from moorline.wire.segment import QOS0, RETAIN
 from moorline.wire.topic import Record
 
 Headers = Mapping[str, bytes | str] | Sequence[tuple[str, bytes]]

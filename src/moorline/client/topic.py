@@ -19,13 +19,13 @@ from moorline.client.record import (
     record,
     start_text,
 )
+from moorline.core.frame import stored_at
 from moorline.errors import NotFound, SessionTaken, SubscriptionEnded
 from moorline.limits import TOPIC_WINDOW
 from moorline.net.caller import Caller
 from moorline.wire.message import Answer
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Done
-from moorline.wire.segment import stored_at
 from moorline.wire.topic import (
     ConfirmLost,
     FeedBegun,

@@ -18,6 +18,7 @@ from moorline.catalog import Catalog
 from moorline.config.addresses import Address, listen_address
 from moorline.config.settings import Config
 from moorline.core.block import Block
+from moorline.core.frame import HEAD
 from moorline.core.group_message import BorrowerMessage, LeaderMessage
 from moorline.core.parts import Numbers
 from moorline.core.stream import Extent, Gap, Shard, Stream
@@ -50,7 +51,6 @@ from moorline.wire.group import (
     WatchStreams,
 )
 from moorline.wire.message import Answer, Message
-from moorline.wire.segment import HEAD
 from moorline.wire.topic import NO_STREAM
 
 log = logging.getLogger("moorline.groups")

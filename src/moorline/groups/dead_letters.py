@@ -8,6 +8,7 @@ import asyncio
 import logging
 
 from moorline.core.block import Block
+from moorline.core.frame import decode_headers, encode_headers, stored_at
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
@@ -20,7 +21,6 @@ from moorline.limits import (
     TOPIC_HEADERS_BYTES_MAX,
     TOPIC_LEVELS_MAX,
 )
-from moorline.wire.segment import decode_headers, encode_headers, stored_at
 
 log = logging.getLogger("moorline.groups")
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from moorline.core.block import Block
 from moorline.core.feed import Feed
+from moorline.core.frame import FRAME, HEAD
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import RETENTION, Gap
 from moorline.core.topic import Matcher
@@ -23,7 +24,6 @@ from moorline.groups.tasks import Tasks
 from moorline.journal.segment import part_of
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Session
-from moorline.wire.segment import FRAME, HEAD
 from moorline.wire.topic import Messages, MessagesLost
 
 log = logging.getLogger("moorline.groups")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
+from moorline.core.frame import all_stored, frames_in, stored_at
 from moorline.core.stream import Shard
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import (
@@ -31,7 +32,6 @@ from moorline.wire.group import ForLeader
 from moorline.wire.holding import TakeMessages
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done
-from moorline.wire.segment import all_stored, frames_in, stored_at
 from moorline.wire.topic import (
     AckMessages,
     ConfirmLost,

@@ -3,13 +3,13 @@
 import msgspec
 import numpy as np
 
+from moorline.core.frame import FRAME, KEYED, PRODUCER, PRODUCER_PART
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, CallFailed, TooLarge
 from moorline.groups.topics import PUBLISHERS_FLAGS
 from moorline.ids import text_of
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPIC_KEY_BYTES_MAX, TOPICS_CACHED_MAX
 from moorline.wire.packed_rows import unpacked
-from moorline.wire.segment import FRAME, KEYED, PRODUCER, PRODUCER_PART
 from moorline.wire.staging import queue_rows_decoder
 
 

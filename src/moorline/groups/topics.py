@@ -7,6 +7,7 @@ import msgspec
 import xxhash
 
 from moorline.config.settings import Streams as Settings
+from moorline.core.frame import QOS0, RETAIN, encode_headers
 from moorline.core.group_message import LeaderMessage
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher, check_filter
@@ -35,7 +36,6 @@ from moorline.wire.group import (
     WatchStreams,
 )
 from moorline.wire.message import Answer, Failed
-from moorline.wire.segment import QOS0, RETAIN, encode_headers
 from moorline.wire.topic import (
     DescribeStreams,
     ListTopics,

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.block import Block
+from moorline.core.frame import CHECK_MASK, FRAME, HEAD
 from moorline.core.parts import Buffer, Numbers, Parts, words_at
 from moorline.limits import STREAM_FRAMED_ONE_BY_ONE_MAX
-from moorline.wire.segment import CHECK_MASK, FRAME, HEAD
 
 _check = xxhash.xxh3_64_intdigest
 _head = HEAD.pack

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorline.core.frame import HEAD, RETAIN
 from moorline.core.parts import Numbers
 from moorline.journal.framing import Run
 from moorline.journal.shard import ShardLog
 from moorline.wire.packed_rows import PackedRows, Stamps, filled, names_used
-from moorline.wire.segment import HEAD, RETAIN
 
 
 class Appended(NamedTuple):

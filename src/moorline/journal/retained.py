@@ -11,11 +11,11 @@ missed in a crash the shards' tails bring back.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from moorline.core.frame import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, next_whole, read_head, whole_frames
 from moorline.journal.segment_index import read_all
 from moorline.limits import RETAINED_LOG_BYTES_MIN, RETAINED_TOMBSTONE_S
-from moorline.wire.segment import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
 
 PATH = "retained.log"
 _SHARD = 0xFFFF_FFFF

@@ -8,7 +8,7 @@
            seed        u64   drawn for this segment
            store       16 bytes: the beginning of the id of the node that made it
            check       u64   XXH3-64 of the 56 bytes before it
-    then   frame after frame, as in wire/segment.py
+    then   frame after frame, as in core/frame.py
 
 Numbers are little-endian. A frame is whole if its check is right; the check is seeded, so no sender can
 write a message that looks like a frame.
@@ -22,10 +22,8 @@ import numpy as np
 import xxhash
 
 from moorline.core.block import Block, FramePlaces
-from moorline.core.parts import Numbers, Parts, words_at
-from moorline.journal.disk import DiskFile
-from moorline.limits import FRAME_BYTES_MAX, STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
-from moorline.wire.frame_fields import (
+from moorline.core.frame import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, check_of
+from moorline.core.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
     KEY_AT,
@@ -33,7 +31,9 @@ from moorline.wire.frame_fields import (
     TOPIC_AT,
     Sizes,
 )
-from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, check_of
+from moorline.core.parts import Numbers, Parts, words_at
+from moorline.journal.disk import DiskFile
+from moorline.limits import FRAME_BYTES_MAX, STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 
 SEGMENT_HEAD = struct.Struct("<8sIIQQQ16sQ")
 MAGIC = b"MOORSEG2"

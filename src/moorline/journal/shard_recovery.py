@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorline.core.frame import CONTENT, FRAME, HEAD, RETAIN
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from moorline.journal.dropped import DROPPED_LOG, Dropped, DroppedReading, write_dropped
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
@@ -30,7 +31,6 @@ from moorline.journal.segment_index import SparseIndex, entries_of, read_all
 from moorline.journal.shard import path_of
 from moorline.journal.stream_inspection import Inspection
 from moorline.limits import STREAM_SKIP_MARGIN
-from moorline.wire.segment import CONTENT, FRAME, HEAD, RETAIN
 
 ASIDE = "aside"
 """Folder of files that stood in the way, each under the name of its shard and its own."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from moorline.core.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.dropped import Dropped, read_dropped
@@ -37,7 +38,6 @@ from moorline.journal.stream_upkeep import StreamUpkeep
 from moorline.journal.stream_view import StreamView
 from moorline.limits import TOPICS_CACHED_MAX
 from moorline.wire.packed_rows import PackedRows
-from moorline.wire.segment import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 
 __all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorline.core.frame import CHECK_MASK, CONTENT, FRAME, HEAD
 from moorline.core.parts import Buffer, Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, walk
 from moorline.journal.segment_index import ENTRY_BYTES, ENTRY_NUMBERS
 from moorline.limits import STREAM_INDEX_EVERY, STREAM_STRETCH_BYTES_MAX, STREAM_WALK_BYTES
-from moorline.wire.segment import CHECK_MASK, CONTENT, FRAME, HEAD
 
 
 class Stretch(NamedTuple):

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moorline.core.parts import Numbers, Parts, words_at
-from moorline.core.topic import Matcher
-from moorline.wire.frame_fields import (
+from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
+from moorline.core.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
     KEY_AT,
@@ -27,7 +26,8 @@ from moorline.wire.frame_fields import (
     TOPIC_AT,
     TTL_AT,
 )
-from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
+from moorline.core.parts import Numbers, Parts, words_at
+from moorline.core.topic import Matcher
 
 Mask = npt.NDArray[np.bool_]
 

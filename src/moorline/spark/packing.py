@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
 from moorline.core.parts import Numbers
 from moorline.wire.packed_rows import PackedRows, names_used
-from moorline.wire.segment import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
 
 CONTENT_FIELDS = [
     ("offset", "<u8"),
@@ -25,7 +25,7 @@ CONTENT_FIELDS = [
     ("headers", "<u2"),
     ("flags", "<u2"),
 ]
-"""The numbers that the content of a frame begins with (wire.segment); digests are made of them too."""
+"""The numbers that the content of a frame begins with (core.frame); digests are made of them too."""
 
 _FRAME = np.dtype([("length", "<u4"), ("check", "<u4"), *CONTENT_FIELDS])
 assert _FRAME.itemsize == FRAME.size

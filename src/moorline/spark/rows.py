@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from moorline.core.frame import encode_headers
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, ConfigError, Malformed, NotFound, TooLarge
 from moorline.ids import ID_BYTES, id_of, text_of
@@ -34,7 +35,6 @@ from moorline.limits import (
     TOPICS_CACHED_MAX,
     TTL_S_MAX,
 )
-from moorline.wire.segment import encode_headers
 from moorline.wire.staging import QueueRow, encode_queue_rows
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from moorline.core.frame import HEAD
 from moorline.core.parts import PADDING_BYTES, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
@@ -18,7 +19,6 @@ from moorline.journal.segment_index import DENSE_BYTES
 from moorline.journal.stretches import Span, Stretch, cut, find_frames, sparse_stretches
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
 from moorline.spark.frames import Block, Frames
-from moorline.wire.segment import HEAD
 
 
 class SegmentFile(Protocol):

@@ -8,7 +8,7 @@
             lengths  u32 × count   bytes of each frame
             topics   u32 × count   its topic, as a place among the names
             names    msgpack of a list of texts
-            frames   as wire.segment draws them, with PRODUCER among the flags, and zeros for check,
+            frames   as core.frame draws them, with PRODUCER among the flags, and zeros for check,
                      offset, time, producer and sequence
 
 The rows of one shard stand together, in the order in which they were written: a node with as many shards
@@ -25,11 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from moorline.core.parts import Numbers, Parts, words_at
-from moorline.errors import Malformed
-from moorline.limits import PACKED_SHARDS_MAX
-from moorline.wire.frame_fields import OFFSET_AT, TIME_AT, Sizes
-from moorline.wire.segment import (
+from moorline.core.frame import (
     FRAME,
     HEAD,
     KEYED,
@@ -38,6 +34,10 @@ from moorline.wire.segment import (
     decode_headers,
     encode_headers,
 )
+from moorline.core.frame_fields import OFFSET_AT, TIME_AT, Sizes
+from moorline.core.parts import Numbers, Parts, words_at
+from moorline.errors import Malformed
+from moorline.limits import PACKED_SHARDS_MAX
 from moorline.wire.topic import Record
 
 _HEAD = struct.Struct("<IIII")

@@ -1,6 +1,6 @@
 """Room: wire. The messages of topics: publishing, sessions and their subscriptions, what is delivered.
 
-Messages travel as the frames they are stored in (wire.segment), whole runs of them at once. A *feed* is
+Messages travel as the frames they are stored in (core.frame), whole runs of them at once. A *feed* is
 one stream on its way through one subscription; acknowledgements name feeds and ranges of offsets, and need
 no answer.
 """
@@ -48,7 +48,7 @@ StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message that is to be stored. `flags` are RETAIN and QOS0 of wire.segment."""
+    """A message that is to be stored. `flags` are RETAIN and QOS0 of core.frame."""
 
     topic: Topic
     body: bytes

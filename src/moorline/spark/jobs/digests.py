@@ -1,6 +1,6 @@
 """Room: spark. Digests of archived messages, equal to those that nodes compute when they seal a stream.
 
-The content of a message (wire/segment.py) is built again from the columns, a whole row group at a time:
+The content of a message (core/frame.py) is built again from the columns, a whole row group at a time:
 the fixed part as a numpy record, the rest joined by Arrow, all of it hashed by polars-hash. Nothing here
 looks at a single message.
 """
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moorline.core.digest import Digest
+from moorline.core.frame import PRODUCER
 from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS
@@ -23,7 +24,6 @@ from moorline.spark.id_sets import Words, hashed
 from moorline.spark.jobs.archive_files import COLUMNS, Archive
 from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.packing import CONTENT_FIELDS
-from moorline.wire.segment import PRODUCER
 
 BUCKETS = 256
 """Ranges of offsets that a stream is compared by: a difference costs reading 1/256 of it from the node."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from moorline.core.frame import decode_headers
 from moorline.core.stream import Stream
 from moorline.core.topic import Matcher, check_filter, check_topic
 from moorline.errors import BadTopic, ConfigError, DriftFound
@@ -37,7 +38,6 @@ from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.options import reach_of
 from moorline.spark.rows import Columns
 from moorline.spark.writer import Destination, Staged, commit, stage
-from moorline.wire.segment import decode_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

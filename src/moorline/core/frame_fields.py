@@ -1,4 +1,4 @@
-"""Room: wire. The numbers in many frames (wire.segment) at once, read and written with numpy.
+"""Room: core. The numbers in many frames (core.frame) at once, read and written with numpy.
 
 Frames begin at any byte. So a buffer is looked at as numbers that begin at every byte, of which those at the
 places of frames are taken: no frame is copied, and no loop is in Python.

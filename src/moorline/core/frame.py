@@ -1,4 +1,4 @@
-"""Room: wire. How a stored message looks: the same bytes on disk and on their way to a reader.
+"""Room: core. How a stored message looks: the same bytes on disk and on their way to a reader.
 
     frame   length   u32  bytes from `offset` to the end of the body
             check    u32  low half of XXH3-64, seeded, over those bytes
