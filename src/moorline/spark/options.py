@@ -93,7 +93,22 @@ def kind_of(options: Mapping[str, str]) -> str:
             return kind
     # A wrong letter in the very option that says what is read.
     check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *KINDS})
-    raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}")
+    hint = "" if options else f"; of a table, {TABLES}"
+    raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}{hint}")
+
+
+TABLES = (
+    "Spark does not hand the OPTIONS of a CREATE TABLE to a source in Python: use "
+    "CREATE TEMPORARY VIEW name USING moorline OPTIONS (…)"
+)
+_OF_A_TABLE = "provider"
+"""What Spark puts beside the options of a table that it makes, and of nothing else."""
+
+
+def check_no_table(options: Mapping[str, str]) -> None:
+    """Refuses a CREATE TABLE: a read of it would have no options, and a write would go to any node."""
+    if _OF_A_TABLE in {name.lower() for name in options}:
+        raise ConfigError(f"CREATE TABLE … USING moorline: {TABLES}")
 
 
 def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ spark = moorline.spark.session(remote="sc://host:15002")    # Spark Connect
 import atexit
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGE = "pyspark_moorline"
+
+ANY_PYTHON = "python3"
+"""What Spark runs workers with where nobody has chosen one."""
+
+JAVA_RUNS = "PYSPARK_GATEWAY_PORT"
+"""Set where Spark's Java has started this Python, and not the other way round."""
 
 CONNECT_PACKAGES = ("grpc", "grpc_status", "zstandard", "pandas")
 
@@ -87,8 +94,10 @@ def session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
-    # A package that is found by its name is registered by Spark itself, which warns of a second time.
-    return made if find_spec(PACKAGE) is not None else register(made)
+    # A package that is found by its name is registered by Spark itself, which warns of a second time. A
+    # session that was there before us may look for it with any Python.
+    is_found = find_spec(PACKAGE) is not None and made.sparkContext.pythonExec != ANY_PYTHON
+    return made if is_found else register(made)
 
 
 def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkSession":
@@ -114,8 +123,54 @@ def register(spark: "SparkSession") -> "SparkSession":
     """Makes the source known where the package `pyspark_moorline` is not found by itself."""
     from moorline.spark.source import MoorlineSource
 
-    spark.dataSource.register(MoorlineSource)
+    if is_remote(spark):
+        spark.dataSource.register(MoorlineSource)  # the server has a Python of its own
+        return spark
+    context = spark.sparkContext
+    before = context.pythonExec
+    if before == ANY_PYTHON and is_local(context.master):
+        context.pythonExec = sys.executable
+    try:
+        _check_python(context.pythonExec, spark.conf.get("spark.submit.pyFiles", ""))
+        # The source takes this Python with it; functions of the user's keep theirs.
+        spark.dataSource.register(MoorlineSource)
+    finally:
+        context.pythonExec = before
     return spark
+
+
+def is_remote(spark: object) -> bool:
+    """Whether it is a session of Spark Connect, which has no Java here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def use_this_python() -> None:
+    """Sessions that are made from now on run their workers with our Python, unless the user chose one.
+
+    Spark looks for data sources with the same one. Without a choice that is any python3 of the PATH, which in
+    an environment that is not activated has neither pyarrow nor us. Under spark-submit Java runs already, and
+    whoever submitted has chosen.
+    """
+    if JAVA_RUNS not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _check_python(python: str, shipped: str | None) -> None:
+    """One line in place of a traceback of every worker."""
+    if python == sys.executable or shipped:
+        return
+    look = "import importlib.util as u; raise SystemExit(not all(map(u.find_spec, {!r})))"
+    command = [python, "-c", look.format(("moorline", "pyarrow"))]
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=30, check=False)  # noqa: S603
+        has_us = ended.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        has_us = False
+    if not has_us:
+        raise ConfigError(
+            f"Spark runs its workers as {python!r}, a Python without moorline and pyarrow: "
+            f"set PYSPARK_PYTHON={sys.executable} before the session is made"
+        )
 
 
 def settings_for(master: str | None, config: Mapping[str, str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from moorline.spark.options import (
     ASSOCIATIONS,
     QUEUES,
     check_names,
+    check_no_table,
     kind_of,
     switch_of,
     topic_options,
@@ -84,6 +85,7 @@ class MoorlineSource(DataSource):
         return "moorline"
 
     def schema(self) -> str:
+        check_no_table(self.options)
         columns = {"queues": QUEUE_COLUMNS, "associations": ASSOCIATION_COLUMNS}.get(self._kind())
         if columns is None:
             columns = dict(TOPIC_COLUMNS)

@@ -39,7 +39,7 @@ from moorline.limits import (
     SPARK_LINK_TRIES,
 )
 from moorline.spark.node_link import Links, address_of
-from moorline.spark.options import REACH, Reach, check_names, reach_of
+from moorline.spark.options import REACH, TABLES, Reach, check_names, reach_of
 from moorline.spark.reaching import reaching
 from moorline.spark.rows import Columns, chunks_of, columns_of
 from moorline.wire.message import Answer, Message
@@ -291,9 +291,11 @@ def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> R
 
 
 def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Destination:
-    check_names(
-        {name: value for name, value in options.items() if name.lower() not in _SPARKS}, OPTIONS
-    )
+    own = {name: value for name, value in options.items() if name.lower() not in _SPARKS}
+    check_names(own, OPTIONS)
+    if not own:
+        # So comes an INSERT into a table of CREATE TABLE, whatever node its OPTIONS had named.
+        raise ConfigError(f"where to? Give the option address; of a table, {TABLES}")
     if overwrite:
         raise ConfigError(
             "what is published cannot be overwritten: use mode('append'), or outputMode('append')"
