@@ -638,6 +638,19 @@ SPARK_TASK_TRIES = 4
 """Attempts of a task on this machine, as many as Spark makes on a cluster: together they outlast the restart
 of a node."""
 
+SPARK_CONNECT_MS_MAX = 10_000
+"""Time in which a Spark Connect server must answer for the first time; one that starts takes as long."""
+
+SPARK_CONNECT_TRIES = 20
+"""Times that a call to such a server is said again. One that restarts has lost the session anyway: this is
+for a network that stumbles."""
+
+SPARK_CONNECT_PAUSE_MS = 1_000
+"""Pause between two of them."""
+
+SPARK_CONNECT_END_MS = 5_000
+"""Time that a job has for its end at such a server, once it is told to end: one that hangs is left alone."""
+
 SPARK_GAPS_TOLD_MAX = 100
 """Ranges of lost messages that a query names in its progress; it counts them all."""
 

@@ -89,6 +89,8 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
     Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
     file, is_file = str(tmp_path / "copy.py"), "copy.py is a file: an archive is a folder"
     nobody = "postgresql://me:secret@127.0.0.1:1/db"
+    ids, there = tmp_path / "ids.csv", str(tmp_path / "kept")
+    ids.write_text("id\n1\n")
     for code, words, arguments in (
         (10, "is the node running?", ("archive", str(tmp_path / "a"), address)),
         (10, "is the node running?", ("verify", str(tmp_path / "a"), address)),
@@ -108,7 +110,10 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
         (3, "has no flows", ("run", str(tmp_path / "flows.py"), address)),
         (3, "which catalog?", ("audit",)),
         (3, "is no set of ids", ("diff", "catalog:postgresql://x", "b.parquet")),
-        (3, "--conf 'x=1'", ("diff", "a.parquet", "b.parquet", "--conf", "x=1")),
+        (3, "--conf 'x=1'", ("diff", f"{ids}", f"{ids}", "--conf", "x=1")),
+        (3, "no parquet files there", ("diff", "a.parquet", f"{ids}")),
+        (3, "has no column 'no'; there are id", ("diff", f"{ids}#no", f"{ids}")),
+        (3, "is there already: name a folder", ("diff", f"{ids}", f"{ids}", "--out", there)),
         (3, "--from 'noon'", ("replay", str(tmp_path / "a"), "--from", "noon")),
         (2, "Missing argument", ("diff", "a.parquet")),
     ):

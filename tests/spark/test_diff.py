@@ -13,9 +13,9 @@ from tests.core.test_hashing import joined, vectors
 
 from moorline.core.digest import Digest
 from moorline.core.hashing import hash_ids
-from moorline.errors import CatalogUnreachable, ConfigError
+from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
 from moorline.spark.id_sets import Side, hashed
-from moorline.spark.jobs.diff import diff, digest_of
+from moorline.spark.jobs.diff import check, check_before, diff, digest_of
 from moorline.spark.jobs.failures import explained
 
 
@@ -134,3 +134,77 @@ def test_csv_ids_are_texts_and_mistakes_are_named(spark: SparkSession, tmp_path:
     with pytest.raises(CatalogUnreachable) as caught, explained():
         digest_of(spark, nowhere)
     assert "secret" not in str(caught.value)
+
+
+REFUSED = {
+    "double": pa.array([1.5]),
+    "struct<a: int64>": pa.array([{"a": 1}]),
+    "list<element: binary>": pa.array([[b"a"]], pa.list_(pa.binary())),
+    "bool": pa.array([True]),
+    "timestamp[us]": pa.array([1], pa.timestamp("us")),
+    "decimal128(5, 2)": pa.array([1], pa.decimal128(5, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_column_that_holds_no_ids_is_refused_before_a_job_begins(
+    tmp_path: Path, kind: str
+) -> None:
+    good = parquet(tmp_path / "good.parquet", ids(3))
+    pq.write_table(pa.table({"id": ["a"], "x": REFUSED[kind]}), tmp_path / "bad.parquet")
+    bad = Side.of(f"{tmp_path}/bad.parquet#x")
+    for sides in ((good, bad), (bad, good)):
+        with pytest.raises(ConfigError) as caught:
+            check_before(*sides, "")
+        text = f"column 'x' is {kind}: ids are binary, string, whole numbers"
+        assert str(caught.value).endswith(text)
+    check_before(good, Side.of(f"{tmp_path}/bad.parquet#id"), "")
+
+
+def test_what_could_only_fail_is_refused_before_a_job_begins(tmp_path: Path) -> None:
+    good = parquet(tmp_path / "good.parquet", ids(3))
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "some.csv").write_text("id\na\n")
+    (tmp_path / "no.sqlite").write_text("a text")
+    (tmp_path / "out").mkdir()
+    for side, text in (
+        (f"{tmp_path}/good.parquet#nope", "has no column 'nope'; there are id"),
+        (f"{tmp_path}/some.csv#nope", "has no column 'nope'; there are id"),
+        (f"{tmp_path}/empty.csv", "empty.csv cannot be read as CSV"),
+        (f"{tmp_path}/no.sqlite", "no.sqlite is not the list of a client"),
+        (f"{tmp_path}/nowhere.parquet", "no parquet files there"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            check_before(good, Side.of(side), "")
+    with pytest.raises(CatalogUnreachable):
+        check_before(good, Side.of("catalog:postgresql://me@127.0.0.1:1/db#billing"), "")
+    for out, text in (
+        (tmp_path / "out", "is there already: name a folder that is not"),
+        (tmp_path / "some.csv" / "below", "is no folder that can be written to"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            check_before(good, good, str(out))
+    check_before(good, good, str(tmp_path / "new" / "folders"))
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_row_without_an_id_is_left_out_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('name,id\nx,1\nempty,\nquoted,""\ny,2\n')
+    table = pa.table({"id": pa.array(["2", None, "1", ""]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "b.parquet")
+    pq.write_table(pa.table({"id": pa.array([1, None, 2])}), tmp_path / "c.parquet")
+    text = Side.of(f"{tmp_path}/a.csv#id")
+    found = diff(spark, text, Side.of(f"{tmp_path}/b.parquet"), tasks=2, limit=10)
+    assert found.is_equal
+    assert (found.comparison.left.count, found.comparison.right.count) == (2, 2)
+    assert (found.comparison.without_left, found.comparison.without_right) == (2, 2)
+    found = diff(spark, Side.of(f"{tmp_path}/c.parquet"), text, tasks=2, limit=10)
+    assert found.is_equal
+    assert (found.comparison.without_left, found.comparison.without_right) == (1, 2)
+    # Nothing on both sides is no proof that they are equal.
+    (tmp_path / "d.csv").write_text("id,name\n,x\n")
+    nothing = Side.of(f"{tmp_path}/d.csv")
+    with pytest.raises(DriftFound, match="nothing was compared: neither side has an id"):
+        check(diff(spark, nothing, nothing, tasks=2, limit=10))

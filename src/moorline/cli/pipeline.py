@@ -286,11 +286,12 @@ def audit(
     """
     address = catalog or _own_catalog(data)
     need_spark()
-    from moorline.spark.id_sets import Side
+    from moorline.spark.id_sets import Side, check_sides
     from moorline.spark.jobs import audit as job
 
     clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
     job.services_of(address, clients)
+    check_sides(*clients.values())
     with spark_run("auditing", master, remote, conf) as (spark, seen):
         found = job.audit(spark, address, clients, seen)
     output.emit(
@@ -322,13 +323,15 @@ def diff(
 ) -> None:
     """Find what is missing on either side of two sets of ids, of any size.
 
-    65,536 digests of each side are compared first; equal sets cost one look. Ends with 17 if they differ.
+    65,536 digests of each side are compared first; equal sets cost one look. Rows without an id are left out
+    and counted. Ends with 17 if they differ, or if neither side has an id.
     """
     need_spark()
     from moorline.spark.id_sets import Side
     from moorline.spark.jobs import diff as job
 
     sides = Side.of(left), Side.of(right)
+    job.check_before(*sides, out)
     with spark_run("comparing", master, remote, conf) as (spark, seen):
         found = job.diff(spark, *sides, tasks=tasks_of(spark), limit=limit, out=out, seen=seen)
     output.emit(as_json, tables.diff_facts(found), lambda: tables.show_diff(found))

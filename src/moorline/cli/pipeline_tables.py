@@ -163,8 +163,16 @@ def diff_facts(found: "Found") -> dict[str, Any]:
     left, right = found.comparison.left, found.comparison.right
     return {
         "is_equal": found.is_equal,
-        "left": {"count": left.count, "digest": str(left)},
-        "right": {"count": right.count, "digest": str(right)},
+        "left": {
+            "count": left.count,
+            "digest": str(left),
+            "without_id": found.comparison.without_left,
+        },
+        "right": {
+            "count": right.count,
+            "digest": str(right),
+            "without_id": found.comparison.without_right,
+        },
         "buckets_differing": found.comparison.buckets_differing,
         "only_left": found.only_left,
         "only_right": found.only_right,
@@ -191,3 +199,8 @@ def show_diff(found: "Found") -> None:
         else f"{found.only_left:,} only left, {found.only_right:,} only right"
     )
     output.line(f"{left:,} ids left, {right:,} right: {verdict}")
+    without = found.comparison.without_left, found.comparison.without_right
+    if any(without):
+        output.line(
+            f"left out, since they have no id: {without[0]:,} rows left, {without[1]:,} right"
+        )

@@ -25,12 +25,15 @@ import typer
 from moorline.cli import output
 from moorline.cli.progress import progress
 from moorline.errors import ConfigError
-from moorline.limits import PIPELINE_TASKS_MIN
+from moorline.limits import PIPELINE_TASKS_MIN, SPARK_CONNECT_END_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PANEL = "Spark"
+
+EXIT_INTERRUPTED = 130
+"""As cli.main says it, for an end that no exception leads to."""
 
 _EVERY = re.compile(r"\d{1,6} (millisecond|second|minute|hour|day)s?")
 
@@ -74,14 +77,16 @@ def spark_run(
     from moorline.spark.jobs.failures import explained
 
     with _logged_aside() as log, explained():
+        from moorline.spark.connect_server import is_far
         from moorline.spark.session import SHORT_JOB, session
 
         if is_light and not master and not remote:
             settings = SHORT_JOB | settings
-        with _signals(_interrupt, signal.SIGTERM):
+        with _ends_at_once(remote) as knows:
             # Interrupted while it starts, Java would be left behind: who wants an end gets it right after.
-            with log(), _java_apart(), stoppable(True) as is_asked:
+            with log(), _java_apart(), stoppable(not is_far(remote)) as is_asked:
                 spark = session(master, remote, f"moor pipeline: {what}", settings)
+                knows.append(spark)
                 _quiet(spark)
             try:
                 if is_asked():
@@ -91,6 +96,30 @@ def spark_run(
             finally:
                 with contextlib.suppress(Exception):
                     spark.stop()
+
+
+@contextlib.contextmanager
+def _ends_at_once(remote: str | None) -> Iterator[list["SparkSession"]]:
+    """SIGTERM interrupts as Ctrl-C does; a job at a far server ends, whether or not that one answers."""
+    from moorline.spark.connect_server import end_patience, is_far
+
+    known: list[SparkSession] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for spark in known:
+            end_patience(spark)
+        # Spark tells the server of the end, and would wait for a server that hangs.
+        last = threading.Timer(SPARK_CONNECT_END_MS / 1_000, os._exit, [EXIT_INTERRUPTED])
+        last.daemon = True
+        last.start()
+        _interrupt(number, frame)
+
+    if is_far(remote):
+        with _signals(end, signal.SIGINT, signal.SIGTERM):
+            yield known
+    else:
+        with _signals(_interrupt, signal.SIGTERM):
+            yield known
 
 
 @contextlib.contextmanager

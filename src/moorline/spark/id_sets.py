@@ -22,6 +22,14 @@ from pyspark.sql.types import StructType
 from moorline.catalog.address import OPEN_ERRORS, shown, unreachable
 from moorline.errors import ConfigError
 from moorline.limits import ID_SET_BUCKET_BITS, ID_SET_PIECE_ROWS
+from moorline.spark.id_columns import (
+    check_side,
+    csv_column,
+    ids_of,
+    ids_of_client,
+    opened_parquet,
+    parquet_column,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +37,9 @@ if TYPE_CHECKING:
 KINDS = ("parquet", "csv", "sqlite", "catalog")
 
 BUCKETS = 1 << ID_SET_BUCKET_BITS
+
+WITHOUT = BUCKETS
+"""In the place of a bucket: how many rows have no id."""
 
 CATALOG_PIECE = 2
 """First bytes of the hash that are asked for at once: less than a million of 10^8 associations."""
@@ -111,6 +122,8 @@ class IdSetReader(DataSourceReader):
         wanted = options.get("buckets")
         self._wanted = base64.b64decode(wanted) if wanted else b""
         self._yields = options.get("yield", "buckets")
+        self._without = 0
+        """Rows of this task that have no id."""
 
     def partitions(self) -> list[InputPartition]:
         # Row groups in turn: files are often written in the order of something.
@@ -124,10 +137,14 @@ class IdSetReader(DataSourceReader):
         assert isinstance(partition, _Partition)
         if self._yields == "ids":
             yield from self._chosen(partition.pieces)
-        elif self._yields == "total":
-            yield self._total(partition.pieces)
         else:
-            yield self._digests(partition.pieces)
+            is_total = self._yields == "total"
+            yield self._total(partition.pieces) if is_total else self._digests(partition.pieces)
+            if self._without:
+                yield _summed(
+                    np.array([WITHOUT], np.int32),
+                    [np.array([one]) for one in (self._without, 0, 0, 0, 0)],
+                )
 
     def _total(self, pieces: list[Piece]) -> pa.RecordBatch:
         """The digest of all, as if it were one bucket: the hashes never leave polars."""
@@ -174,7 +191,11 @@ class IdSetReader(DataSourceReader):
 
     def _ids(self, pieces: list[Piece]) -> Iterator[pa.Array]:
         for piece in pieces:
-            yield from _from_file(piece, self._side.column)
+            for column in _from_file(piece, self._side.column):
+                ids = ids_of(column)
+                self._without += len(column) - len(ids)
+                if len(ids):
+                    yield ids
 
 
 def _summed(
@@ -212,64 +233,37 @@ def hashed(ids: pa.Array) -> Words:
 
 
 def _from_file(piece: Piece, column: str) -> Iterator[pa.Array]:
+    path = Path(piece.path)
     if piece.kind == "csv":
-        import pyarrow.csv
-
-        # Ids are texts: left to itself it would take digits for numbers, and lose leading zeros.
-        name = _column(column, pyarrow.csv.open_csv(piece.path).schema.names, piece.path)
-        options = pyarrow.csv.ConvertOptions(
-            include_columns=[name], column_types={name: pa.binary()}
-        )
-        with pyarrow.csv.open_csv(piece.path, convert_options=options) as reader:
-            for batch in reader:
-                yield _binary(batch.column(0))
-        return
-    if piece.kind == "sqlite":
-        yield from _from_client(piece.path)
-        return
-    import pyarrow.parquet
-
-    file = pyarrow.parquet.ParquetFile(piece.path)
-    name = _column(column, file.schema_arrow.names, piece.path)
-    for batch in file.iter_batches(
-        ID_SET_PIECE_ROWS, row_groups=list(range(piece.first, piece.upto)), columns=[name]
-    ):
-        yield _binary(batch.column(0))
+        yield from _from_csv(path, column)
+    elif piece.kind == "sqlite":
+        yield from ids_of_client(piece.path)
+    else:
+        name = parquet_column(column, path)
+        groups = list(range(piece.first, piece.upto))
+        for batch in opened_parquet(path).iter_batches(
+            ID_SET_PIECE_ROWS, row_groups=groups, columns=[name]
+        ):
+            yield batch.column(0)
 
 
-def _column(wanted: str, names: list[str], path: str) -> str:
-    """The first one where none is named."""
-    if wanted and wanted not in names:
-        raise ConfigError(f"{path} has no column {wanted!r}; there are {', '.join(names)}")
-    return wanted or names[0]
+def _from_csv(path: Path, column: str) -> Iterator[pa.Array]:
+    import pyarrow.csv
 
-
-def _from_client(path: str) -> Iterator[pa.Array]:
-    """The list that a client keeps of a service's queues."""
-    import sqlite3
-
-    database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+    # Ids are texts: left to itself it would take digits for numbers, and lose leading zeros.
+    name = csv_column(column, path)
+    options = pyarrow.csv.ConvertOptions(include_columns=[name], column_types={name: pa.binary()})
     try:
-        cursor = database.execute("select queue from association")
-        while rows := cursor.fetchmany(ID_SET_PIECE_ROWS):
-            yield pa.array([row[0] for row in rows], pa.binary())
-    except sqlite3.Error as error:
-        raise ConfigError(f"{path} is not the list of a client: {error}") from error
-    finally:
-        database.close()
+        with pyarrow.csv.open_csv(path, convert_options=options) as reader:
+            for batch in reader:
+                yield batch.column(0)
+    except pa.ArrowException as error:
+        raise ConfigError(f"{path} cannot be read as CSV: {error}") from error
 
 
 def _shown(text: str) -> str:
     """What was given, unless there may be a password in it."""
     return repr(text) if "@" not in text else "this"
-
-
-def _binary(column: pa.Array) -> pa.Array:
-    if column.null_count:
-        column = column.drop_null()
-    if pa.types.is_integer(column.type):
-        column = column.cast(pa.string())
-    return column.cast(pa.binary())
 
 
 async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]]:
@@ -309,16 +303,17 @@ def pieces_of(side: Side) -> list[Piece]:
     paths = _paths(side)
     if side.kind in ("csv", "sqlite"):
         return [Piece(side.kind, str(path), 0, 1) for path in paths]
-    import pyarrow.parquet
+    return [
+        Piece("parquet", str(path), group, group + 1)
+        for path in paths
+        for group in range(opened_parquet(path).num_row_groups)
+    ]
 
-    pieces: list[Piece] = []
-    for path in paths:
-        try:
-            groups = pyarrow.parquet.ParquetFile(path).num_row_groups
-        except (OSError, pa.ArrowException) as error:
-            raise ConfigError(f"{path} cannot be read as Parquet: {error}") from error
-        pieces += [Piece("parquet", str(path), group, group + 1) for group in range(groups)]
-    return pieces
+
+def check_sides(*sides: Side) -> None:
+    """Refuses what no task could read ids from, before there is a Spark."""
+    for side in sides:
+        check_side(side, [] if side.kind == "catalog" else _paths(side))
 
 
 def _paths(side: Side) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from moorline.errors import ConfigError
 from moorline.limits import SPARK_TASK_TRIES
+from moorline.spark.connect_server import bound_patience, find_server, is_far
 from moorline.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -112,11 +113,16 @@ def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkS
             f"Spark Connect needs {', '.join(missing)}: in Moorline's folder, "
             "pip install -c constraints.txt '.[connect]'"
         )
+    if is_far(remote):
+        find_server(remote)
     builder = SparkSession.builder.remote(remote).appName(app_name)
     # What belongs to the server is not ours to set.
     for name, value in (OF_A_QUERY | dict(config)).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    if is_far(remote):
+        bound_patience(made)
+    return made
 
 
 def register(spark: "SparkSession") -> "SparkSession":

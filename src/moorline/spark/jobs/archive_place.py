@@ -149,3 +149,24 @@ def _check_no_file(folder: Path, kind: str) -> None:
     for one in (folder, *folder.parents):
         if one.is_file():
             raise ConfigError(f"{one} is a file: {kind} is a folder")
+
+
+def check_new(where: str) -> None:
+    """Refuses a folder that is there already, or that cannot be made here. What only Spark has a file system
+    for, only Spark can say."""
+    from pyarrow import fs
+
+    if "://" in where:
+        try:
+            files, root = fs.FileSystem.from_uri(where)
+            is_there = files.get_file_info(root).type != fs.FileType.NotFound
+        except Exception:
+            return
+    else:
+        path = Path(where).absolute()
+        is_there = path.exists()
+        parent = next(one for one in path.parents if one.exists())
+        if not is_there and not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+            raise ConfigError(f"--out {where}: {parent} is no folder that can be written to")
+    if is_there:
+        raise ConfigError(f"--out {where} is there already: name a folder that is not")

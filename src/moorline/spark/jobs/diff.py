@@ -13,7 +13,8 @@ import numpy as np
 from moorline.core.digest import Digest
 from moorline.errors import DriftFound
 from moorline.limits import PIPELINE_TASKS_MIN
-from moorline.spark.id_sets import BUCKETS, SUMS, Side, read_side
+from moorline.spark.id_sets import BUCKETS, SUMS, WITHOUT, Side, check_sides, read_side
+from moorline.spark.jobs.archive_place import check_new
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Both sides' digests, and how many buckets differ."""
+    """Both sides' digests, how many buckets differ, and how many rows of each side have no id."""
 
     left: Digest
     right: Digest
     buckets_differing: int
+    without_left: int = 0
+    without_right: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -48,6 +51,13 @@ class Found(msgspec.Struct, frozen=True):
     def has_repeats(self) -> bool:
         """The sides are the same sets, and one of them has an id more than once."""
         return not self.is_equal and not self.only_left and not self.only_right
+
+
+def check_before(left: Side, right: Side, out: str) -> None:
+    """Refuses what could only fail: a side that has no ids, an `out` that is there or cannot be made."""
+    check_sides(left, right)
+    if out:
+        check_new(out)
 
 
 def diff(
@@ -84,7 +94,9 @@ def diff(
 
 
 def check(found: Found) -> None:
-    """Raises if the sets differ."""
+    """Raises if the sets differ, or if there was nothing to compare."""
+    if not (found.comparison.left.count or found.comparison.right.count):
+        raise DriftFound("nothing was compared: neither side has an id")
     if found.has_repeats:
         raise DriftFound(
             "the same ids are on both sides, and one side has some of them twice: compare distinct ids"
@@ -99,11 +111,12 @@ def compare(
     spark: "SparkSession", left: Side, right: Side, *, tasks: int, seen: Seen = nobody
 ) -> tuple[Comparison, bytes]:
     """Compares by digest; the buckets that differ, as bits."""
-    one = _collected(spark, read_side(spark, left, tasks=tasks), seen)
-    other = _collected(spark, read_side(spark, right, tasks=tasks), seen)
+    one, without_left = _collected(spark, read_side(spark, left, tasks=tasks), seen)
+    other, without_right = _collected(spark, read_side(spark, right, tasks=tasks), seen)
     differing = (one != other).any(axis=1)
+    totals = _total(one), _total(other)
     return (
-        Comparison(_total(one), _total(other), int(differing.sum())),
+        Comparison(*totals, int(differing.sum()), without_left, without_right),
         np.packbits(differing).tobytes(),
     )
 
@@ -112,7 +125,8 @@ def digest_of(
     spark: "SparkSession", side: Side, seen: Seen = nobody, *, tasks: int = PIPELINE_TASKS_MIN
 ) -> Digest:
     """The digest of one side."""
-    return _total(_collected(spark, read_side(spark, side, tasks=tasks, yields="total"), seen))
+    buckets, _ = _collected(spark, read_side(spark, side, tasks=tasks, yields="total"), seen)
+    return _total(buckets)
 
 
 def differences(
@@ -134,8 +148,8 @@ def differences(
 
 def _collected(
     spark: "SparkSession", frame: "DataFrame", seen: Seen
-) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    """The SUMS of every bucket."""
+) -> tuple["np.ndarray[tuple[int, int], np.dtype[np.int64]]", int]:
+    """The SUMS of every bucket, and how many rows have no id."""
     from pyspark.sql import functions
 
     summed = frame.groupBy("bucket").agg(
@@ -143,11 +157,11 @@ def _collected(
         *(functions.bit_xor(name).alias(name) for name in ("high", "low")),
     )
     table = watched(spark, summed.toArrow, seen)
-    kept = np.zeros((BUCKETS, len(SUMS)), np.int64)
+    kept = np.zeros((BUCKETS + 1, len(SUMS)), np.int64)
     places = table.column("bucket").to_numpy()
     for at, name in enumerate(SUMS):
         kept[places, at] = table.column(name).to_numpy()
-    return kept
+    return kept[:BUCKETS], int(kept[WITHOUT, 0])
 
 
 def _total(buckets: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> Digest:

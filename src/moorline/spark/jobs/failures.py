@@ -9,13 +9,16 @@ import traceback
 from collections.abc import Iterator
 
 import moorline.errors
-from moorline.errors import CallFailed, MoorlineError
+from moorline.errors import CallFailed, ConnectionLost, MoorlineError
 from moorline.limits import SPARK_WORDS_MAX
+from moorline.spark.connect_server import is_server_gone
 
 _RAISED = re.compile(r"^    .*\n([A-Za-z_][\w.]*: .+)$", re.MULTILINE)
 """The last line of a Python traceback."""
 
 JAVA_GONE = "Spark's Java process has ended: was it killed, or was there no memory? Run it again"
+
+SERVER_GONE = "the Spark Connect server does not answer any more: is it running? Run it again"
 
 _OURS = re.compile(r"^(?:.*?: )?moorline\.[\w.]+\.(\w+): (.*)$", re.MULTILINE)
 
@@ -42,8 +45,15 @@ def explained(what: str = "") -> Iterator[None]:
             raise
         raise JavaGone(f"{what}: {JAVA_GONE}" if what else JAVA_GONE) from error
     except spark_errors() as error:
-        found = JavaGone(JAVA_GONE) if _is_java_gone(error) else ours_in(str(error))
+        found = _gone(error) or ours_in(str(error))
         raise _with_text(type(found), f"{what}: {found}" if what else str(found)) from error
+
+
+def _gone(error: Exception) -> MoorlineError | None:
+    """Where there is no Spark any more that could do it."""
+    if _is_java_gone(error):
+        return JavaGone(JAVA_GONE)
+    return ConnectionLost(SERVER_GONE) if is_server_gone(error) else None
 
 
 def _is_java_gone(error: Exception) -> bool:
