@@ -71,4 +71,4 @@ def is_server_gone(error: BaseException) -> bool:
 
 
 def _client(spark: "SparkSession") -> Any:
-    return spark.client  # type: ignore[attr-defined]  # a session of Spark Connect
+    return spark.client  # a session of Spark Connect has one
