@@ -41,6 +41,21 @@ ANSWERS_AT_ONCE_MAX = 8
 SESSION_TURN_MS = 5
 """Time for which the node handles what one client said before others get a turn: little beside an fsync."""
 
+CLUSTER_NODES_MAX = 4_096
+"""Nodes that an answer about a cluster names, those that are long gone included."""
+
+NODE_ADDRESSES_MAX = 64
+"""Addresses of a node: one for each network that it listens on."""
+
+ADDRESS_LENGTH_MAX = 512
+"""Characters of an address: the name of a host has 253."""
+
+ROLES_MAX = 64
+"""Roles of a node; there are a handful."""
+
+NODE_WARNINGS_MAX = 64
+"""Sentences in which a node says what it does not do just now; there is one for each cause."""
+
 CONNECTIONS_MAX = 15_000
 """Sockets one node accepts at once, lowered to what the open-files limit leaves (with a warning)."""
 
@@ -54,7 +69,24 @@ LISTEN_BACKLOG = 4_096
 """Connections the kernel holds while the loop is busy; a burst of reconnects after a restart."""
 
 NAME_CHARACTERS_MAX = 128
-"""Longest name of a piece of software in a hello."""
+"""Longest name of a node, a role or a piece of software: those of nodes have 63 characters at most."""
+
+CODE_LENGTH_MAX = 64
+"""Characters of a code, a reason or a status: ours have 20 at most."""
+
+TEXT_LENGTH_MAX = 16 * KIB
+"""Characters of a text for people; a longer one is cut where it is made. The longest of ours quote a filter,
+in which each character may need ten to be shown."""
+
+ROWS_PER_ANSWER_MAX = 65_536
+"""Rows of an answer that has no pages, or whose pages end by their bytes: more do not fit a frame."""
+
+RECORDS_PER_CALL_MAX = 8_192
+"""Messages that are published in one call: all of them are stored at once, some ten milliseconds of the node.
+Eight times what our client sends."""
+
+HEADERS_MAX = 8_192
+"""Headers of a message: more do not fit TOPIC_HEADERS_BYTES_MAX, however short they are."""
 
 PEM_BYTES_MAX = MIB
 """What is looked at of a certificate or key that cannot be used: bundles of authorities are smaller."""
@@ -355,6 +387,12 @@ RETAINED_BYTES_MAX = 512 * KIB
 
 # --- groups ---------------------------------------------------------------------------------------
 
+PLACE_RANGES_MAX = 65_536
+"""Ranges, and failures, of one place: at most one hole for each message that a member may have in hand."""
+
+BORROWER_LEASES_MAX = 65_536
+"""Leases in the last word of a Borrower: one for each shard of sixty-four of the largest nodes."""
+
 LEASES_REMEMBERED_MAX = 4_096
 """Leases that are over and that a Borrower remembers, to know a late grant: minutes of a busy queue."""
 
@@ -370,6 +408,9 @@ BORROWERS_MAX = 1_024
 BORROWERS_DEPARTED_MAX = 4_096
 """Borrowers that went and that a Leader remembers, so that a late word of theirs does not bring them back."""
 
+BORROWERS_STRANGE_MAX = 64
+"""Those of them that a Leader never knew: only a question that was overtaken by its goodbye needs them."""
+
 QUEUE_SLICE_MAX = 256
 """Messages of one lock of a `$queue` group: a frame of the wire of usual ones."""
 
@@ -382,6 +423,10 @@ LOST_RANGES_MAX = 1_024
 FEED_LOSSES_MAX = 512
 """Losses of one lease that its reports carry, or that its client has not confirmed: some 16 KB. Then nothing
 more is read under it, and the Leader gives the stream under a new lease. A `$queue` lock has fewer."""
+
+LEASE_LOSSES_MAX = 65_536
+"""The same on the wire: the loss that brings a feed to that bound may itself be of many pieces, one for each
+hole between what the client has in hand."""
 
 DISCONNECT_LOSSES_MAX = 8_192
 """Losses of all leases in the last word of a Borrower: some 250 KB. Its reports have said them before."""
@@ -516,8 +561,8 @@ TOPICS_COUNTED_MAX = 65_536
 TOPICS_CACHED_MAX = 65_536
 """Topics whose bytes and shard a node remembers; a publisher that invents more pays for looking again."""
 
-TOPICS_MATCHED_MAX = 65_536
-"""Topics of which a subscription remembers whether they match its filter; the rest is matched again."""
+TOPICS_CACHED_BYTES_MAX = 8 * MIB
+"""The same in bytes of their names, of which each is held three times: 128 bytes for each topic."""
 
 STREAM_PLACES_MAX = 1_024
 """Places in one segment that reads have ended at: as many readers go on without a seek."""

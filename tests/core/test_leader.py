@@ -19,7 +19,7 @@ from moorline.core.leader import (
 )
 from moorline.core.lease import Status
 from moorline.core.progress import Place
-from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX
+from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, BORROWERS_STRANGE_MAX
 
 
 def led(streams: int, *borrowers: str) -> Leading:
@@ -235,6 +235,19 @@ def test_x11_a_borrower_that_leaves_before_it_is_known_does_not_come_in_later() 
     leading.leave("b1", epoch=0)
     leading.hear(LeaderWanted("b1", "ann", 16))
     assert leading.leader.borrowers == {}
+
+
+def test_goodbyes_of_strangers_are_kept_neither_for_long_nor_at_the_cost_of_others() -> None:
+    leading = led(1, "b1")
+    leading.tell(Kick("b1"))
+    leading.take(Invalidate)
+    before = len(leading.leader._departed)
+    for number in range(BORROWERS_DEPARTED_MAX + 1):
+        leading.leave(f"forged {number}", epoch=0)
+    assert len(leading.leader._departed) == before
+    assert len(leading.leader._strangers) == BORROWERS_STRANGE_MAX
+    leading.hear(LeaderWanted("b1", "ann", 16))
+    assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "KICKED")], "it is not forgotten"
 
 
 def test_x11_a_revoke_during_a_grant_in_flight() -> None:
@@ -456,5 +469,6 @@ def test_x21_failures_are_stored_and_travel_with_the_grant() -> None:
 def test_what_it_remembers_of_those_that_went_is_bounded() -> None:
     leading = led(1)
     for n in range(BORROWERS_DEPARTED_MAX + 10):
+        leading.hear(LeaderWanted(f"b{n}", "ann", 16))
         leading.leave(f"b{n}")
     assert len(leading.leader._departed) == BORROWERS_DEPARTED_MAX

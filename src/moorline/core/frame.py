@@ -16,12 +16,14 @@ Little-endian, so that numpy and Arrow read it in place. Design: docs/design/str
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import xxhash
+from msgspec import Meta
 
 from moorline.errors import Malformed
+from moorline.limits import HEADERS_MAX, TOPIC_HEADERS_BYTES_MAX
 
 HEAD = struct.Struct("<II")
 CONTENT = struct.Struct("<QQIHHHH")
@@ -38,7 +40,11 @@ CHECK_MASK = 0xFFFF_FFFF
 Headers = Sequence[tuple[str, bytes]]
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
+HeaderName = Annotated[str, Meta(max_length=TOPIC_HEADERS_BYTES_MAX)]
+HeaderValue = Annotated[bytes, Meta(max_length=TOPIC_HEADERS_BYTES_MAX)]
+StoredHeaders = Annotated[list[tuple[HeaderName, HeaderValue]], Meta(max_length=HEADERS_MAX)]
+
+_decoder = msgspec.msgpack.Decoder(StoredHeaders)
 
 
 class Stored(NamedTuple):

@@ -5,15 +5,29 @@ a Leader that it knows; a lease's number tells one grant of a stream from a late
 repeated, late, or from a Leader that was replaced is known for what it is.
 """
 
-import msgspec
+from typing import Annotated
 
-from moorline.core.progress import Place
-from moorline.core.ranges import Range
-from moorline.core.stream import Gap, Stream
+import msgspec
+from msgspec import Meta
+
+from moorline.core.digest import DIGEST_BYTES
+from moorline.core.progress import Place, PlaceRanges
+from moorline.core.stream import Gap, NodeName, Stream
+from moorline.limits import (
+    BORROWER_LEASES_MAX,
+    CODE_LENGTH_MAX,
+    DISCONNECT_LOSSES_MAX,
+    LEASE_LOSSES_MAX,
+    MEMBER_LENGTH_MAX,
+)
+
+MemberName = Annotated[str, Meta(max_length=MEMBER_LENGTH_MAX)]
+LeasesDigest = Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
+Losses = Annotated[tuple[Gap, ...], Meta(max_length=LEASE_LOSSES_MAX)]
 
 
 class GroupMessage(msgspec.Struct, frozen=True, array_like=True):
-    borrower: str
+    borrower: MemberName
 
 
 class FromBorrower(GroupMessage, frozen=True):
@@ -30,7 +44,7 @@ class FromLeader(GroupMessage, frozen=True):
 class LeaderWanted(FromBorrower, frozen=True, tag=1):
     """Who leads this group? `member` is the session's name, `window` how many messages it takes at once."""
 
-    member: str
+    member: MemberName
     window: int
 
 
@@ -39,7 +53,7 @@ class Ping(FromBorrower, frozen=True, tag=2):
 
     epoch: int
     number: int
-    digest: bytes
+    digest: LeasesDigest
 
 
 class UpdateProgress(FromBorrower, frozen=True, tag=3):
@@ -56,8 +70,8 @@ class UpdateProgress(FromBorrower, frozen=True, tag=3):
     place: Place | None
     delivered: int
     final: bool
-    returned: tuple[Range, ...] = ()
-    lost: tuple[Gap, ...] = ()
+    returned: PlaceRanges = ()
+    lost: Losses = ()
 
 
 class RevokeFinished(FromBorrower, frozen=True, tag=4):
@@ -66,15 +80,15 @@ class RevokeFinished(FromBorrower, frozen=True, tag=4):
     epoch: int
     number: int
     lease: int
-    lost: tuple[Gap, ...] = ()
+    lost: Losses = ()
 
 
 class Disconnect(FromBorrower, frozen=True, tag=5):
     """I go; so far I was, lease by lease; `lost` as in a report, of those leases that lost anything."""
 
     epoch: int
-    places: tuple[tuple[int, Place], ...]
-    lost: tuple[tuple[int, tuple[Gap, ...]], ...] = ()
+    places: Annotated[tuple[tuple[int, Place], ...], Meta(max_length=BORROWER_LEASES_MAX)]
+    lost: Annotated[tuple[tuple[int, Losses], ...], Meta(max_length=DISCONNECT_LOSSES_MAX)] = ()
 
 
 # --- from the Leader ------------------------------------------------------------------------------
@@ -83,14 +97,14 @@ class Disconnect(FromBorrower, frozen=True, tag=5):
 class LeaderConnectResponse(FromLeader, frozen=True, tag=11):
     """I lead, on that node."""
 
-    leader: str
+    leader: NodeName
 
 
 class PingResponse(FromLeader, frozen=True, tag=12):
     """I heard you; `digest` is that of the last report of each lease that I have from you."""
 
     number: int
-    digest: bytes
+    digest: LeasesDigest
 
 
 class Grant(FromLeader, frozen=True, tag=13):
@@ -100,7 +114,7 @@ class Grant(FromLeader, frozen=True, tag=13):
     stream: Stream
     place: Place
     deliveries_max: int
-    ranges: tuple[Range, ...] | None = None
+    ranges: PlaceRanges | None = None
 
 
 class Revoke(FromLeader, frozen=True, tag=14):
@@ -118,7 +132,7 @@ class Revoked(FromLeader, frozen=True, tag=15):
 class Invalidate(FromLeader, frozen=True, tag=16):
     """I do not know you (any more): begin anew."""
 
-    reason: str
+    reason: Annotated[str, Meta(max_length=CODE_LENGTH_MAX)]
 
 
 BorrowerMessage = LeaderWanted | Ping | UpdateProgress | RevokeFinished | Disconnect

@@ -5,6 +5,7 @@ Storing is fenced by its epoch, so that even a Leader that does not know it yet 
 Design: docs/design/groups.md.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import ClassVar
@@ -45,7 +46,12 @@ from moorline.core.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.sharing import Sharing
 from moorline.core.stream import Extent, Gap, Shard, Stream
-from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, FEED_LOSSES_MAX
+from moorline.limits import (
+    BORROWERS_DEPARTED_MAX,
+    BORROWERS_MAX,
+    BORROWERS_STRANGE_MAX,
+    FEED_LOSSES_MAX,
+)
 
 __all__ = [
     "BorrowerView",
@@ -102,6 +108,9 @@ class Leader(Machine[LeaderState]):
         self._lease_until_ms = lease_until_ms
         # Why those went that are gone: a late word of theirs is answered with it.
         self._departed: dict[str, str] = {}
+        # Those who left before they were known: what they asked before may come yet. Apart from the others,
+        # and few: anybody can say goodbye, under any name, and what is forgotten is removed by its silence.
+        self._strangers: deque[str] = deque(maxlen=BORROWERS_STRANGE_MAX)
         self._commits = Commits(options)
         self._replan_timer = False
         self._idle_since_ms: int | None = None
@@ -162,8 +171,8 @@ class Leader(Machine[LeaderState]):
             if isinstance(message, Ping | UpdateProgress):
                 reason = self._departed.get(message.borrower, "UNKNOWN")
                 return [self._invalidation(message.borrower, reason)]
-            if isinstance(message, Disconnect):
-                self._depart(message.borrower, "LEFT")
+            if view is None and isinstance(message, Disconnect):
+                self._strangers.append(message.borrower)
             return []
         view.heard_ms = now_ms
         match message:
@@ -195,9 +204,12 @@ class Leader(Machine[LeaderState]):
                 return gaps + self._remove(view, "LEFT")
 
     def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
-        if wanted.borrower in self._departed:
+        reason = self._departed.get(wanted.borrower)
+        if reason is None and wanted.borrower in self._strangers:
+            reason = "LEFT"
+        if reason is not None:
             # It may still be there and have missed that it was removed: it must not ask for ever.
-            return [self._invalidation(wanted.borrower, self._departed[wanted.borrower])]
+            return [self._invalidation(wanted.borrower, reason)]
         effects: list[Effect] = []
         view = self.borrowers.get(wanted.borrower)
         if view is None:

@@ -9,18 +9,23 @@ It only grows: merging an old report changes nothing. Going back is a seek, whic
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from moorline.core.ranges import Range, Ranges
+from moorline.limits import PLACE_RANGES_MAX
+
+PlaceRanges = Annotated[tuple[Range, ...], Meta(max_length=PLACE_RANGES_MAX)]
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """Progress as a value, as it travels and is stored."""
 
     offset: int
-    acked: tuple[Range, ...] = ()
-    failures: tuple[Range, ...] = ()
+    acked: PlaceRanges = ()
+    failures: PlaceRanges = ()
     lost: int = 0
     """Only of what a group has stored: of one lease nobody asks."""
 

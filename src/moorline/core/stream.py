@@ -1,12 +1,18 @@
 """Room: core. What a stream is called, how far it goes, and what it may lack."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from moorline.limits import CODE_LENGTH_MAX, NAME_CHARACTERS_MAX
+
+NodeName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 
 
 class Shard(NamedTuple):
     """A line of streams, one generation after the other; offsets count on through all of them."""
 
-    node: str
+    node: NodeName
     number: int
 
     def __str__(self) -> str:
@@ -16,7 +22,7 @@ class Shard(NamedTuple):
 class Stream(NamedTuple):
     """One generation of a shard: what is granted, read in order, and finished."""
 
-    node: str
+    node: NodeName
     shard: int
     generation: int
 
@@ -46,4 +52,4 @@ class Gap(NamedTuple):
 
     first: int
     upto: int
-    reason: str
+    reason: Annotated[str, Meta(max_length=CODE_LENGTH_MAX)]

@@ -6,6 +6,7 @@ matches("orders/#", "orders/eu")          True; "#" does not match "$dead/…"
 shared_name("$shared/billing/orders/#")   a group and the filter it reads
 """
 
+import re
 from enum import Enum
 
 import msgspec
@@ -15,7 +16,6 @@ from moorline.limits import (
     GROUP_NAME_BYTES_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_LEVELS_MAX,
-    TOPICS_MATCHED_MAX,
 )
 
 DEAD_PREFIX = "$dead/"
@@ -94,22 +94,31 @@ def matches(text: str, topic: str) -> bool:
 
 
 class Matcher:
-    """A filter that remembers what it has seen: a topic comes again and again."""
+    """A filter, ready to be asked often. It remembers no topics: there is one for each subscription, and
+    publishers invent as many names as they like."""
 
-    __slots__ = ("_known", "filter", "takes_all")
+    __slots__ = ("_fits", "filter", "takes_all")
 
     def __init__(self, text: str) -> None:
         self.filter = text
         self.takes_all = text == "#"
-        self._known: dict[str, bool] = {}
+        self._fits = re.compile(_pattern(text), re.DOTALL).fullmatch
 
     def __call__(self, topic: str) -> bool:
-        found = self._known.get(topic)
-        if found is None:
-            if len(self._known) >= TOPICS_MATCHED_MAX:
-                self._known.clear()
-            found = self._known[topic] = matches(self.filter, topic)
-        return found
+        return self._fits(topic) is not None
+
+
+def _pattern(text: str) -> str:
+    """The same as `matches`, as a regular expression."""
+    levels = text.split("/")
+    known = ["[^/]*" if level == "+" else re.escape(level) for level in levels]
+    # MQTT 5, 4.7.2
+    before = r"(?!\$)" if text[0] in "+#" else ""
+    if levels[-1] != "#":
+        return before + "/".join(known)
+    if len(levels) == 1:
+        return before + ".*"
+    return before + "/".join(known[:-1]) + "(?:/.*)?"
 
 
 def _check_text(text: str, what: str) -> None:

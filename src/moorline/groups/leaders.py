@@ -71,6 +71,9 @@ class Leaders:
     def hear(self, reader: int, message: BorrowerMessage, home: Home, *, passed_on: bool) -> None:
         """A message for the Leader of a group; `passed_on` by another node, which asked the catalog."""
         leading = self.led.get(reader)
+        if isinstance(message, Disconnect):
+            # Perhaps the Leader is here since a moment ago, and has not heard of it yet: it never will.
+            self._wanting.get(reader, {}).pop(message.borrower, None)
         if leading is not None:
             leading.hear(message, home)
         elif isinstance(message, LeaderWanted):
@@ -93,7 +96,6 @@ class Leaders:
 
     def _want_no_more(self, reader: int, message: Disconnect) -> None:
         """It goes before it heard from a Leader, who may have heard of it, and would wait for it."""
-        self._wanting.get(reader, {}).pop(message.borrower, None)
         node = self._found_at.get(reader)
         if node is not None:
             self.cluster.to_leader(node, reader, message)

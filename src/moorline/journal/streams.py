@@ -36,7 +36,7 @@ from moorline.journal.stream_layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.stream_manifest import is_long, write_manifest
 from moorline.journal.stream_upkeep import StreamUpkeep
 from moorline.journal.stream_view import StreamView
-from moorline.limits import TOPICS_CACHED_MAX
+from moorline.limits import TOPICS_CACHED_BYTES_MAX, TOPICS_CACHED_MAX
 from moorline.wire.packed_rows import PackedRows
 
 __all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
@@ -87,6 +87,7 @@ class StreamStore(StreamView):
         self._upkeep = StreamUpkeep(disk, options, self._shards)
         self._in_use: list[ShardLog] = []
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
+        self._topics_bytes = 0
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
         self._on_its_way: StreamBatch | None = None
@@ -304,9 +305,11 @@ class StreamStore(StreamView):
 
     def _learn(self, topic: str) -> tuple[bytes, int, ShardLog, bytes]:
         check_topic(topic)
-        if len(self._topics) >= TOPICS_CACHED_MAX:
-            self._topics.clear()
         name = topic.encode()
+        self._topics_bytes += len(name)
+        if len(self._topics) >= TOPICS_CACHED_MAX or self._topics_bytes > TOPICS_CACHED_BYTES_MAX:
+            self._topics.clear()
+            self._topics_bytes = len(name)
         shard = self._in_use[_hash(name) % len(self._in_use)]
         # What stands between the time and the body of a message that has nothing else.
         plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name

@@ -1,6 +1,7 @@
 """Room: net. The calling end of a connection: calls out, answers in, matched by their numbers."""
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -13,6 +14,7 @@ from moorline.core.link import ConnectingLink
 from moorline.errors import (
     CallFailed,
     ConnectionLost,
+    FrameTooLarge,
     Malformed,
     Refused,
     Unreachable,
@@ -22,9 +24,12 @@ from moorline.errors import (
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
 from moorline.net.tls import client_context, why_untrusted
+from moorline.wire.bounds import fault_of
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import client_decoder
+from moorline.wire.protocol import client_decoder, node_decoder
+
+log = logging.getLogger("moorline.net")
 
 Reply = TypeVar("Reply", bound=Answer)
 Heard = Callable[[Answer], object]
@@ -88,7 +93,8 @@ class Caller(Connection):
         link = ConnectingLink(
             "link to the node", hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms
         )
-        super().__init__(link, client_decoder, software)
+        # A field that breaks its bound would cost the link, and with it what others have asked.
+        super().__init__(link, client_decoder, software, node_decoder.decode)
         self.node: Welcome | None = None
         self.pushed = pushed
         self.established: asyncio.Future[None] = self._loop.create_future()
@@ -201,9 +207,11 @@ class Caller(Connection):
             self.pushed(pushed)
 
     def unsendable(self, message: Any) -> None:
+        text = _why_unsendable(message)
         if isinstance(message, Call):
-            text = f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
             self.received([Failed(message.call, "TOO_LARGE", text)])
+        else:
+            log.error("a message cannot be sent", extra={"why": text})
 
     def welcomed(self, welcome: Welcome) -> None:
         self.node = welcome
@@ -240,6 +248,14 @@ class Caller(Connection):
                 await self._vacancy.wait()
             else:
                 return
+
+
+def _why_unsendable(message: Message) -> str:
+    try:
+        fault = fault_of(message, node_decoder)
+    except (FrameTooLarge, OverflowError, TypeError, ValueError):
+        fault = None
+    return fault or f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
 
 
 def _unanswered(error: ConnectionLost | Refused) -> ConnectionLost | Refused:

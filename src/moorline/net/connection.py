@@ -41,7 +41,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.driver import Driver, Performer
 from moorline.net.tls import ANONYMOUS, identity_of
-from moorline.wire.frame import Splitter, frames
+from moorline.wire.frame import Check, Splitter, frames
 from moorline.wire.link import PROTOCOL, Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import Message
 from moorline.wire.protocol import MessageDecoder
@@ -65,12 +65,16 @@ _ACKNOWLEDGED_AND_UNSENT: Final = struct.Struct("=120xQ16xI")
 class Connection(asyncio.Protocol):
     """What both ends share. Subclasses hear `opened`, `received` and `ended`."""
 
-    def __init__(self, link: Link, decoder: MessageDecoder, software: str) -> None:
+    def __init__(
+        self, link: Link, decoder: MessageDecoder, software: str, check: Check | None = None
+    ) -> None:
+        """`check` looks at what is to be sent as the other end will."""
         self.identity = ANONYMOUS
         self.software = software
         self.peer_address = ""
         self.writable = True
         self._decoder = decoder
+        self._check = check
         self._link = link
         self._splitter = Splitter(HELLO_FRAME_BYTES_MAX)
         self._loop = asyncio.get_running_loop()
@@ -102,7 +106,7 @@ class Connection(asyncio.Protocol):
         """The link is over; heard exactly once."""
 
     def unsendable(self, message: Any) -> None:
-        """A message of ours is too large for a frame; nothing of it was sent."""
+        """A message of ours is too large for a frame, or has a field that is; nothing of it was sent."""
 
     # --- what owners do ---------------------------------------------------------------------------
 
@@ -286,7 +290,7 @@ class Connection(asyncio.Protocol):
         pending, self._pending = self._pending, []
         if not pending or self._transport is None or self._transport.is_closing():
             return
-        made, unsendable = frames(pending)
+        made, unsendable = frames(pending, self._check)
         self._transport.writelines(made)
         for message in unsendable:
             self.unsendable(message)

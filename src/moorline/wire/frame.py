@@ -9,14 +9,17 @@ that holds only whole frames is not copied at all.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from moorline.errors import FrameTooLarge
+from moorline.errors import FrameTooLarge, Malformed
 from moorline.limits import FRAME_BYTES_MAX, MESSAGES_PER_FRAME_MAX
 
 LENGTH = struct.Struct(">I")
+
+Check = Callable[[memoryview], object]
+"""Raises `Malformed` for a payload that the other end would not take."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -76,31 +79,36 @@ def frame(messages: Sequence[msgspec.Struct]) -> bytearray:
 
 
 def frames(
-    messages: Sequence[msgspec.Struct],
+    messages: Sequence[msgspec.Struct], check: Check | None = None
 ) -> tuple[list[bytearray], list[msgspec.Struct]]:
-    """As few frames as hold these messages in their order, and those that fit none or have no bytes."""
+    """As few frames as hold these messages in their order, and those that fit none, have no bytes, or do not
+    pass the check."""
     if len(messages) > MESSAGES_PER_FRAME_MAX:
-        return _join(
+        chunks = (
             messages[start : start + MESSAGES_PER_FRAME_MAX]
             for start in range(0, len(messages), MESSAGES_PER_FRAME_MAX)
         )
+        return _join(chunks, check)
     try:
-        return [frame(messages)], []
-    except (FrameTooLarge, OverflowError, TypeError, ValueError):
+        made = frame(messages)
+        if check is not None:
+            check(memoryview(made)[LENGTH.size :])
+        return [made], []
+    except (FrameTooLarge, Malformed, OverflowError, TypeError, ValueError):
         # A number above 64 bits or half a character is as unsendable as a message that is too large.
         if len(messages) == 1:
             return [], [messages[0]]
         half = len(messages) // 2
-        return _join([messages[:half], messages[half:]])
+        return _join([messages[:half], messages[half:]], check)
 
 
 def _join(
-    chunks: Iterable[Sequence[msgspec.Struct]],
+    chunks: Iterable[Sequence[msgspec.Struct]], check: Check | None
 ) -> tuple[list[bytearray], list[msgspec.Struct]]:
     made: list[bytearray] = []
     unsendable: list[msgspec.Struct] = []
     for chunk in chunks:
-        some, others = frames(chunk)
+        some, others = frames(chunk, check)
         made += some
         unsendable += others
     return made, unsendable

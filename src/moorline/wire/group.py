@@ -12,7 +12,6 @@ from moorline.core.group_message import BorrowerMessage, LeaderMessage
 from moorline.core.stream import Extent
 from moorline.limits import (
     DELIVERIES_MAX,
-    FILTER_LENGTH_MAX,
     GROUP_ROWS_PER_PAGE_MAX,
     GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
@@ -21,6 +20,7 @@ from moorline.limits import (
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
 )
+from moorline.wire.bounds import Body, Code, FilterText, MemberText, Name, RowsMax
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.topic import (
     NO_STREAM,
@@ -34,16 +34,16 @@ from moorline.wire.topic import (
 class GroupFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A group as the catalog has it; `leader` is empty where nobody leads it now."""
 
-    name: str
-    leader: str
+    name: FilterText
+    leader: Name
     epoch: int
     deliveries_max: int
     created_us: int
 
 
 class MemberFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    borrower: str
-    member: str
+    borrower: MemberText
+    member: MemberText
     streams: int
     silent_ms: int
 
@@ -51,13 +51,13 @@ class MemberFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a group is in a shard, how far behind, and who reads it."""
 
-    node: str
+    node: Name
     shard: int
     offset: int
     end: int
     lag: int
-    member: str
-    status: str
+    member: MemberText
+    status: Code
     pending: int
     failing: int
     lost: int = 0
@@ -67,15 +67,15 @@ class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ListGroups(Call, frozen=True, gc=False, tag=121):
     """A page of the groups behind that one, or all of them, if they fit an answer."""
 
-    after: Annotated[str, Meta(max_length=FILTER_LENGTH_MAX)] = ""
+    after: FilterText = ""
     count: Annotated[int, Meta(ge=0, le=GROUPS_PER_PAGE_MAX)] = 0
 
 
 class GroupsListed(Answer, frozen=True, gc=False, tag=122):
-    groups: list[GroupFacts]
+    groups: Annotated[list[GroupFacts], RowsMax]
 
 
-GroupPlace = tuple[str, Annotated[int, Meta(ge=-1)]]
+GroupPlace = tuple[Name, Annotated[int, Meta(ge=-1)]]
 """(node, shard)."""
 NO_PLACE: GroupPlace = ("", -1)
 """Before the first of all places."""
@@ -90,7 +90,7 @@ class DescribeGroup(Call, frozen=True, gc=False, tag=123):
 
     group: Filter
     after: GroupPlace = NO_PLACE
-    member_after: Annotated[str, Meta(max_length=MEMBER_LENGTH_MAX)] = ""
+    member_after: MemberText = ""
     count: Annotated[int, Meta(ge=0, le=GROUP_ROWS_PER_PAGE_MAX)] = 0
 
 
@@ -101,8 +101,8 @@ class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
     """
 
     group: GroupFacts
-    members: list[MemberFacts]
-    places: list[PlaceFacts]
+    members: Annotated[list[MemberFacts], RowsMax]
+    places: Annotated[list[PlaceFacts], RowsMax]
     is_more: bool = False
 
 
@@ -159,13 +159,13 @@ class WatchStreams(Call, frozen=True, gc=False, tag=130):
 
 
 class StreamsSeen(Answer, frozen=True, gc=False, tag=131):
-    streams: list[Extent]
+    streams: Annotated[list[Extent], RowsMax]
 
 
 class StreamsChanged(Message, frozen=True, gc=False, tag=132):
     """Pushed: all streams of the shards that changed; with `is_more` they go on in the next of these."""
 
-    streams: list[Extent]
+    streams: Annotated[list[Extent], RowsMax]
     is_more: bool = False
 
 
@@ -184,8 +184,8 @@ class StreamRead(Answer, frozen=True, gc=False, tag=134):
 
     first: int
     upto: int
-    frames: bytes
-    reason: str = ""
+    frames: Body
+    reason: Code = ""
 
 
 class FindOffsets(Call, frozen=True, gc=False, tag=135):
@@ -195,7 +195,7 @@ class FindOffsets(Call, frozen=True, gc=False, tag=135):
 
 
 class OffsetsFound(Answer, frozen=True, gc=False, tag=136):
-    offsets: list[tuple[int, int]]
+    offsets: Annotated[list[tuple[int, int]], RowsMax]
 
 
 class FindRetained(Call, frozen=True, gc=False, tag=137):
@@ -205,7 +205,7 @@ class FindRetained(Call, frozen=True, gc=False, tag=137):
 class RetainedFound(Answer, frozen=True, gc=False, tag=138):
     """Frames one behind the other."""
 
-    frames: bytes
+    frames: Body
 
 
 class ForLeader(Message, frozen=True, gc=False, tag=139):

@@ -2,13 +2,15 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
-from moorline.limits import KEEPALIVE_MS, NAME_CHARACTERS_MAX
+from moorline.limits import KEEPALIVE_MS, ROLES_MAX
+from moorline.wire.bounds import Code, Name, Words, cut
 from moorline.wire.message import Message
 
-Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 Version = Annotated[int, Meta(ge=0, le=65_535)]
+Roles = Annotated[tuple[Name, ...], Meta(max_length=ROLES_MAX)]
 
 PROTOCOL = "moorline"
 
@@ -26,7 +28,7 @@ class Welcome(Message, frozen=True, gc=False, tag=2):
     version: Version
     node: Name
     software: Name = ""
-    roles: tuple[str, ...] = ()
+    roles: Roles = ()
     keepalive_ms: Annotated[int, Meta(ge=1)] = KEEPALIVE_MS
     home: Name = ""
     """What the node's streams are known by, whatever it is called now."""
@@ -41,5 +43,8 @@ class Pong(Message, frozen=True, gc=False, tag=4):
 
 
 class Goodbye(Message, frozen=True, gc=False, tag=5):
-    code: str
-    text: str
+    code: Code
+    text: Words
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "text", cut(self.text))

@@ -9,6 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from moorline.wire.bounds import Code, Words, cut
+
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Small and flat, so the garbage collector need not look at it."""
@@ -29,8 +31,11 @@ class Answer(Message, frozen=True, gc=False):
 class Failed(Answer, frozen=True, gc=False, tag=6):
     """The call was refused; `code` is stable, `text` is for people."""
 
-    code: str
-    text: str
+    code: Code
+    text: Words
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "text", cut(self.text))
 
 
 class CallsGivenUp(Message, frozen=True, gc=False, tag=48):

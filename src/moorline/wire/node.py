@@ -1,16 +1,26 @@
 """Room: wire. Calls that every node answers, whatever its roles."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from moorline.limits import ADDRESS_LENGTH_MAX, NODE_ADDRESSES_MAX, NODE_WARNINGS_MAX
+from moorline.wire.bounds import Body, Name, Words
+from moorline.wire.link import Roles
 from moorline.wire.message import Answer, Call
+
+AddressText = Annotated[str, Meta(max_length=ADDRESS_LENGTH_MAX)]
+Addresses = Annotated[tuple[AddressText, ...], Meta(max_length=NODE_ADDRESSES_MAX)]
 
 
 class Echo(Call, frozen=True, gc=False, tag=7):
     """Answers with the same bytes: for tests, benchmarks and `is it there?`."""
 
-    body: bytes
+    body: Body
 
 
 class Echoed(Answer, frozen=True, gc=False, tag=8):
-    body: bytes
+    body: Body
 
 
 class Describe(Call, frozen=True, gc=False, tag=9):
@@ -18,19 +28,19 @@ class Describe(Call, frozen=True, gc=False, tag=9):
 
 
 class Described(Answer, frozen=True, gc=False, tag=10):
-    node: str
-    software: str
-    roles: tuple[str, ...]
-    addresses: tuple[str, ...]
-    http: str
-    catalog: str
+    node: Name
+    software: Name
+    roles: Roles
+    addresses: Addresses
+    http: AddressText
+    catalog: Words
     catalog_version: int
     uptime_ms: int
     connections: int
     process: int
-    warnings: tuple[str, ...] = ()
+    warnings: Annotated[tuple[Words, ...], Meta(max_length=NODE_WARNINGS_MAX)] = ()
     """What the node does not do at the moment, and why; a handful of sentences at most."""
-    home: str = ""
+    home: Name = ""
     """What its streams, places and leases are known by: the name that it had first."""
 
 

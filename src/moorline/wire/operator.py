@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from moorline.ids import ID_BYTES
 from moorline.limits import WRONG_QUEUES_TOLD_MAX
+from moorline.wire.bounds import HashBytes, Id, Words
 from moorline.wire.message import Answer, Call
 from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash, NodeId
 
@@ -20,21 +21,23 @@ SERVICES_PER_PAGE = 64
 # Postgres takes no NUL in a text.
 ServiceName = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 PageSize = Annotated[int, Meta(ge=1, le=SERVICES_PER_PAGE)]
-WrongQueues = Annotated[tuple[bytes, ...], Meta(max_length=WRONG_QUEUES_TOLD_MAX)]
+WrongQueues = Annotated[tuple[Id, ...], Meta(max_length=WRONG_QUEUES_TOLD_MAX)]
+Fingerprint = Annotated[bytes, Meta(max_length=64)]
+Buckets = Annotated[list[int], Meta(max_length=256)]
 BlockSize = Annotated[int, Meta(ge=1, le=QUEUES_PER_BLOCK)]
 
 
 class ServiceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A service as its row tells; count and hash are the kept digest."""
 
-    id: bytes
-    fingerprint: bytes
-    name: str
+    id: Id
+    fingerprint: Fingerprint
+    name: Words
     is_disabled: bool
     is_subscribed: bool
     created_s: int
     count: int
-    hash: bytes
+    hash: HashBytes
 
 
 class ListServices(Call, frozen=True, gc=False, tag=70):
@@ -48,7 +51,7 @@ class ServicesListed(Answer, frozen=True, gc=False, tag=71):
     """`total` services are there in all; an empty page is the end."""
 
     total: int
-    services: list[ServiceFacts]
+    services: Annotated[list[ServiceFacts], Meta(max_length=SERVICES_PER_PAGE)]
 
 
 class DescribeService(Call, frozen=True, gc=False, tag=72):
@@ -66,9 +69,9 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     facts: ServiceFacts
     sessions: int
     recomputed_count: int
-    recomputed_hash: bytes
-    buckets: list[int]
-    wrong_buckets: list[int]
+    recomputed_hash: HashBytes
+    buckets: Buckets
+    wrong_buckets: Buckets
     wrong_hashes: int = 0
     wrong_queues: WrongQueues = ()
     node: NodeId = b""
@@ -85,9 +88,9 @@ class ServiceRecomputed(Answer, frozen=True, gc=False, tag=75):
     """What was kept, what it is now, and how many of the 256 buckets and of the rows' hashes were wrong."""
 
     kept_count: int
-    kept_hash: bytes
+    kept_hash: HashBytes
     count: int
-    hash: bytes
+    hash: HashBytes
     wrong_buckets: int
     wrong_hashes: int = 0
     wrong_queues: WrongQueues = ()
@@ -117,7 +120,7 @@ class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):
     """`total` is what the kept digest counts; an empty page is the end."""
 
     total: int
-    queues: list[bytes]
+    queues: Annotated[list[Id], Meta(max_length=QUEUES_PER_BLOCK)]
 
 
 class OpenNamedService(Call, frozen=True, gc=False, tag=80):

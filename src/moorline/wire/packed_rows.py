@@ -8,7 +8,7 @@
             lengths  u32 × count   bytes of each frame
             topics   u32 × count   its topic, as a place among the names
             names    msgpack of a list of texts
-            frames   as core.frame draws them, with PRODUCER among the flags, and zeros for check,
+            frames   as wire.segment draws them, with PRODUCER among the flags, and zeros for check,
                      offset, time, producer and sequence
 
 The rows of one shard stand together, in the order in which they were written: a node with as many shards
@@ -18,7 +18,7 @@ fills in the zeros of all of them at once, and appends them as they are. Little-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,11 +38,14 @@ from moorline.core.frame_fields import OFFSET_AT, TIME_AT, Sizes
 from moorline.core.parts import Numbers, Parts, words_at
 from moorline.errors import Malformed
 from moorline.limits import PACKED_SHARDS_MAX
+from moorline.wire.bounds import FilterText, RowsMax
 from moorline.wire.topic import Record
 
 _HEAD = struct.Struct("<IIII")
 _encoder = msgspec.msgpack.Encoder()
-_names_decoder = msgspec.msgpack.Decoder(list[str])
+Names = Annotated[list[FilterText], RowsMax]
+"""Topics; whether each of them is one is checked apart."""
+_names_decoder = msgspec.msgpack.Decoder(Names)
 _hash = xxhash.xxh3_64_intdigest
 
 

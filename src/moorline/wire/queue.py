@@ -6,7 +6,13 @@ import msgspec
 from msgspec import Meta
 
 from moorline.ids import ID_BYTES
-from moorline.limits import QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
+from moorline.limits import (
+    QUEUE_PROBLEM_CHARACTERS_MAX,
+    QUEUE_PROBLEMS_MAX,
+    QUEUE_WINDOW_MAX,
+    QUEUES_PER_PAGE_MAX,
+)
+from moorline.wire.bounds import Body, Code, Id, Words
 from moorline.wire.message import Answer, Call, Message
 
 QueueId = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
@@ -20,14 +26,14 @@ class NewQueue(Call, frozen=True, gc=False, tag=20):
 
 
 class QueueMade(Answer, frozen=True, gc=False, tag=21):
-    queue: bytes
+    queue: Id
 
 
 class Send(Call, frozen=True, gc=False, tag=22):
     """SEND: one message to one queue."""
 
     queue: QueueId
-    body: bytes
+    body: Body
 
 
 class Sent(Answer, frozen=True, gc=False, tag=23):
@@ -75,7 +81,7 @@ class Got(Answer, frozen=True, gc=False, tag=29):
     message: int
     time_ms: int = 0
     is_quota_marker: bool = False
-    body: bytes = b""
+    body: Body = b""
 
 
 class Suspend(Call, frozen=True, gc=False, tag=30):
@@ -106,7 +112,7 @@ class DescribeQueue(Call, frozen=True, gc=False, tag=34):
 
 
 class QueueDescribed(Answer, frozen=True, gc=False, tag=35):
-    queue: bytes
+    queue: Id
     waiting: int
     stored: int
     is_subscribed: bool
@@ -115,14 +121,14 @@ class QueueDescribed(Answer, frozen=True, gc=False, tag=35):
     is_damaged: bool
     is_over_quota: bool
     created_s: int
-    owner: str
+    owner: Words
     unreadable: int = 0
 
 
 class ListQueues(Call, frozen=True, gc=False, tag=36):
     """A page of all queues behind that id; the operator's."""
 
-    after: bytes = b""
+    after: Id = b""
     count: PageSize = 1_000
 
 
@@ -130,24 +136,24 @@ class QueuesListed(Answer, frozen=True, gc=False, tag=37):
     """`total` queues are there in all; an empty page is the end."""
 
     total: int
-    queues: list[tuple[bytes, int]]
+    queues: Annotated[list[tuple[Id, int]], Meta(max_length=QUEUES_PER_PAGE_MAX)]
 
 
 class Delivery(Message, frozen=True, gc=False, tag=38):
     """Pushed: a message of a queue that this client is subscribed to."""
 
-    queue: bytes
+    queue: Id
     message: int
     time_ms: int
     is_quota_marker: bool
-    body: bytes
+    body: Body
 
 
 class Ended(Message, frozen=True, gc=False, tag=39):
     """Pushed: the subscription is over, and why: TAKEN_OVER, DELETED, BLOCKED or DAMAGED."""
 
-    queue: bytes
-    code: str
+    queue: Id
+    code: Code
 
 
 class Unsubscribe(Call, frozen=True, gc=False, tag=40):
@@ -166,8 +172,8 @@ class CheckQueue(Call, frozen=True, gc=False, tag=41):
 class QueueProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that is not as it should be: see journal.check."""
 
-    kind: str
-    text: str
+    kind: Code
+    text: Annotated[str, Meta(max_length=QUEUE_PROBLEM_CHARACTERS_MAX)]
     lost: int = 0
     is_mended_by_a_start: bool = False
 
@@ -184,7 +190,7 @@ class QueueChecked(Answer, frozen=True, gc=False, tag=42):
     lost: int
     is_clean: bool
     problems_total: int
-    problems: list[QueueProblem]
+    problems: Annotated[list[QueueProblem], Meta(max_length=QUEUE_PROBLEMS_MAX)]
 
 
 class CheckpointQueues(Call, frozen=True, gc=False, tag=43):

@@ -10,6 +10,7 @@ from msgspec import Meta
 from moorline.core.prefix import RangeDigest
 from moorline.ids import ID_BYTES
 from moorline.limits import BLOCK_BYTES_MAX, SERVICE_WINDOW_MAX
+from moorline.wire.bounds import Body, Code, HashBytes, Id
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.queue import QueueId
 
@@ -36,10 +37,10 @@ class OpenService(Call, frozen=True, gc=False, tag=50):
 class ServiceOpened(Answer, frozen=True, gc=False, tag=51):
     """The kept digest, and the id of the node: a queue that it does not know may be another node's."""
 
-    service: bytes
-    salt: bytes
+    service: Id
+    salt: HashBytes
     count: int
-    hash: bytes
+    hash: HashBytes
     node: NodeId = b""
 
 
@@ -54,8 +55,8 @@ class Associated(Answer, frozen=True, gc=False, tag=53):
 
     changed: int
     count: int
-    hash: bytes
-    refused: tuple[tuple[bytes, str], ...] = ()
+    hash: HashBytes
+    refused: Annotated[tuple[tuple[Id, Code], ...], Meta(max_length=QUEUES_PER_BLOCK)] = ()
 
 
 class Dissociate(Call, frozen=True, gc=False, tag=54):
@@ -67,7 +68,7 @@ class Dissociate(Call, frozen=True, gc=False, tag=54):
 class Dissociated(Answer, frozen=True, gc=False, tag=55):
     changed: int
     count: int
-    hash: bytes
+    hash: HashBytes
 
 
 class SubscribeService(Call, frozen=True, gc=False, tag=56):
@@ -84,11 +85,11 @@ class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
     """SOKS: the node's digest; if they differ, what helps to find out. `payload` is the first block."""
 
     count: int
-    hash: bytes
+    hash: HashBytes
     mode: int
     cells: int = 0
     payload_bytes: int = 0
-    payload: bytes = b""
+    payload: Body = b""
     absent: int = 0
     """Associated queues that this node does not have."""
 
@@ -96,7 +97,7 @@ class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
 class PayloadBlock(Message, frozen=True, gc=False, tag=58):
     """Pushed after a SOKS whose payload is longer than a block: the next piece of it."""
 
-    payload: bytes
+    payload: Body
     soks: int = 0
 
 
@@ -113,7 +114,7 @@ class ServiceEnded(Message, frozen=True, gc=False, tag=60):
     """ENDS, pushed: a newer session of the service took over; the digest at that moment."""
 
     count: int
-    hash: bytes
+    hash: HashBytes
 
 
 class AskRanges(Call, frozen=True, gc=False, tag=61):
@@ -121,7 +122,7 @@ class AskRanges(Call, frozen=True, gc=False, tag=61):
 
 
 class RangesTold(Answer, frozen=True, gc=False, tag=62):
-    ranges: list[RangeDigest]
+    ranges: Annotated[list[RangeDigest], Meta(max_length=PREFIXES_PER_BLOCK)]
 
 
 class AskLists(Call, frozen=True, gc=False, tag=63):
@@ -131,7 +132,7 @@ class AskLists(Call, frozen=True, gc=False, tag=63):
 class ListsTold(Answer, frozen=True, gc=False, tag=64):
     """For each prefix the high halves of the hashes, eight bytes each."""
 
-    highs: list[bytes]
+    highs: Annotated[list[Body], Meta(max_length=PREFIXES_PER_BLOCK)]
 
 
 class CloseService(Call, frozen=True, gc=False, tag=65):

@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
+from moorline.wire.bounds import Body, Code, Id, Name, RowsMax
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import QueueId
 from moorline.wire.topic import Number
@@ -44,7 +45,10 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message that is to be sent to a queue."""
 
     queue: QueueId
-    body: bytes
+    body: Body
+
+
+QueueRows = Annotated[list[QueueRow], RowsMax]
 
 
 class OpenStage(Call, frozen=True, gc=False, tag=150):
@@ -60,7 +64,7 @@ class OpenStage(Call, frozen=True, gc=False, tag=150):
 class StageOpened(Answer, frozen=True, gc=False, tag=151):
     """Rows for topics are to be sorted by so many shards."""
 
-    stage: bytes
+    stage: Id
     shards: int = 1
 
 
@@ -68,7 +72,7 @@ class StageRows(Call, frozen=True, gc=False, tag=152):
     """One more chunk. A row that can never be published refuses it, and the stage is of no use any more."""
 
     stage: StageId
-    rows: bytes
+    rows: Body
 
 
 class RowsStaged(Answer, frozen=True, gc=False, tag=153):
@@ -112,7 +116,7 @@ class StagesCommitted(Answer, frozen=True, gc=False, tag=157):
     already: bool
     published: int = 0
     last: int = -1
-    refused: list[tuple[str, str, int]] = msgspec.field(default_factory=list)
+    refused: Annotated[list[tuple[Name, Code, int]], RowsMax] = msgspec.field(default_factory=list)
 
 
 class AbortStaged(Call, frozen=True, gc=False, tag=158):
@@ -132,7 +136,7 @@ EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborte
 
 _encoder = msgspec.msgpack.Encoder()
 _PRODUCERS_SEED = 0x5354_4147_4544  # "STAGED"
-queue_rows_decoder = msgspec.msgpack.Decoder(list[QueueRow])
+queue_rows_decoder = msgspec.msgpack.Decoder(QueueRows)
 
 
 def producer_of(query: str, partition: int) -> int:

@@ -8,12 +8,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from moorline.limits import STREAM_READ_BYTES_MAX
+from moorline.limits import CLUSTER_NODES_MAX, NODE_ADDRESSES_MAX, STREAM_READ_BYTES_MAX
+from moorline.wire.bounds import Body, Code, Name
 from moorline.wire.message import Answer, Call
+from moorline.wire.node import AddressText
 from moorline.wire.topic import Number
 
 Part = Literal["segment", "index", "dense"]
 """The frames themselves, the sparse index, and the dense one that a sealed stream has."""
+
+
+NodeAddresses = Annotated[list[AddressText], Meta(max_length=NODE_ADDRESSES_MAX)]
+NodeRow = tuple[Name, NodeAddresses, bool]
 
 
 class DescribeCluster(Call, frozen=True, gc=False, tag=141):
@@ -26,9 +32,11 @@ class ClusterDescribed(Answer, frozen=True, gc=False, tag=142):
     `ids` are those of their data folders, by home: another folder is another node, whatever its name.
     """
 
-    node: str
-    nodes: list[tuple[str, list[str], bool]]
-    ids: dict[str, str] = field(default_factory=dict)
+    node: Name
+    nodes: Annotated[list[NodeRow], Meta(max_length=CLUSTER_NODES_MAX)]
+    ids: Annotated[dict[Name, Name], Meta(max_length=CLUSTER_NODES_MAX)] = field(
+        default_factory=dict
+    )
 
 
 class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
@@ -44,12 +52,12 @@ class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
 class StreamFileRead(Answer, frozen=True, gc=False, tag=144):
     """`end` and `size_bytes` are what is committed now; `reason` says why a stream is not there."""
 
-    data: bytes
+    data: Body
     first: int
     end: int
     size_bytes: int
     is_sealed: bool
-    reason: str = ""
+    reason: Code = ""
 
 
 COMMANDS = DescribeCluster | ReadStreamFile

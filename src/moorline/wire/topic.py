@@ -10,20 +10,24 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from moorline.core.frame import StoredHeaders
 from moorline.limits import (
     FILTER_LENGTH_MAX,
     LOST_RANGES_MAX,
     PRODUCER_LENGTH_MAX,
+    RECORDS_PER_CALL_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
     START_LENGTH_MAX,
     STREAMS_PER_PAGE_MAX,
+    SUBSCRIPTIONS_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_KEY_BYTES_MAX,
     TOPIC_WINDOW_MAX,
     TOPICS_PER_PAGE_MAX,
     TTL_S_MAX,
 )
+from moorline.wire.bounds import Body, Code, FilterText, HashBytes, Name, RowsMax, WindowMax
 from moorline.wire.message import Answer, Call, Message
 
 Topic = Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]
@@ -51,9 +55,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message that is to be stored. `flags` are RETAIN and QOS0 of core.frame."""
 
     topic: Topic
-    body: bytes
+    body: Body
     key: Key | None = None
-    headers: list[tuple[str, bytes]] | None = None
+    headers: StoredHeaders | None = None
     ttl_s: Seconds = 0
     flags: Annotated[int, Meta(ge=0, le=15)] = 0
 
@@ -61,7 +65,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Publish(Call, frozen=True, gc=False, tag=100):
     """Stores messages. With a producer they are numbered from `sequence` on, and stored once."""
 
-    records: list[Record]
+    records: Annotated[list[Record], Meta(max_length=RECORDS_PER_CALL_MAX)]
     producer: Annotated[str, Meta(max_length=PRODUCER_LENGTH_MAX)] = ""
     sequence: Number = 0
 
@@ -86,7 +90,7 @@ class SessionOpened(Answer, frozen=True, gc=False, tag=103):
     """`subscriptions` are those that it had: (number, filter); their deliveries begin."""
 
     resumed: bool
-    subscriptions: list[tuple[int, str]]
+    subscriptions: Annotated[list[tuple[int, FilterText]], Meta(max_length=SUBSCRIPTIONS_MAX)]
 
 
 class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
@@ -107,7 +111,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
 
 class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):
     subscription: int
-    filter: str
+    filter: FilterText
 
 
 class UnsubscribeTopic(Call, frozen=True, gc=False, tag=106):
@@ -120,7 +124,7 @@ class AckMessages(Message, frozen=True, gc=False, tag=107):
     """These messages of a feed are done with."""
 
     feed: Number
-    ranges: list[OffsetRange]
+    ranges: Annotated[list[OffsetRange], WindowMax]
 
 
 class RejectMessage(Message, frozen=True, gc=False, tag=108):
@@ -134,7 +138,7 @@ class GiveBack(Message, frozen=True, gc=False, tag=109):
     """Nobody has looked at these: they come again, and nobody is to blame."""
 
     feed: Number
-    ranges: list[OffsetRange]
+    ranges: Annotated[list[OffsetRange], WindowMax]
 
 
 class FeedBegun(Message, frozen=True, gc=False, tag=110):
@@ -142,7 +146,7 @@ class FeedBegun(Message, frozen=True, gc=False, tag=110):
 
     feed: int
     subscription: int
-    node: str
+    node: Name
     shard: int
     generation: int
 
@@ -151,8 +155,8 @@ class Messages(Message, frozen=True, gc=False, tag=111):
     """Pushed: frames of a feed, below `upto`. `tries` names those that come not for the first time."""
 
     feed: int
-    frames: bytes
-    tries: list[tuple[int, int]]
+    frames: Body
+    tries: Annotated[list[tuple[int, int]], WindowMax]
     upto: int
 
 
@@ -176,11 +180,11 @@ class MessagesLost(Message, frozen=True, gc=False, tag=114):
     """
 
     subscription: int
-    node: str
+    node: Name
     shard: int
     first: int
     upto: int
-    reason: str
+    reason: Code
     feed: int = 0
     is_exact: bool = False
 
@@ -196,28 +200,28 @@ class TopicSubscriptionEnded(Message, frozen=True, gc=False, tag=115):
     """Pushed: KICKED, DELETED, FULL, or TAKEN_OVER by another connection of the session."""
 
     subscription: int
-    code: str
+    code: Code
 
 
 class RetainedMessage(Message, frozen=True, gc=False, tag=116):
     """Pushed after a subscription that is not shared: the last retained message of a topic."""
 
     subscription: int
-    frame: bytes
+    frame: Body
 
 
 class ListTopics(Call, frozen=True, gc=False, tag=117):
     """A page of the topics that this node has messages of, behind that one, by name."""
 
-    after: str = ""
-    filter: str = "#"
+    after: FilterText = ""
+    filter: FilterText = "#"
     count: Annotated[int, Meta(ge=1, le=TOPICS_PER_PAGE_MAX)] = TOPICS_PER_PAGE_MAX
 
 
 class TopicsListed(Answer, frozen=True, gc=False, tag=118):
     """(topic, messages)."""
 
-    topics: list[tuple[str, int]]
+    topics: Annotated[list[tuple[FilterText, int]], Meta(max_length=TOPICS_PER_PAGE_MAX)]
 
 
 class DescribeStreams(Call, frozen=True, gc=False, tag=119):
@@ -230,7 +234,7 @@ class DescribeStreams(Call, frozen=True, gc=False, tag=119):
 class StreamFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A sealed stream has its digest, 24 bytes; others have none yet."""
 
-    node: str
+    node: Name
     shard: int
     generation: int
     first: int
@@ -239,11 +243,11 @@ class StreamFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size_bytes: int
     first_time_us: int
     last_time_us: int
-    digest: bytes
+    digest: HashBytes
 
 
 class StreamsDescribed(Answer, frozen=True, gc=False, tag=120):
-    streams: list[StreamFacts]
+    streams: Annotated[list[StreamFacts], RowsMax]
     dropped_messages: int
     lost_messages: int
 

@@ -1,0 +1,144 @@
+"""Every text, bytes, list and map that travels has a bound, and a frame that breaks one is not taken."""
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from moorline.core import frame as stored_frame
+from moorline.core.group_message import Disconnect
+from moorline.core.progress import Place
+from moorline.errors import Malformed
+from moorline.limits import (
+    MEMBER_LENGTH_MAX,
+    PLACE_RANGES_MAX,
+    RECORDS_PER_CALL_MAX,
+    TEXT_LENGTH_MAX,
+)
+from moorline.wire import packed_rows, staging
+from moorline.wire.bounds import fault_of
+from moorline.wire.frame import LENGTH, frame
+from moorline.wire.group import ForLeader
+from moorline.wire.link import Goodbye
+from moorline.wire.message import Failed
+from moorline.wire.protocol import HeardByClient, HeardByNode, client_decoder, node_decoder
+from moorline.wire.queue import Send
+from moorline.wire.topic import ListTopics, Publish, Record
+
+KINDS = sorted({*get_args(HeardByNode), *get_args(HeardByClient)}, key=lambda kind: kind.__name__)
+INSIDE = {
+    "packed names": packed_rows.Names,
+    "headers": stored_frame.StoredHeaders,
+    "queue rows": staging.QueueRows,
+}
+"""What is decoded out of the bytes of a field."""
+
+
+def unbounded(found: Any, path: str, above: tuple[type, ...] = ()) -> Iterator[str]:
+    """The paths below a type that have no bound; `above` are the structs on the way to it."""
+    match found:
+        case inspect.StrType() | inspect.BytesType():
+            if found.max_length is None:
+                yield path
+        case inspect.ListType() | inspect.VarTupleType():
+            if found.max_length is None:
+                yield path
+            yield from unbounded(found.item_type, f"{path}[]", above)
+        case inspect.DictType():
+            if found.max_length is None:
+                yield path
+            yield from unbounded(found.key_type, f"{path} (key)", above)
+            yield from unbounded(found.value_type, f"{path} (value)", above)
+        case inspect.TupleType():
+            for place, item in enumerate(found.item_types):
+                yield from unbounded(item, f"{path}[{place}]", above)
+        case inspect.UnionType():
+            for one in found.types:
+                yield from unbounded(one, path, above)
+        case inspect.StructType() | inspect.NamedTupleType():
+            assert found.cls not in above, f"{path} holds itself"
+            for field in found.fields:
+                yield from unbounded(field.type, f"{path}.{field.name}", (*above, found.cls))
+        case inspect.IntType() | inspect.BoolType() | inspect.LiteralType() | inspect.NoneType():
+            pass
+        case _:
+            yield f"{path}: nobody knows how long {found} may be"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_field_of_a_message_has_a_bound(kind: type) -> None:
+    assert list(unbounded(inspect.type_info(kind), kind.__name__)) == []
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_is_inside_of_bytes_has_bounds_too(name: str) -> None:
+    assert list(unbounded(inspect.type_info(INSIDE[name]), name)) == []
+
+
+def test_the_walk_finds_what_has_no_bound() -> None:
+    class Inner(msgspec.Struct, array_like=True):
+        names: dict[str, bytes]
+
+    class Outer(msgspec.Struct, array_like=True):
+        rows: list[tuple[int, Inner]]
+        word: str | None = None
+
+    assert list(unbounded(inspect.type_info(Outer), "Outer")) == [
+        "Outer.rows",
+        "Outer.rows[][1].names",
+        "Outer.rows[][1].names (key)",
+        "Outer.rows[][1].names (value)",
+        "Outer.word",
+    ]
+
+
+LONG = "x" * (MEMBER_LENGTH_MAX + 1)
+FORGED: dict[str, tuple[msgspec.Struct, str]] = {
+    "a name inside of a message": (
+        ForLeader(1, Disconnect(LONG, 1, ())),
+        "ForLeader.message.borrower",
+    ),
+    "ranges": (
+        ForLeader(1, Disconnect("b", 1, ((1, Place(0, ((1, 2),) * (PLACE_RANGES_MAX + 1))),))),
+        "ForLeader.message.places[0][1].acked",
+    ),
+    "records": (
+        Publish(1, [Record("t", b"")] * (RECORDS_PER_CALL_MAX + 1)),
+        "Publish.records",
+    ),
+    "a header": (
+        Publish(1, [Record("t", b""), Record("t", b"", None, [("h" * 20_000, b"")])]),
+        "Publish.records[1].headers[0][0]",
+    ),
+    "a cursor": (ListTopics(1, "x" * 2_000), "ListTopics.after"),
+    "an id": (Send(1, b"short", b""), "Send.queue"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_frame_with_a_field_that_is_too_long_is_not_taken(name: str) -> None:
+    message, _ = FORGED[name]
+    with pytest.raises(Malformed):
+        node_decoder.decode(memoryview(frame([message]))[LENGTH.size :])
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_the_field_is_named(name: str) -> None:
+    message, field = FORGED[name]
+    fault = fault_of(message, node_decoder)
+    assert fault is not None
+    assert fault.startswith(f"{field}: ")
+
+
+def test_a_message_within_its_bounds_has_no_fault() -> None:
+    assert fault_of(Publish(1, [Record("t", b"body")]), node_decoder) is None
+
+
+@pytest.mark.parametrize("kind", [Failed, Goodbye])
+def test_a_text_for_people_is_cut_where_it_is_made(kind: type) -> None:
+    long = "y" * (TEXT_LENGTH_MAX + 1)
+    said = Failed(1, "INTERNAL", long) if kind is Failed else Goodbye("DONE", long)
+    assert len(said.text) == TEXT_LENGTH_MAX
+    assert client_decoder.decode(memoryview(frame([said]))[LENGTH.size :]) == [said]
