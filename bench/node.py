@@ -33,6 +33,10 @@ class BenchNode:
     def tls_address(self) -> str:
         return self._found("tls")
 
+    @property
+    def http_address(self) -> str:
+        return self._found("http")
+
     def _found(self, scheme: str) -> str:
         match = re.search(rf"({scheme}://\S+)", self.ready_line)
         assert match is not None, self.ready_line

@@ -3,9 +3,8 @@
     python -m bench.stalls [--quick] [--json]
 
 A node holds many topics, retained messages, queues and groups. One connection asks for all of something, call
-by call; another one, in a process of its own, sends an echo as soon as the one before is answered. Told is the
-longest time that an echo took meanwhile, how long the call took, and the same for an echo while nothing is
-asked.
+by call; another one, in a process of its own, sends an echo as soon as the one before is answered. Told is
+the longest time that an echo took meanwhile, and how long the calls took.
 """
 
 import argparse
@@ -17,6 +16,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +26,14 @@ from bench.node import BenchNode
 from bench.report import Report
 from moorline.client.moor import Moor, connect
 from moorline.client.topic import record
+from moorline.config.addresses import listen_address
+from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS, QUEUES_PER_PAGE_MAX
+from moorline.net.caller import Caller, open_caller
 from moorline.wire.group import FindRetained, RetainedFound, StreamsSeen, WatchStreams
-from moorline.wire.segment import RETAIN
-from moorline.wire.topic import Publish, Published, Record
+from moorline.wire.queue import ListQueues, QueuesListed
+from moorline.wire.topic import Publish, Record
 
 FLAGS = ["--set=streams.sync=process", "--set=queues.sync=process"]
-Ends = "multiprocessing.connection.Connection[Any, Any]"
 
 
 class Sizes(NamedTuple):
@@ -93,7 +95,9 @@ class Pinger:
 async def fill(moor: Moor, sizes: Sizes) -> None:
     topics = [f"many/{number % 1_000}/{number}" for number in range(sizes.topics)]
     for start in range(0, len(topics), 20_000):
-        await moor.publish_all([record(topic, b"x" * 50) for topic in topics[start : start + 20_000]])
+        await moor.publish_all(
+            [record(topic, b"x" * 50) for topic in topics[start : start + 20_000]]
+        )
     for start in range(0, sizes.retained, 20_000):
         numbers = range(start, min(start + 20_000, sizes.retained))
         await moor.publish_all(
@@ -119,21 +123,33 @@ async def retained_by_subscribing(moor: Moor, filter_text: str) -> None:
     await subscription.close()
 
 
-async def whole_frame(moor: Moor) -> None:
+async def whole_frame(caller: Caller) -> None:
     """As many messages as a frame holds, each as small as can be."""
     batch = [Record("t", b"")] * 8_000
-    await moor._caller.call_all(
-        [lambda call: Publish(call, batch) for _ in range(25)]  # type: ignore[misc]
+    await caller.call_all(
+        [lambda call: Publish(call, batch) for _ in range(25)]
     )
 
 
-async def measured(
-    address: str, http: str, sizes: Sizes
-) -> AsyncIterator[tuple[str, float, float]]:
+async def all_queues(caller: Caller) -> None:
+    after = b""
+    while True:
+        make = partial(ListQueues, after=after, count=QUEUES_PER_PAGE_MAX)
+        page = (await caller.call(make, QueuesListed)).queues
+        if not page:
+            return
+        after = page[-1][0]
+
+
+async def measured(address: str, http: str) -> AsyncIterator[tuple[str, float, float]]:
     pinger = Pinger(address)
+    caller = await open_caller(
+        listen_address(address),
+        lambda: Caller("bench", hello_timeout_ms=HELLO_TIMEOUT_MS, keepalive_ms=KEEPALIVE_MS),
+        timeout_ms=HELLO_TIMEOUT_MS,
+    )
     try:
         async with connect(address) as moor:
-            caller = moor._caller
 
             def retained(filter_text: str) -> Awaitable[object]:
                 return caller.call(lambda call: FindRetained(call, filter_text), RetainedFound)
@@ -145,26 +161,27 @@ async def measured(
                 "find retained, all": lambda: retained("#"),
                 "find retained, none matches": lambda: retained("kept/+/none"),
                 "subscribe to all retained": lambda: retained_by_subscribing(moor, "kept/#"),
-                "list all queues": lambda: moor.queues(),
+                "list all queues": lambda: all_queues(caller),
                 "list all groups": lambda: moor.groups(),
                 "describe streams": lambda: moor.streams(),
                 "watch streams": lambda: caller.call(WatchStreams, StreamsSeen),
-                "publish 200,000 of the smallest": lambda: whole_frame(moor),
+                "publish 200,000 of the smallest": lambda: whole_frame(caller),
                 "/metrics": lambda: asyncio.to_thread(
-                    lambda: urllib.request.urlopen(f"{http}/metrics").read()  # noqa: S310
+                    lambda: urllib.request.urlopen(f"{http}/metrics").read()
                 ),
             }
             for name, work in works.items():
                 longest, took = await pinger.during(work)
                 yield name, longest, took
     finally:
+        caller.close("DONE", "")
         pinger.stop()
 
 
 async def run(address: str, http: str, sizes: Sizes, report: Report) -> None:
     async with connect(address) as moor:
         await fill(moor, sizes)
-    async for name, longest, took in measured(address, http, sizes):
+    async for name, longest, took in measured(address, http):
         report.row(name, "longest_echo", longest * 1_000, "ms")
         report.row(name, "took", took * 1_000, "ms")
 
@@ -178,7 +195,7 @@ def main() -> None:
         flags = [*FLAGS, "--http=127.0.0.1:0"]
         with BenchNode(Path(folder), flags) as node:
             sizes = QUICK if options.quick else FULL
-            uvloop.run(run(node.address, node._found("http"), sizes, report))
+            uvloop.run(run(node.address, node.http_address, sizes, report))
 
 
 if __name__ == "__main__":

@@ -85,8 +85,12 @@ RECORDS_PER_CALL_MAX = 8_192
 """Messages that are published in one call: all of them are stored at once, some ten milliseconds of the node.
 Eight times what our client sends."""
 
-HEADERS_MAX = 8_192
-"""Headers of a message: more do not fit TOPIC_HEADERS_BYTES_MAX, however short they are."""
+HEADER_BYTES_MAX = 0xFFFF
+"""A name or value of a header as it travels: what a stored frame has room for. What a node takes of all
+headers together is TOPIC_HEADERS_BYTES_MAX, and more is refused by name."""
+
+HEADERS_MAX = HEADER_BYTES_MAX // 3
+"""Headers of a message: more do not fit these bytes, however short they are."""
 
 PEM_BYTES_MAX = MIB
 """What is looked at of a certificate or key that cannot be used: bundles of authorities are smaller."""

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from moorline.client.moor import Connecting, connect
 from moorline.config.addresses import Address
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, Refused, TooLarge, Unreachable
-from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
+from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX, RECORDS_PER_CALL_MAX
 from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session
 from moorline.net.tls import client_context, server_context
@@ -24,6 +24,7 @@ from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import PROTOCOL, Hello, Welcome
 from moorline.wire.message import Answer, Failed
 from moorline.wire.node import Echo, Echoed
+from moorline.wire.topic import Publish, Published, Record
 
 HELLO_TIMEOUT_MS = 300
 KEEPALIVE_MS = 600_000
@@ -108,6 +109,24 @@ async def test_a_message_too_large_fails_alone() -> None:
         with pytest.raises(TooLarge):
             await moor.echo(bytes(FRAME_BYTES_MAX + 1))
         assert await small == b"small"
+
+
+async def test_a_field_that_is_too_long_is_refused_by_name_before_it_is_sent() -> None:
+    server = Server()
+    async with serving(server) as (_, address), connect(str(address)) as moor:
+        server.hold = True
+        waiting = asyncio.create_task(moor.echo(b"small"))
+        with pytest.raises(TooLarge, match=r"ListTopics\.after: expected `str` of length <= "):
+            await moor.topics(after="x" * 2_000)
+        with pytest.raises(TooLarge, match=r"Publish\.records: expected `array` of length <= "):
+            await moor._caller.call(
+                lambda call: Publish(call, [Record("t", b"")] * (RECORDS_PER_CALL_MAX + 1)),
+                Published,
+            )
+        while not server.held:
+            await asyncio.sleep(0)
+        server.release()
+        assert await waiting == b"small", "the link is as it was"
 
 
 async def test_a_mistake_in_a_handler_fails_the_call_and_keeps_the_link() -> None:

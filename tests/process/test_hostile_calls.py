@@ -9,9 +9,17 @@ import pytest
 from tests.process.nodes import NodeProcess
 
 import moorline
-from moorline.limits import MIB, STREAM_READ_BYTES_MAX
+from moorline.core.group_message import Disconnect
+from moorline.limits import FRAME_BYTES_MAX, MIB, STREAM_READ_BYTES_MAX
 from moorline.wire.frame import frame
-from moorline.wire.group import FindOffsets, FindRetained, ListGroups, ReadStream, WatchStreams
+from moorline.wire.group import (
+    FindOffsets,
+    FindRetained,
+    ForLeader,
+    ListGroups,
+    ReadStream,
+    WatchStreams,
+)
 from moorline.wire.link import PROTOCOL, Hello
 from moorline.wire.message import Message
 from moorline.wire.queue import ListQueues
@@ -89,3 +97,35 @@ def test_whoever_asks_for_much_and_reads_nothing_costs_little(node: NodeProcess,
     Path(f"/proc/{node.process.pid}/clear_refs").write_text("5")  # the peak is counted anew
     asyncio.run(_siege(node, KINDS[kind]))
     assert _memory_bytes(node, "VmHWM") - before < GROWTH_BYTES_MAX
+
+
+FORGERIES = 400
+NAME_LENGTH = FRAME_BYTES_MAX - 64
+
+
+async def _forge(node: NodeProcess) -> list[bytes]:
+    """Goodbyes of members that never were, to every group there is; what the node says to each."""
+    host, _, port = node.address.removeprefix("tcp://").rpartition(":")
+    told = []
+    async with moorline.connect(node.address) as moor:
+        subscription = await moor.subscribe("$shared/forged/#")
+        for number in range(FORGERIES):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(bytes(frame([Hello(PROTOCOL, 1, 1)])))
+            await reader.readexactly(4)
+            name = f"{number}".ljust(NAME_LENGTH, "x")
+            writer.write(bytes(frame([ForLeader(1 + number % 4, Disconnect(name, 0, ()))])))
+            told.append(await reader.read())
+            writer.close()
+        await moor.publish("forged/none", b"honest")
+        message = await subscription.get(30)
+        assert message is not None
+        assert message.body == b"honest", "the group goes on"
+    return told
+
+
+def test_forged_goodbyes_under_long_names_leave_nothing_behind(node: NodeProcess) -> None:
+    before = _memory_bytes(node, "VmRSS")
+    told = asyncio.run(_forge(node))
+    assert all(b"MALFORMED" in one for one in told)
+    assert _memory_bytes(node, "VmRSS") - before < GROWTH_BYTES_MAX

@@ -109,7 +109,7 @@ FORGED: dict[str, tuple[msgspec.Struct, str]] = {
         "Publish.records",
     ),
     "a header": (
-        Publish(1, [Record("t", b""), Record("t", b"", None, [("h" * 20_000, b"")])]),
+        Publish(1, [Record("t", b""), Record("t", b"", None, [("h" * 70_000, b"")])]),
         "Publish.records[1].headers[0][0]",
     ),
     "a cursor": (ListTopics(1, "x" * 2_000), "ListTopics.after"),

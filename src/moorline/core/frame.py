@@ -23,7 +23,7 @@ import xxhash
 from msgspec import Meta
 
 from moorline.errors import Malformed
-from moorline.limits import HEADERS_MAX, TOPIC_HEADERS_BYTES_MAX
+from moorline.limits import HEADER_BYTES_MAX, HEADERS_MAX
 
 HEAD = struct.Struct("<II")
 CONTENT = struct.Struct("<QQIHHHH")
@@ -40,8 +40,8 @@ CHECK_MASK = 0xFFFF_FFFF
 Headers = Sequence[tuple[str, bytes]]
 
 _encoder = msgspec.msgpack.Encoder()
-HeaderName = Annotated[str, Meta(max_length=TOPIC_HEADERS_BYTES_MAX)]
-HeaderValue = Annotated[bytes, Meta(max_length=TOPIC_HEADERS_BYTES_MAX)]
+HeaderName = Annotated[str, Meta(max_length=HEADER_BYTES_MAX)]
+HeaderValue = Annotated[bytes, Meta(max_length=HEADER_BYTES_MAX)]
 StoredHeaders = Annotated[list[tuple[HeaderName, HeaderValue]], Meta(max_length=HEADERS_MAX)]
 
 _decoder = msgspec.msgpack.Decoder(StoredHeaders)
