@@ -2,6 +2,7 @@
 
     MoorlineError
     ├── ConfigError            the operator's: an option or a file says something we do not take
+    │   ├── NotInstalled       the command needs packages that this environment does not have
     │   └── WrongNode          the list of a service is of another node than the one that was reached
     ├── StartError             the operator's: the node cannot start here and now
     │   ├── FolderInUse        another node runs on this data folder
@@ -62,6 +63,12 @@ class MoorlineError(Exception):
 class ConfigError(MoorlineError):
     code = "CONFIG"
     exit_code = 3
+
+
+class NotInstalled(ConfigError):
+    """A client is installed without the packages of a node, and both without those of Spark."""
+
+    code = "NOT_INSTALLED"
 
 
 class WrongNode(ConfigError):

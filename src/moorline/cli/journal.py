@@ -15,6 +15,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.flags import with_settings
+from moorline.cli.installed import need_server
 from moorline.cli.progress import progress
 from moorline.cli.reach import Reach, with_node
 from moorline.config.load import Loaded
@@ -225,6 +226,7 @@ def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
 @contextlib.contextmanager
 def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
     """The folder of the queues, locked; a folder without queues is refused unless it is to be made."""
+    need_server("moor journal")
     from moorline.ids import text_of
     from moorline.journal.disk import FileDisk
     from moorline.node.folder import check_room, held, identity, is_new

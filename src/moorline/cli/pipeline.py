@@ -11,6 +11,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli import pipeline_tables as tables
+from moorline.cli.installed import need_spark
 from moorline.cli.reach import Reach, with_node
 from moorline.cli.spark_run import (
     AsJson,
@@ -18,7 +19,6 @@ from moorline.cli.spark_run import (
     Master,
     Remote,
     check_every,
-    need_spark,
     spark_run,
     stoppable,
     tasks_of,

@@ -6,6 +6,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.flags import with_settings
+from moorline.cli.installed import need_server
 from moorline.config.load import Loaded
 from moorline.config.settings import Config
 
@@ -26,6 +27,7 @@ def serve(
     When it is ready it prints one line with its addresses. SIGTERM or Ctrl-C stops it, and its embedded
     Postgres with it. Exit codes: docs/exit-codes.md.
     """
+    need_server("moor serve")
     import uvloop
 
     from moorline.node.logs import setup

@@ -5,7 +5,6 @@ MOOR_DEBUG=1 it goes to stderr.
 """
 
 import contextlib
-import importlib.util
 import logging
 import os
 import re
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moorline.cli import output
+from moorline.cli.installed import need_spark
 from moorline.cli.progress import progress
 from moorline.errors import ConfigError
 from moorline.limits import PIPELINE_TASKS_MIN, SPARK_CONNECT_END_MS
@@ -193,16 +193,6 @@ def _signals(
     finally:
         for number, one in before.items():
             signal.signal(number, one)
-
-
-def need_spark() -> None:
-    """Refuses to begin where the packages of the pipeline are not installed."""
-    for name in ("pyspark", "pyarrow"):
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"`moor pipeline` needs {name}: in Moorline's folder, "
-                "pip install -c constraints.txt '.[spark]'"
-            )
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, NotInstalled
 from moorline.limits import SPARK_TASK_TRIES
 from moorline.spark.connect_server import bound_patience, find_server, is_far
 from moorline.spark.java import ensure_java
@@ -109,7 +109,7 @@ def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkS
         _prepare_environment()
     missing = [package for package in CONNECT_PACKAGES if find_spec(package) is None]
     if missing:
-        raise ConfigError(
+        raise NotInstalled(
             f"Spark Connect needs {', '.join(missing)}: in Moorline's folder, "
             "pip install -c constraints.txt '.[connect]'"
         )
