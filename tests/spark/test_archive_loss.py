@@ -15,7 +15,7 @@ from moorline.spark.jobs.archive import ArchiveOptions, archive
 from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.node_side import ask, opened_streams
 from moorline.spark.jobs.verify import VerifyOptions, verify
-from moorline.spark.places import firsts, lines_of
+from moorline.spark.places import firsts
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -24,7 +24,7 @@ def has_dropped(node: NodeProcess) -> bool:
     """Whether the oldest messages of all shards are gone."""
     streams = opened_streams(source_of(node))
     try:
-        return all(first > 0 for first in firsts(lines_of(streams.extents())).values())
+        return all(first > 0 for first in firsts(streams.described({}).bounds).values())
     finally:
         streams.close()
 

@@ -26,18 +26,19 @@ def test_a_limit_is_shared_by_what_waits() -> None:
     assert limited({"a/0": 0, "a/1": 0}, {"a/0": 999, "a/1": 1}, 10) == {"a/0": 9, "a/1": 1}
 
 
-def test_places_are_offsets_or_words(lines: Lines) -> None:
-    assert resolved("earliest", "", lines, "x") == {"node-1/0": 100, "node-1/1": 0}
-    assert resolved("latest", "", lines, "x") == {"node-1/0": 250, "node-1/1": 40}
-    assert resolved({"node-1/0": 120}, "earliest", lines, "x") == {"node-1/0": 120, "node-1/1": 0}
-    assert resolved({"node-1/0": -1, "node-1/1": -2}, "latest", lines, "x") == {
+def test_places_are_offsets_or_words() -> None:
+    bounds = {"node-1/0": (100, 250), "node-1/1": (0, 40)}
+    assert resolved("earliest", "", bounds, "x") == {"node-1/0": 100, "node-1/1": 0}
+    assert resolved("latest", "", bounds, "x") == {"node-1/0": 250, "node-1/1": 40}
+    assert resolved({"node-1/0": 120}, "earliest", bounds, "x") == {"node-1/0": 120, "node-1/1": 0}
+    assert resolved({"node-1/0": -1, "node-1/1": -2}, "latest", bounds, "x") == {
         "node-1/0": 250,
         "node-1/1": 0,
     }
     with pytest.raises(ConfigError, match="startingOffsets: there is no stream 'node-1/7'"):
-        resolved({"node-1/7": 0}, "earliest", lines, "startingOffsets")
+        resolved({"node-1/7": 0}, "earliest", bounds, "startingOffsets")
     with pytest.raises(ConfigError, match="'node-1/1' has messages up to 40, not to 41"):
-        resolved({"node-1/1": 41}, "earliest", lines, "startingOffsets")
+        resolved({"node-1/1": 41}, "earliest", bounds, "startingOffsets")
 
 
 def test_ranges_follow_the_streams_and_name_what_is_gone(lines: Lines) -> None:

@@ -9,7 +9,7 @@ import xxhash
 from moorline.config.settings import Streams as Settings
 from moorline.core.frame import QOS0, RETAIN, encode_headers
 from moorline.core.group_message import LeaderMessage
-from moorline.core.stream import Gap
+from moorline.core.stream import Extent, Gap
 from moorline.core.topic import Matcher, check_filter
 from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
 from moorline.groups.streams import LocalStreams
@@ -36,6 +36,7 @@ from moorline.wire.group import (
     WatchStreams,
 )
 from moorline.wire.message import Answer, Failed
+from moorline.wire.stream_file import DescribeShards, ShardsDescribed
 from moorline.wire.topic import (
     DescribeStreams,
     ListTopics,
@@ -87,6 +88,7 @@ class TopicBroker:
             Publish: self._publish,
             ListTopics: each(self._list_topics),
             DescribeStreams: each(self._describe),
+            DescribeShards: each(self._describe_shards),
             WatchStreams: each(self._watch),
             ReadStream: self._turns.spawned(self._read, self._wait_for_news),
             FindOffsets: self._turns.spawned(self._find_offsets),
@@ -226,6 +228,15 @@ class TopicBroker:
         return StreamsDescribed(
             call.call, facts, self.streams.dropped_messages, store.lost_messages
         )
+
+    def _describe_shards(self, session: Session, call: DescribeShards) -> ShardsDescribed:  # noqa: ARG002
+        store = self.streams.store
+        found: list[Extent] = []
+        for shard, offset in call.since:
+            # One more than fits says that there are more.
+            found += store.since(shard, offset, STREAMS_PER_PAGE_MAX + 1 - len(found))
+        is_more = len(found) > STREAMS_PER_PAGE_MAX
+        return ShardsDescribed(call.call, store.bounds(), found[:STREAMS_PER_PAGE_MAX], is_more)
 
     def retained(self, filter_text: str) -> list[bytes]:
         """Frames of the retained messages that match, those that say "none any more" included."""

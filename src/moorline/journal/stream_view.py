@@ -3,6 +3,7 @@
 The loop asks; what reads the disk says so, and is for a thread.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from moorline.core.block import Block
@@ -44,6 +45,25 @@ class StreamView:
             room = count - len(found) if count else len(known)
             found += [shard.extent_of(generation) for generation in known[:room]]
         return found
+
+    def bounds(self) -> list[tuple[int, int, int]]:
+        """(shard, first, end) of every shard that has a generation."""
+        return [
+            (number, shard.first, shard.end)
+            for number, shard in sorted(self._shards.items())
+            if shard.generations
+        ]
+
+    def since(self, shard: int, offset: int, count: int) -> list[Extent]:
+        """Of a shard the generations that end behind an offset, the oldest first, at most so many.
+
+        Nobody looks at those before: a shard may keep very many.
+        """
+        line = self._shards.get(shard)
+        if line is None:
+            return []
+        at = bisect_right(line.generations, offset, key=lambda generation: generation.end)
+        return [line.extent_of(generation) for generation in line.generations[at : at + count]]
 
     def extent(self, shard: int, generation: int) -> Extent | None:
         found = self._find(shard, generation)

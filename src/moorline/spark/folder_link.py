@@ -22,6 +22,8 @@ from moorline.journal.seal import Summary, read_summary
 from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, read_frames, read_head, walk
 from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES, read_all
 from moorline.journal.shard import folder_of, path_of
+from moorline.spark.options import Offsets
+from moorline.spark.places import Bounds, Described, Lines
 from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 
 log = logging.getLogger("moorline.spark")
@@ -142,6 +144,36 @@ class FolderStreams:
 
     # --- what is there ----------------------------------------------------------------------------
 
+    def described(self, since: Offsets) -> Described:
+        """All shards, and of those that are named the streams behind that offset; no other file is opened."""
+        bounds: Bounds = {}
+        lines: Lines = {}
+        for shard in self._shards():
+            line = str(Shard(self.node, shard))
+            known = self._behind(shard, since.get(line))
+            if known:
+                oldest = next(self._heads(shard), None)  # None: retention was faster
+                first = known[0].first if oldest is None else min(oldest.first, known[0].first)
+                bounds[line] = first, known[-1].end
+            if known and line in since:
+                lines[line] = [extent for extent in known if extent.end > since[line]]
+        return Described(bounds, lines)
+
+    def _behind(self, shard: int, offset: int | None) -> list[Extent]:
+        """From the newest stream back to the one that has the offset; without one, the newest alone."""
+        found: list[Extent] = []
+        following: SegmentHead | None = None
+        for head in self._heads(shard, newest_first=True):
+            with contextlib.suppress(FileNotFoundError):
+                end, _, sealed = self._end(head, following, is_planning=True)
+                stream = Stream(self.node, shard, head.generation)
+                found.append(Extent(stream, head.first, end, sealed))
+            following = head
+            if found and (offset is None or head.first <= offset):
+                break
+        found.reverse()
+        return found
+
     def extents(self) -> list[Extent]:
         return [
             Extent(Stream(self.node, shard, head.generation), head.first, end, sealed)
@@ -154,24 +186,26 @@ class FolderStreams:
     def _found(self) -> Iterator[tuple[int, SegmentHead, int, int, bool]]:
         """(shard, head, end, bytes, is sealed), in order."""
         for shard in self._shards():
-            heads = self._heads(shard)
+            heads = list(self._heads(shard))
             for place, head in enumerate(heads):
                 following = heads[place + 1] if place + 1 < len(heads) else None
                 with contextlib.suppress(FileNotFoundError):  # retention was faster
                     end, size, sealed = self._end(head, following, is_planning=True)
                     yield shard, head, end, size, sealed
 
-    def _heads(self, shard: int) -> list[SegmentHead]:
-        found = []
-        for name in self._disk.list_folder(folder_of(shard)):
-            stem = name.removesuffix(SEGMENT)
-            if stem == name or not stem.isdecimal():
-                continue
+    def _heads(self, shard: int, *, newest_first: bool = False) -> Iterator[SegmentHead]:
+        """In order; each is read when it is asked for."""
+        stems = [
+            name.removesuffix(SEGMENT)
+            for name in self._disk.list_folder(folder_of(shard))
+            if name.endswith(SEGMENT)
+        ]
+        numbers = sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=newest_first)
+        for number in numbers:
             with contextlib.suppress(FileNotFoundError):
-                head = self._head(shard, int(stem))
+                head = self._head(shard, number)
                 if head is not None:
-                    found.append(head)
-        return sorted(found, key=lambda head: head.generation)
+                    yield head
 
     def _head(self, shard: int, generation: int) -> SegmentHead | None:
         """None for one that is being made, or whose head is damaged: then its messages are missing."""

@@ -121,7 +121,7 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.member()
-        self._goal = ends(self.lines(needs_all=False))
+        self._goal = ends(self.bounds(needs_all=False))
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         member = self.member()
@@ -152,7 +152,8 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         # Of a batch that is replayed: nobody else should get its ranges while it runs.
         self.member()
         wanted = ranges_of(end)
-        found, missing = existing(wanted, self._extents(wanted))
+        places = {stream: min(first for first, _ in parts) for stream, parts in wanted.items()}
+        found, missing = existing(wanted, self._extents(places))
         away = {one.node for one in wanted} & set(self.streams().silent())
         if away:
             raise ConnectionLost(f"the batch has messages of {', '.join(sorted(away))}: start it")
@@ -191,9 +192,17 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
                 return {}
             time.sleep(SPARK_SETTLE_PAUSE_MS / 1_000)
 
-    def _extents(self, wanted: Mapping[Stream, object]) -> list[Extent]:
-        """The streams there are; nobody is asked where none is wanted."""
-        return self.streams().extents() if wanted else []
+    def _extents(self, wanted: Mapping[Stream, int]) -> list[Extent]:
+        """The streams from those places on; nobody is asked where none is wanted."""
+        if not wanted:
+            return []
+        since: Offsets = {}
+        for stream, at in wanted.items():
+            line = str(stream.line)
+            # The message before it: a stream that is read to its end is wanted too.
+            since[line] = min(since.get(line, at), max(0, at - 1))
+        lines = self.streams().described(since).lines
+        return [extent for several in lines.values() for extent in several]
 
 
 def ranges_of(offset: Offset) -> Taken:

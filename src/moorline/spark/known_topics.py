@@ -7,17 +7,23 @@ folder has these counts in its seals and snapshots, and what is behind them has 
 
 import contextlib
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from moorline.core.stream import Extent
 from moorline.journal.generation import SEAL, SNAPSHOT
 from moorline.journal.seal import OTHERS, Memory, Summary, read_seal
 from moorline.journal.shard import folder_of, path_of
-from moorline.limits import SPARK_NAMES_TOLD_MAX, TOPICS_COUNTED_MAX, TOPICS_PER_PAGE_MAX
+from moorline.limits import (
+    SPARK_NAMES_TOLD_MAX,
+    SPARK_READS_IN_FLIGHT,
+    TOPICS_COUNTED_MAX,
+    TOPICS_PER_PAGE_MAX,
+)
 from moorline.spark.folder_link import LAYOUT, STREAMS
-from moorline.spark.node_link import Links
+from moorline.spark.node_link import Links, Told
 from moorline.spark.options import Reach
 from moorline.spark.places import Range
 from moorline.spark.read_only_disk import ReadOnlyDisk
@@ -25,6 +31,8 @@ from moorline.wire.topic import ListTopics, TopicsListed
 
 Scan = Callable[[list[Range], frozenset[str]], set[str]]
 """Which of these topics have messages in these ranges."""
+
+Found = TypeVar("Found")
 
 
 class Unknown:
@@ -51,29 +59,61 @@ def names_in(filters: Iterable[str]) -> frozenset[str]:
 
 
 def unknown_to_nodes(
-    names: frozenset[str], reach: Reach, nodes: dict[str, tuple[str, ...]], extents: list[Extent]
+    names: frozenset[str], reach: Reach, nodes: dict[str, tuple[str, ...]]
 ) -> Unknown:
-    """Asks each node for each name, until one has it."""
+    """Asks all nodes for all names, side by side; what is there instead, only if one is missing."""
     links = Links(reach)
-    left, known, is_certain, is_known = set(names), set[str](), True, True
     try:
-        for addresses in nodes.values():
-            for name in list(left):
-                make = partial(ListTopics, filter=name, count=1)
-                if links.call(addresses, make, TopicsListed).topics:
-                    left.discard(name)
-        for addresses in nodes.values() if left else ():
-            # After a crash a node does not know the topics of a stream before it has sealed it.
-            unsealed = [one for one in links.streams(addresses) if one.is_sealed and not one.digest]
-            is_known = is_known and not any(one.end > one.first for one in unsealed)
-            page = links.call(addresses, ListTopics, TopicsListed).topics
-            known.update(topic for topic, _ in page)
-            is_certain = is_certain and len(page) < TOPICS_PER_PAGE_MAX
+        asked = {node: _found(links, addresses, names) for node, addresses in nodes.items()}
+        left = set(names).difference(*_all_told(links.together(asked)))
+        if not left:
+            return Unknown((), (), is_certain=True)
+        listed = {node: _listed(links, addresses) for node, addresses in nodes.items()}
+        told = _all_told(links.together(listed))
     finally:
         links.close()
+    known = {topic for one in told for topic in one.topics}
+    return Unknown(left, known, is_certain=all(one.is_certain for one in told))
+
+
+class _Listed(NamedTuple):
+    """Topics of a node, and whether it can say that another one is not there."""
+
+    topics: set[str]
+    is_certain: bool
+
+
+async def _found(links: Links, addresses: tuple[str, ...], names: frozenset[str]) -> set[str]:
+    """Those of the topics that a node has messages of."""
+    found: set[str] = set()
+    ordered = sorted(names)
+    for first in range(0, len(ordered), SPARK_READS_IN_FLIGHT):
+        some = ordered[first : first + SPARK_READS_IN_FLIGHT]
+        makes = [partial(ListTopics, filter=name, count=1) for name in some]
+        answers = await links.ask_all(addresses, makes, TopicsListed)
+        found.update(name for name, answer in zip(some, answers, strict=True) if answer.topics)
+    return found
+
+
+async def _listed(links: Links, addresses: tuple[str, ...]) -> _Listed:
+    page = (await links.ask(addresses, ListTopics, TopicsListed)).topics
+    streams = await links.all_streams(addresses)
+    # After a crash a node does not know the topics of a stream before it has sealed it.
+    is_known = not any(one.is_sealed and not one.digest and one.end > one.first for one in streams)
     # A stream of so few messages cannot have topics that are not counted by name.
-    is_certain = is_certain or all(one.end - one.first <= TOPICS_COUNTED_MAX for one in extents)
-    return Unknown(left, known, is_certain=is_certain and is_known)
+    are_small = all(one.end - one.first <= TOPICS_COUNTED_MAX for one in streams)
+    is_certain = is_known and (len(page) < TOPICS_PER_PAGE_MAX or are_small)
+    return _Listed({topic for topic, _ in page}, is_certain)
+
+
+def _all_told(told: Mapping[str, Told[Found]]) -> list[Found]:
+    """Where a node did not answer nothing is certain: its error is the caller's."""
+    found: list[Found] = []
+    for one in told.values():
+        if isinstance(one, BaseException):
+            raise one
+        found.append(one)
+    return found
 
 
 def unknown_to_folder(

@@ -7,10 +7,10 @@ answers the nodes' pings while a task is busy with something else.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from moorline.config.addresses import Address, listen_address
 from moorline.core.parts import PADDING_BYTES
@@ -28,15 +28,18 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
-from moorline.spark.options import Reach
+from moorline.spark.options import Offsets, Reach
+from moorline.spark.places import Bounds, Described, lines_of
 from moorline.version import SOFTWARE
 from moorline.wire.group import FindOffsets, OffsetsFound
 from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
+    DescribeShards,
     Part,
     ReadStreamFile,
+    ShardsDescribed,
     StreamFileRead,
 )
 from moorline.wire.topic import NO_STREAM, DescribeStreams, StreamFacts, StreamsDescribed
@@ -45,6 +48,11 @@ log = logging.getLogger("moorline.spark")
 
 Result = TypeVar("Result")
 Reply = TypeVar("Reply", bound=Answer)
+Told: TypeAlias = Result | BaseException
+"""What was asked for, or why it did not come."""
+
+NodeShards: TypeAlias = tuple[list[tuple[int, int, int]], list[Extent]]
+"""Of a node: (shard, first, end) of each shard, and those of its streams that were asked for."""
 
 
 class Links:
@@ -53,6 +61,7 @@ class Links:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self._callers: dict[str, Caller] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="moorline-links", daemon=True
@@ -79,13 +88,20 @@ class Links:
     ) -> Reply:
         return self.run(self.ask(addresses, make, reply))
 
+    def together(self, works: Mapping[str, Coroutine[Any, Any, Result]]) -> dict[str, Told[Result]]:
+        """Of each node what came of its work, or its error; all of them side by side."""
+        return self.run(_together(works))
+
     def streams(self, addresses: tuple[str, ...]) -> list[StreamFacts]:
+        return self.run(self.all_streams(addresses))
+
+    async def all_streams(self, addresses: tuple[str, ...]) -> list[StreamFacts]:
         """All streams of a node, page by page."""
         found: list[StreamFacts] = []
         after = NO_STREAM
         while True:
             asked = partial(DescribeStreams, after=after, count=STREAMS_PER_PAGE_MAX)
-            page = self.call(addresses, asked, StreamsDescribed).streams
+            page = (await self.ask(addresses, asked, StreamsDescribed)).streams
             found += page
             if len(page) < STREAMS_PER_PAGE_MAX:
                 return found
@@ -138,14 +154,21 @@ class Links:
         lost: ConnectionLost | None = None
         for address in addresses:
             try:
-                self._callers[address] = await self._open(address)
-                return self._callers[address]
+                return await self._opened(address)
             except ConnectionLost as error:
                 # One that is merely away may be back, by an address that is trusted.
                 if lost is None or not isinstance(error, Untrusted):
                     lost = error
         assert lost is not None, "a node has an address"
         raise lost
+
+    async def _opened(self, address: str) -> Caller:
+        # Several calls may find at once that there is no link: one of them opens it.
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            caller = self._callers.get(address)
+            if caller is None or caller.lost.done():
+                caller = self._callers[address] = await self._open(address)
+            return caller
 
     async def _open(self, address: str) -> Caller:
         reach = self._reach
@@ -272,32 +295,69 @@ class NodeStreams:
     def addresses(self, node: str) -> tuple[str, ...]:
         return self._known.get(node, ())
 
-    def extents(self) -> list[Extent]:
-        found: list[Extent] = []
-        self._find_nodes()
-        for node, addresses in self._known.items():
-            if node in self._silent:
-                continue
-            try:
-                told = self._links.streams(addresses)
-            except Untrusted:
-                raise
-            except ConnectionLost as error:
-                log.warning("a node does not answer", extra={"node": node, "error": str(error)})
+    def described(self, since: Offsets) -> Described:
+        """Asks the nodes side by side, for how far their shards go and for what is behind those offsets."""
+        bounds: Bounds = {}
+        extents: list[Extent] = []
+        for node, told in self._links.run(self._ask_nodes(since)).items():
+            if isinstance(told, ConnectionLost) and not isinstance(told, Untrusted):
+                log.warning("a node does not answer", extra={"node": node, "error": str(told)})
                 self._silent.append(node)
                 continue
-            found += [
-                Extent(
-                    Stream(one.node, one.shard, one.generation), one.first, one.end, one.is_sealed
-                )
-                for one in told
-            ]
-        return found
+            if isinstance(told, BaseException):
+                raise told
+            shards, streams = told
+            bounds |= {str(Shard(node, shard)): (first, end) for shard, first, end in shards}
+            extents += streams
+        return Described(bounds, lines_of(extents))
 
-    def _find_nodes(self) -> None:
+    def extents(self) -> list[Extent]:
+        bounds = self.described({}).bounds
+        lines = self.described(dict.fromkeys(bounds, 0)).lines
+        return [extent for several in lines.values() for extent in several]
+
+    async def _ask_nodes(self, since: Offsets) -> dict[str, Told[NodeShards]]:
+        """Those that are known are asked while the cluster is; those that are new, behind that."""
+        asked: dict[str, asyncio.Task[NodeShards]] = {}
+        begun: list[asyncio.Task[NodeShards]] = []
+
+        def ask() -> None:
+            for node in self._known.keys() - asked.keys() - set(self._silent):
+                work = self._shards_of(node, self._known[node], since)
+                asked[node] = asyncio.create_task(work)
+                begun.append(asked[node])
+
+        ask()
+        try:
+            await self._find_nodes()
+            for node in asked.keys() & set(self._silent):
+                if asked[node].done() and not asked[node].exception():
+                    self._silent.remove(node)  # whoever answers is there
+                else:
+                    del asked[node]
+            ask()
+            return await _together(asked)
+        finally:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+
+    async def _shards_of(self, node: str, addresses: tuple[str, ...], since: Offsets) -> NodeShards:
+        wanted = {shard.number: at for shard, at in _by_shard(since) if shard.node == node}
+        streams: dict[Stream, Extent] = {}
+        while True:
+            make = partial(DescribeShards, since=list(wanted.items()))
+            told = await self._links.ask(addresses, make, ShardsDescribed)
+            streams |= {extent.stream: extent for extent in told.streams}
+            if not told.is_more:
+                return told.shards, list(streams.values())
+            wanted |= {extent.stream.shard: extent.end for extent in told.streams}
+
+    async def _find_nodes(self) -> None:
         # Any node that was heard of may answer, should the one that was named be away.
         others = [address for known in self._known.values() for address in known]
-        told = self._links.call((self._reach.address, *others), DescribeCluster, ClusterDescribed)
+        addresses = (self._reach.address, *others)
+        told = await self._links.ask(addresses, DescribeCluster, ClusterDescribed)
         self._silent = [name for name, _, is_alive in told.nodes if not is_alive]
         self._known = {name: tuple(addresses) for name, addresses, _ in told.nodes}
         if self._asked in ("", told.node):
@@ -308,16 +368,30 @@ class NodeStreams:
             self._silent.remove(told.node)
 
     def offsets_at(self, time_us: int) -> dict[str, int]:
+        works = {
+            node: self._links.ask(addresses, partial(FindOffsets, time_us=time_us), OffsetsFound)
+            for node, addresses in self._known.items()
+            if node not in self._silent
+        }
         found: dict[str, int] = {}
-        for node, addresses in self._known.items():
-            if node not in self._silent:
-                told = self._links.call(
-                    addresses, lambda call: FindOffsets(call, time_us), OffsetsFound
-                )
-                found.update({str(Shard(node, shard)): at for shard, at in told.offsets})
+        for node, told in self._links.together(works).items():
+            if isinstance(told, BaseException):
+                raise told
+            found.update({str(Shard(node, shard)): at for shard, at in told.offsets})
         return found
 
     def segment(self, stream: Stream, addresses: tuple[str, ...]) -> NodeSegment | None:
         """None if it is gone."""
         found = NodeSegment(self._links, addresses, stream)
         return None if found.is_gone else found
+
+
+async def _together(works: Mapping[str, Awaitable[Result]]) -> dict[str, Told[Result]]:
+    found = await asyncio.gather(*works.values(), return_exceptions=True)
+    return dict(zip(works, found, strict=True))
+
+
+def _by_shard(offsets: Offsets) -> Iterator[tuple[Shard, int]]:
+    for line, at in offsets.items():
+        node, _, number = line.rpartition("/")
+        yield Shard(node, int(number)), at

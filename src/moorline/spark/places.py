@@ -16,6 +16,16 @@ from moorline.spark.options import EARLIEST, LATEST, Offsets
 Lines = dict[str, list[Extent]]
 """The streams of each shard, the oldest first."""
 
+Bounds = dict[str, tuple[int, int]]
+"""The first message that each shard has, and its end."""
+
+
+class Described(NamedTuple):
+    """What nodes, or a folder, told: all shards, and those streams that were asked for."""
+
+    bounds: Bounds
+    lines: Lines
+
 
 class Range(NamedTuple):
     """Messages `first` to before `upto` of one stream."""
@@ -53,23 +63,23 @@ def lines_of(extents: Iterable[Extent]) -> Lines:
     return lines
 
 
-def firsts(lines: Lines) -> Offsets:
-    return {line: extents[0].first for line, extents in lines.items()}
+def firsts(bounds: Bounds) -> Offsets:
+    return {line: first for line, (first, _) in bounds.items()}
 
 
-def ends(lines: Lines) -> Offsets:
-    return {line: extents[-1].end for line, extents in lines.items()}
+def ends(bounds: Bounds) -> Offsets:
+    return {line: end for line, (_, end) in bounds.items()}
 
 
-def resolved(given: str | Offsets, otherwise: str, lines: Lines, option: str) -> Offsets:
+def resolved(given: str | Offsets, otherwise: str, bounds: Bounds, option: str) -> Offsets:
     """What was asked for as one offset a shard; shards that are not named are at `otherwise`."""
-    first, end = firsts(lines), ends(lines)
+    first, end = firsts(bounds), ends(bounds)
     if isinstance(given, str):
         return first if given == "earliest" else end
     found = dict(first if otherwise == "earliest" else end)
     for line, offset in given.items():
-        if line not in lines:
-            known = ", ".join(lines) or "none"
+        if line not in bounds:
+            known = ", ".join(bounds) or "none"
             raise ConfigError(f"{option}: there is no stream {line!r}; there are {known}")
         if offset > end[line]:
             raise ConfigError(f"{option}: {line!r} has messages up to {end[line]}, not to {offset}")

@@ -5,12 +5,18 @@ from typing import Protocol
 from moorline.core.stream import Extent, Stream
 from moorline.spark.folder_link import FolderSegment
 from moorline.spark.node_link import NodeSegment
+from moorline.spark.options import Offsets
+from moorline.spark.places import Described
 
 
 class Streams(Protocol):
     """Where streams are: a folder, or nodes."""
 
-    def extents(self) -> list[Extent]: ...
+    def described(self, since: Offsets) -> Described:
+        """All shards, and of those that are named the streams that end behind that offset."""
+
+    def extents(self) -> list[Extent]:
+        """All streams of all shards: there may be very many."""
 
     def silent(self) -> list[str]:
         """Nodes whose streams are not known now."""

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moorline.core.stream import Extent
 from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
 from moorline.spark.folder_link import FolderStreams
@@ -33,13 +32,14 @@ from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, un
 from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.places import (
+    Bounds,
+    Described,
     Lines,
     Missing,
     Range,
     ends,
     firsts,
     limited,
-    lines_of,
     ranges,
     resolved,
     tasks,
@@ -101,11 +101,12 @@ class TopicReads:
 
     # --- planning ---------------------------------------------------------------------------------
 
-    def lines(self, *, needs_all: bool) -> Lines:
-        """The streams that there are now; whether a node of the cluster may be away is the caller's."""
+    def described(self, since: Offsets, *, needs_all: bool) -> Described:
+        """How far all shards go now, and the streams of some from an offset on; whether a node of the
+        cluster may be away is the caller's."""
         streams = self.streams()
         with reaching(self.options.reach):
-            lines = lines_of(streams.extents())
+            described = streams.described(since)
         away = ", ".join(streams.silent())
         if away and needs_all and self.options.fail_on_loss:
             raise ConnectionLost(
@@ -113,17 +114,20 @@ class TopicReads:
             )
         if away:
             log.warning("streams are left out, their node does not answer", extra={"nodes": away})
-        return lines
+        return described
 
-    def start(self, lines: Lines) -> Offsets:
+    def bounds(self, *, needs_all: bool) -> Bounds:
+        return self.described({}, needs_all=needs_all).bounds
+
+    def start(self, bounds: Bounds) -> Offsets:
         if self.options.starting_us >= 0:
-            return {**ends(lines), **self.streams().offsets_at(self.options.starting_us)}
-        return resolved(self.options.starting, "earliest", lines, "startingOffsets")
+            return {**ends(bounds), **self.streams().offsets_at(self.options.starting_us)}
+        return resolved(self.options.starting, "earliest", bounds, "startingOffsets")
 
-    def end(self, lines: Lines) -> Offsets:
+    def end(self, bounds: Bounds) -> Offsets:
         if self.options.ending_us >= 0:
-            return {**ends(lines), **self.streams().offsets_at(self.options.ending_us)}
-        return resolved(self.options.ending, "latest", lines, "endingOffsets")
+            return {**ends(bounds), **self.streams().offsets_at(self.options.ending_us)}
+        return resolved(self.options.ending, "latest", bounds, "endingOffsets")
 
     def plan(self, start: Offsets, end: Offsets, lines: Lines) -> list[InputPartition]:
         """The tasks between two places."""
@@ -164,13 +168,12 @@ class TopicReads:
         del self.gaps[:-SPARK_GAPS_TOLD_MAX]
         return {"lost": {"messages": self.lost, "ranges": list(map(str, self.gaps))}}
 
-    def check_topics(self, lines: Lines) -> None:
+    def check_topics(self, bounds: Bounds) -> None:
         """Topics that are named and of which there is nothing: an error, or a line in the log."""
         names = names_in(self.options.filters)
         if not names:
             return
-        extents = [extent for several in lines.values() for extent in several]
-        unknown = self._unknown(names, extents)
+        unknown = self._unknown(names, bounds)
         if not unknown.topics:
             return
         away = self.streams().silent()
@@ -178,13 +181,13 @@ class TopicReads:
             raise NotFound(f"topics: {unknown}: {PUBLISH_FIRST}")
         log.warning("topics: %s", unknown)
 
-    def _unknown(self, names: frozenset[str], extents: list[Extent]) -> Unknown:
+    def _unknown(self, names: frozenset[str], bounds: Bounds) -> Unknown:
         options = self.options
         if options.path:
-            return unknown_to_folder(names, options.path, extents, self._scan)
-        nodes = {one.stream.node for one in extents}
+            return unknown_to_folder(names, options.path, self.streams().extents(), self._scan)
+        nodes = {line.rpartition("/")[0] for line in bounds}
         addresses = {node: self.streams().addresses(node) for node in sorted(nodes)}
-        return unknown_to_nodes(names, options.reach, addresses, extents)
+        return unknown_to_nodes(names, options.reach, addresses)
 
     def _scan(self, parts: list[Range], names: frozenset[str]) -> set[str]:
         """Those of the topics that have messages there."""
@@ -275,9 +278,10 @@ class TopicBatchReader(TopicReads, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         try:
-            lines = self.lines(needs_all=True)
-            self.check_topics(lines)
-            return self.plan(self.start(lines), self.end(lines), lines)
+            bounds = self.bounds(needs_all=True)
+            self.check_topics(bounds)
+            start, end = self.start(bounds), self.end(bounds)
+            return self.plan(start, end, self.described(start, needs_all=True).lines)
         finally:
             self.close()
 
@@ -302,9 +306,9 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         stop_on_sigterm()
         # Spark asks more than once, and "latest" must not move meanwhile.
         if self._initial is None:
-            lines = self.lines(needs_all=True)
-            self.check_topics(lines)
-            self._initial = self.start(lines)
+            bounds = self.bounds(needs_all=True)
+            self.check_topics(bounds)
+            self._initial = self.start(bounds)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -312,12 +316,12 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         return ReadMaxRows(rows_max) if rows_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._goal = ends(self.lines(needs_all=True))
+        self._goal = ends(self.bounds(needs_all=True))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         stop_on_sigterm()
-        lines = self.lines(needs_all=False)
-        end = self._reached(start, lines)
+        bounds, lines = self.described(start, needs_all=False)
+        end = self._reached(start, bounds)
         waiting = sum(end[line] - start[line] for line in start)
         if self._waits_for_more(waiting, is_grown=len(end) > len(start)):
             return start
@@ -328,9 +332,9 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         self.report(ranges(start, end, lines)[1])
         return end
 
-    def _reached(self, start: Offsets, lines: Lines) -> Offsets:
+    def _reached(self, start: Offsets, bounds: Bounds) -> Offsets:
         """How far the next batch may go; a shard whose node is away stays where it is."""
-        now, first = ends(lines), firsts(lines)
+        now, first = ends(bounds), firsts(bounds)
         goal = self._goal
         found = dict(start)
         for line, end in now.items():
@@ -353,11 +357,11 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of all shards, for the lag; and what this run found gone, if anything."""
-        return {**ends(self.lines(needs_all=False)), **self.told_gaps()}
+        return {**ends(self.bounds(needs_all=False)), **self.told_gaps()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         stop_on_sigterm()
-        lines = self.lines(needs_all=False)
+        lines = self.described(start, needs_all=False).lines
         away = set(self.streams().silent())
         for line, upto in end.items():
             # Whose node is away is not gone: the batch is planned again when it is back.

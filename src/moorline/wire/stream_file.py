@@ -8,8 +8,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from moorline.limits import CLUSTER_NODES_MAX, NODE_ADDRESSES_MAX, STREAM_READ_BYTES_MAX
-from moorline.wire.bounds import Body, Code, Name
+from moorline.core.stream import Extent
+from moorline.limits import (
+    CLUSTER_NODES_MAX,
+    NODE_ADDRESSES_MAX,
+    STREAM_READ_BYTES_MAX,
+    STREAM_SHARDS_MAX,
+)
+from moorline.wire.bounds import Body, Code, Name, RowsMax
 from moorline.wire.message import Answer, Call
 from moorline.wire.node import AddressText
 from moorline.wire.topic import Number
@@ -60,5 +66,24 @@ class StreamFileRead(Answer, frozen=True, gc=False, tag=144):
     reason: Code = ""
 
 
-COMMANDS = DescribeCluster | ReadStreamFile
-EVENTS = ClusterDescribed | StreamFileRead
+class DescribeShards(Call, frozen=True, gc=False, tag=47):
+    """How far the shards of this node go, and the streams of some of them from an offset on.
+
+    `since` has (shard, offset): streams that end behind it are told, of shards that are not named none.
+    """
+
+    since: Annotated[list[tuple[Number, Number]], Meta(max_length=STREAM_SHARDS_MAX)] = field(
+        default_factory=list
+    )
+
+
+class ShardsDescribed(Answer, frozen=True, gc=False, tag=49):
+    """`shards` are (shard, first, end), all of them; with `is_more` there are more streams than told."""
+
+    shards: Annotated[list[tuple[int, int, int]], RowsMax]
+    streams: Annotated[list[Extent], RowsMax]
+    is_more: bool = False
+
+
+COMMANDS = DescribeCluster | ReadStreamFile | DescribeShards
+EVENTS = ClusterDescribed | StreamFileRead | ShardsDescribed

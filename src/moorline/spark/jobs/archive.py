@@ -33,7 +33,7 @@ from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
 from moorline.spark.jobs.manifest import Entry, LostRange, reached
 from moorline.spark.jobs.node_side import node_ids, opened_streams
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
-from moorline.spark.places import ends, firsts, lines_of
+from moorline.spark.places import ends, firsts
 from moorline.spark.topic_reader import REMEDY
 
 if TYPE_CHECKING:
@@ -259,11 +259,11 @@ def _waiting(options: ArchiveOptions, target: Archive) -> int:
     """Messages that are stored and not archived yet, for the bar."""
     streams = opened_streams(options.source)
     try:
-        lines = lines_of(streams.extents())
+        bounds = streams.described({}).bounds
     finally:
         streams.close()
-    start = firsts(lines) | reached(target.entries())
-    return sum(max(0, end - start.get(shard, end)) for shard, end in ends(lines).items())
+    start = firsts(bounds) | reached(target.entries())
+    return sum(max(0, end - start.get(shard, end)) for shard, end in ends(bounds).items())
 
 
 def _starting(target: Archive, checkpoint: str) -> str:

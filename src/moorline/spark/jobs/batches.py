@@ -71,12 +71,16 @@ class Batch:
     ) -> tuple[list["ArchiveRange"], list[LostRange]]:
         """The ranges of streams between the batch before and this one, with their nodes; and what is gone."""
         from moorline.spark.jobs.node_side import opened_streams
-        from moorline.spark.places import firsts, lines_of, ranges
+        from moorline.spark.places import firsts, ranges
 
         streams = opened_streams(self._source)
         try:
-            lines = lines_of(streams.extents())
-            start = _logged(self._checkpoint, number - 1) if number else self._first(firsts(lines))
+            start = (
+                _logged(self._checkpoint, number - 1)
+                if number
+                else self._first(firsts(streams.described({}).bounds))
+            )
+            lines = streams.described(start).lines
             away = set(streams.silent())
             for shard, end in ends.items():
                 if end > start.get(shard, end) and shard.rpartition("/")[0] in away:

@@ -58,17 +58,20 @@ def ask(source: dict[str, str]) -> Told:
         addresses[told.node] = [reach.address]
         seals: list[SealedStream] = []
         silent = [name for name, _, is_alive in told.nodes if not is_alive and name != told.node]
-        for node, known in addresses.items():
-            if node in silent:
-                continue
-            try:
-                described = links.streams(tuple(known))
-            except Untrusted:
-                raise
-            except (ConnectionLost, CallFailed):
+        works = {
+            node: links.all_streams(tuple(known))
+            for node, known in addresses.items()
+            if node not in silent
+        }
+        for node, described in links.together(works).items():
+            if isinstance(described, (ConnectionLost, CallFailed)):
+                if isinstance(described, Untrusted):
+                    raise described
                 silent.append(node)
-                continue
-            seals += [SealedStream.of(one) for one in described if one.digest]
+            elif isinstance(described, BaseException):
+                raise described
+            else:
+                seals += [SealedStream.of(one) for one in described if one.digest]
         return Told(seals, addresses, silent, told.ids)
     finally:
         links.close()

@@ -1,0 +1,154 @@
+"""What planning asks of nodes and folders: how far shards go, and only the streams behind a place."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.groups.test_pages import NODE, STREAMS, serving
+from tests.process.nodes import NodeProcess
+from tests.spark.proxy import Door
+from tests.spark.publishing import Message
+from tests.spark.test_topic_planning import append, commit, seal_all
+
+from moorline.catalog import EmbeddedPostgres
+from moorline.core.stream import Extent, Shard, Stream
+from moorline.journal.disk import FileDisk
+from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.spark.folder_link import FolderStreams
+from moorline.spark.node_link import Links, NodeStreams
+from moorline.spark.options import Reach
+from moorline.spark.places import Described, lines_of
+from moorline.testing.memory_disk import MemoryDisk
+
+
+def behind(extents: list[Extent], since: dict[str, int]) -> Described:
+    """What is to be told, worked out from all there is."""
+    lines = lines_of(extents)
+    bounds = {line: (several[0].first, several[-1].end) for line, several in lines.items()}
+    wanted = [one for one in extents if one.end > since.get(str(one.stream.line), one.end)]
+    return Described(bounds, lines_of(wanted))
+
+
+def places(extents: list[Extent]) -> Iterator[dict[str, int]]:
+    """None, all, and every edge of every stream."""
+    yield {}
+    yield {str(one.stream.line): 0 for one in extents}
+    yield {str(one.stream.line): one.end for one in extents}
+    for one in extents:
+        for at in {max(0, one.first - 1), one.first, one.end - 1, one.end}:
+            yield {str(one.stream.line): at}
+
+
+def without_empty(told: Described) -> Described:
+    return Described(told.bounds, {line: found for line, found in told.lines.items() if found})
+
+
+def test_a_folder_tells_what_is_behind_a_place_and_opens_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = StreamOptions(sync=False, shards=2, generation_bytes_max=2_000)
+    store = StreamStore(FileDisk(tmp_path / "streams"), "node-1", options, lambda: 1)
+    store.open()
+    for number in range(300):
+        append(store, "topic", number)
+        if number % 10 == 9:
+            commit(store)
+        if number == 200:
+            seal_all(store)
+    store.close()
+    streams = FolderStreams(str(tmp_path))
+    extents = streams.extents()
+    assert len(extents) > 5
+    for since in places(extents):
+        assert without_empty(streams.described(since)) == behind(extents, since)
+    opened: list[int] = []
+    read = streams._head
+
+    def counted(shard: int, generation: int) -> object:
+        opened.append(generation)
+        return read(shard, generation)
+
+    monkeypatch.setattr(streams, "_head", counted)
+    streams.described({line: end for line, (_, end) in streams.described({}).bounds.items()})
+    assert len(opened) == 8, "twice, of two shards, the oldest and the newest"
+
+
+@pytest.mark.slow
+async def test_more_streams_than_an_answer_holds_come_in_several() -> None:
+    store = StreamStore(MemoryDisk(), NODE, StreamOptions(shards=2, sync=False), lambda: 1)
+    store.open()
+    for offset in range(1, STREAMS):
+        store.skip_to(0, offset)
+    async with serving(store) as (_, address):
+
+        def ask() -> None:
+            streams = NodeStreams(Reach(str(address)))
+            try:
+                for first in (0, STREAMS - 10):
+                    since = {str(Shard(NODE, 0)): first, str(Shard(NODE, 1)): 0}
+                    asked = streams._shards_of(NODE, (str(address),), since)
+                    shards, found = streams._links.run(asked)
+                    assert shards == [(0, 0, STREAMS - 1), (1, 0, 0)]
+                    assert found == [one for one in store.extents([0]) if one.end > first]
+            finally:
+                streams.close()
+
+        await asyncio.to_thread(ask)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_node_tells_what_is_behind_a_place(node: NodeProcess, published: list[Message]) -> None:
+    assert published
+    streams, links = NodeStreams(Reach(node.address)), Links(Reach(node.address))
+    try:
+        extents = [
+            Extent(Stream(one.node, one.shard, one.generation), one.first, one.end, one.is_sealed)
+            for one in links.streams((node.address,))
+        ]
+        assert streams.extents() == [one for one in extents if one.end]
+        for since in list(places(extents))[:20]:
+            assert streams.described(since) == behind(extents, since)
+        assert streams.described({"nobody/0": 0, "node-1/999": 0}).lines == {}
+    finally:
+        streams.close()
+        links.close()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_nodes_are_asked_side_by_side(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        postgres = EmbeddedPostgres(tmp_path / "catalog")
+        runner.run(postgres.__aenter__())
+        flags = (f"--catalog={postgres.dsn}", "--set=streams.shards=2")
+        try:
+            with (
+                NodeProcess(tmp_path / "one", "--node=one", *flags) as one,
+                NodeProcess(tmp_path / "two", "--node=two", *flags) as two,
+            ):
+                _ask_both(one, two)
+        finally:
+            runner.run(postgres.__aexit__(None, None, None))
+
+
+def _ask_both(one: NodeProcess, two: NodeProcess) -> None:
+    streams, doors = NodeStreams(Reach(one.address)), [Door(one.address), Door(two.address)]
+    try:
+        plain = streams.described({})
+        assert set(plain.bounds) == {"one/0", "one/1", "two/0", "two/1"}
+        # The words to either node wait until there are words to the other: in turn they would wait for ever.
+        both = threading.Barrier(2)
+        streams._known = {"one": (doors[0].address,), "two": (doors[1].address,)}
+        for door in doors:
+            door.after(1, lambda: both.wait(60) and None, towards_node=True)
+        assert streams.described({}) == plain
+        assert streams.silent() == []
+        assert [door.accepted for door in doors] == [1, 1]
+    finally:
+        streams.close()
+        for door in doors:
+            door.close()
