@@ -142,9 +142,13 @@ def _ask_both(one: NodeProcess, two: NodeProcess) -> None:
         assert set(plain.bounds) == {"one/0", "one/1", "two/0", "two/1"}
         # The words to either node wait until there are words to the other: in turn they would wait for ever.
         both = threading.Barrier(2)
+
+        def meet() -> None:
+            both.wait(60)
+
         streams._known = {"one": (doors[0].address,), "two": (doors[1].address,)}
         for door in doors:
-            door.after(1, lambda: both.wait(60) and None, towards_node=True)
+            door.after(1, meet, towards_node=True)
         assert streams.described({}) == plain
         assert streams.silent() == []
         assert [door.accepted for door in doors] == [1, 1]
