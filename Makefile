@@ -26,10 +26,10 @@ demo: setup
 	@$(BIN)/python -m demo.run
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder --durations 15
 
 fast: setup
-	$(BIN)/python -m pytest -m "not process and not slow" -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
 
 sim: setup
 	$(BIN)/python -m tests.core.long_run $(SIM)

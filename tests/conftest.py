@@ -1,9 +1,23 @@
-"""How workers share the tests: those on Spark, which have one session, are one piece; else a file is one."""
+"""What all tests share: patience, one Postgres a worker, and how workers share the tests (`sharing.py`)."""
 
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, settings
+from tests.catalog.databases import shared_postgres
+from tests.sharing import (
+    LENGTHS,
+    SESSIONS_MAX,
+    UNKNOWN_S,
+    groups_of,
+    lengths_text,
+    read_lengths,
+)
+
+from moorline.catalog import EmbeddedPostgres
 
 # A test is about what happens, and not about when: this machine may have other work.
 settings.register_profile(
@@ -11,10 +25,73 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
-SPARK = Path(__file__).parent / "spark"
+ROOT = Path(__file__).parents[1]
+SHOWN_FILES = 15
+TOOK_S: dict[str, float] = {}
+"""By file, in the process that gathers what workers report."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-lengths",
+        action="store_true",
+        help="Writes how long files took to tests/lengths.txt.",
+    )
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto` is one more than there are cores: who waits for a lease or a disk needs none."""
+    return _cores() + (1 if config.option.numprocesses == "auto" else 0)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups for `--dist loadgroup`, and the longest group first. The same in every worker."""
+    known_s = read_lengths(LENGTHS.read_text())
+    lengths_s: dict[str, float] = {}
+    on_spark = set()
     for item in items:
-        group = "spark" if SPARK in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        file = _file_of(item)
+        is_quick = not any(item.iter_markers("process")) and not any(item.iter_markers("slow"))
+        lengths_s.setdefault(file, 0.0)
+        lengths_s[file] = known_s.get(file, lengths_s[file] if is_quick else UNKNOWN_S)
+        if "spark" in getattr(item, "fixturenames", ()):
+            on_spark.add(file)
+    groups = groups_of(lengths_s, sorted(on_spark), min(_cores(), SESSIONS_MAX))
+    places = {file: place for place, file in enumerate(groups)}
+    items.sort(key=lambda item: places[_file_of(item)])
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[_file_of(item)]))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    file = report.nodeid.split("::")[0]
+    TOOK_S[file] = TOOK_S.get(file, 0.0) + report.duration
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.option.durations is not None:
+        terminalreporter.section(f"slowest {SHOWN_FILES} files")
+        for took_s, file in sorted(((s, file) for file, s in TOOK_S.items()), reverse=True)[
+            :SHOWN_FILES
+        ]:
+            terminalreporter.write_line(f"{took_s:.2f}s {file}")
+    if config.option.write_lengths:
+        LENGTHS.write_text(lengths_text(read_lengths(LENGTHS.read_text()) | TOOK_S))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPostgres]:
+    """One real Postgres for all tests of a worker; each has a database of its own in it."""
+    async with shared_postgres(tmp_path_factory.mktemp("postgres") / "catalog") as postgres:
+        yield postgres
+
+
+def _cores() -> int:
+    return max(2, len(os.sched_getaffinity(0)))
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT).as_posix()

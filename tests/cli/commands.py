@@ -12,7 +12,8 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 import trustme
-from tests.process.nodes import MOOR, NodeProcess, clean_environment
+from tests.process.nodes import NodeProcess, clean_environment
+from tests.process.warm import run_warm
 
 
 class Commands:
@@ -26,14 +27,8 @@ class Commands:
     def __call__(
         self, command: str, *arguments: str, stdin: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*MOOR, self.noun, command, f"--address={self.node.address}", *arguments],
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-            env=clean_environment(),
-            check=False,
-        )
+        given = [self.noun, command, f"--address={self.node.address}", *arguments]
+        return run_warm(given, clean_environment(), stdin=stdin, timeout_s=60)
 
     def lines(self, *arguments: str, stdin: bytes = b"") -> list[str]:
         done = self(*arguments, stdin=stdin)

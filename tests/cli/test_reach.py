@@ -27,15 +27,7 @@ def moor(
     *arguments: str, folder: Path, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """A command in a folder of its own, with these variables."""
-    return subprocess.run(
-        [*MOOR, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=folder,
-        env=clean_environment() | (variables or {}),
-        check=False,
-    )
+    return run_moor(*arguments, cwd=folder, variables=variables)
 
 
 def reached(done: subprocess.CompletedProcess[str]) -> bool:

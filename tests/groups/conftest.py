@@ -13,7 +13,7 @@ NUMBERS = itertools.count(1)
 Connect = Callable[[], Awaitable[Moor]]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One real node for all scenarios that need nothing special of it."""
     with NodeProcess(tmp_path_factory.mktemp("groups") / "data", *SMALL) as node:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.process.template import copy_catalog
+from tests.process.warm import run_warm
+
 READY_S_MAX = 60
 MOOR = [sys.executable, "-m", "moorline.cli.main"]
 
@@ -20,9 +23,18 @@ class NodeProcess:
     """One `moor serve` on free ports in a folder of its own."""
 
     def __init__(
-        self, data: Path, *flags: str, wait: bool = True, before: Sequence[str] = ()
+        self,
+        data: Path,
+        *flags: str,
+        wait: bool = True,
+        before: Sequence[str] = (),
+        is_first_start: bool = False,
     ) -> None:
+        """Its catalog is a copy, unless the start itself is what is tested."""
         self.data = data
+        has_own = not any(flag.startswith("--catalog") for flag in flags)
+        if has_own and not is_first_start and not data.exists():
+            copy_catalog(data / "catalog")
         self.process = subprocess.Popen(
             [
                 *before,
@@ -99,15 +111,27 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MOOR_")}
 
 
-def run_moor(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def run_moor(
+    *arguments: str,
+    timeout_s: float = 60,
+    cwd: Path | None = None,
+    variables: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
     """A command of `moor` that ends by itself."""
-    return subprocess.run(
-        [*MOOR, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env=clean_environment(),
-        check=False,
+    environment = clean_environment() | (variables or {})
+    if arguments[0] == "serve":
+        return subprocess.run(
+            [*MOOR, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env=environment,
+            cwd=cwd,
+            check=False,
+        )
+    done = run_warm(arguments, environment, timeout_s=timeout_s, cwd=cwd)
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
 
 

@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
 
 
 def test_it_gets_ready_answers_and_stops_with_its_postgres(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path / "data") as node:
+    with NodeProcess(tmp_path / "data", is_first_start=True) as node:
         assert node.ready_line.startswith("moor: node-1 ready: tcp://127.0.0.1:")
         assert f"pid={node.process.pid}" in node.ready_line
         assert asyncio.run(echo(node.address)) == b"hello"
@@ -100,7 +100,7 @@ def test_a_signal_ends_it_cleanly_in_bounded_time(tmp_path: Path, number: signal
 
 
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path / "data", wait=False) as node:
+    with NodeProcess(tmp_path / "data", wait=False, is_first_start=True) as node:
         eventually(lambda: (tmp_path / "data" / "lock").exists())
         node.signal(signal.SIGTERM)
         assert node.process.wait(STOP_MS_MAX / 1_000 + 2) in {0, -signal.SIGTERM}
@@ -311,7 +311,7 @@ def test_a_root_in_name_only_starts_its_postgres(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-r", "true"], check=False).returncode:
         pytest.skip("this machine gives no user namespaces")
-    with NodeProcess(tmp_path / "data", before=[unshare, "-r"]) as node:
+    with NodeProcess(tmp_path / "data", before=[unshare, "-r"], is_first_start=True) as node:
         assert node.stop() == 0
     assert not processes_in(tmp_path)
 

@@ -3,6 +3,7 @@
 Each is one process, because the scripts of Spark become the Java that they start; it is stopped by its id.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 READY_S_MAX = 120
 CONNECT_PORT = 15_002
+CONNECT_S_MAX = 300
 DRIVER_S_MAX = 300
 HEAP = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -45,19 +48,30 @@ def environment(**more: str) -> dict[str, str]:
     return found | more
 
 
-def until_connect_is_free() -> None:
-    """Spark's own Connect server has this port and no other; one that is ending may still have it."""
-    end = time.monotonic() + 60
-    while True:
+@contextlib.contextmanager
+def connect_port() -> Iterator[None]:
+    """Spark's own Connect server has this port and no other: one test at a time on this machine.
+
+    A name that only one socket can have is the lock. One that is ending may still have the port.
+    """
+    end = time.monotonic() + CONNECT_S_MAX
+    with socket.socket(socket.AF_UNIX) as lock:
+        _until_bound(lock, f"\0moorline-tests-{CONNECT_PORT}", end)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("0.0.0.0", CONNECT_PORT))  # as Spark will
-            except OSError:
-                assert time.monotonic() < end, f"another program listens on port {CONNECT_PORT}"
-            else:
-                return
-        time.sleep(0.2)
+            _until_bound(probe, ("0.0.0.0", CONNECT_PORT), end)  # as Spark will
+        yield
+
+
+def _until_bound(one: socket.socket, address: str | tuple[str, int], end: float) -> None:
+    while True:
+        try:
+            one.bind(address)
+        except OSError:
+            assert time.monotonic() < end, f"another program has {address!r}"
+            time.sleep(0.1)
+        else:
+            return
 
 
 class SparkServer:

@@ -10,7 +10,7 @@ from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, filled, messages_of
 from tests.spark.far_driver import COPIES
 from tests.spark.publishing import COUNT, message
-from tests.spark.servers import connect_server, drive, until_connect_is_free
+from tests.spark.servers import connect_port, connect_server, drive
 
 import moorline.spark
 from moorline.errors import ConfigError
@@ -51,8 +51,8 @@ def test_a_connect_server_reads_writes_streams_and_archives(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_session_may_start_its_own_server(filled: NodeProcess, tmp_path: Path) -> None:
-    until_connect_is_free()
-    found = drive("local[2]", filled.address, tmp_path, "read")
+    with connect_port():
+        found = drive("local[2]", filled.address, tmp_path, "read")
     assert found["read"] == {"rows": COUNT, "is_equal": True}
 
 

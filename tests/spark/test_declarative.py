@@ -14,7 +14,7 @@ from pyspark.pipelines.graph_element_registry import (
 from pyspark.pipelines.output import Output, Sink
 from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, messages_of
-from tests.spark.servers import HEAP, HOME, environment, until_connect_is_free
+from tests.spark.servers import HEAP, HOME, connect_port, environment
 
 import moorline
 
@@ -67,7 +67,7 @@ def test_the_example_declares_tables_and_a_sink_of_ours() -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None:
     large = [b"%d" % number * 1_001 for number in range(5)]
     small = [b"%d" % number for number in range(20)]
@@ -87,21 +87,21 @@ def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None
         )
         spec = SPEC.replace("STORAGE", (tmp_path / "storage").as_uri())
         (project / "spark-pipeline.yml").write_text(spec)
-        until_connect_is_free()
-        done = subprocess.run(
-            [
-                str(HOME / "bin" / "spark-pipelines"),
-                "run",
-                "--remote=local[2]",
-                "--conf=spark.ui.enabled=false",
-            ],
-            cwd=project,
-            env=environment(JDK_JAVA_OPTIONS=" ".join(HEAP)),
-            capture_output=True,
-            text=True,
-            timeout=RUN_S_MAX,
-            check=False,
-        )
+        with connect_port():
+            done = subprocess.run(
+                [
+                    str(HOME / "bin" / "spark-pipelines"),
+                    "run",
+                    "--remote=local[2]",
+                    "--conf=spark.ui.enabled=false",
+                ],
+                cwd=project,
+                env=environment(JDK_JAVA_OPTIONS=" ".join(HEAP)),
+                capture_output=True,
+                text=True,
+                timeout=RUN_S_MAX,
+                check=False,
+            )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Run is COMPLETED" in done.stdout + done.stderr
         found = asyncio.run(messages_of(node.address, "alerts", len(large)))

@@ -1,0 +1,40 @@
+"""Databases of one real Postgres, each for one test: empty, or with the tables of this Moorline."""
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+
+from moorline.catalog import Catalog, EmbeddedPostgres
+
+TABLES = "tables"
+NUMBERS = itertools.count(1)
+
+
+@asynccontextmanager
+async def shared_postgres(folder: Path) -> AsyncIterator[EmbeddedPostgres]:
+    async with EmbeddedPostgres(folder) as postgres:
+        async with Catalog.open(await _database(postgres, TABLES)):
+            pass
+        yield postgres
+
+
+async def empty_database(postgres: EmbeddedPostgres) -> str:
+    """The address of a database that no Moorline has seen."""
+    return await _database(postgres, f"test_{next(NUMBERS)}")
+
+
+async def new_database(postgres: EmbeddedPostgres) -> str:
+    """The address of one with tables and nothing in them, copied from the first."""
+    return await _database(postgres, f"test_{next(NUMBERS)}", template=TABLES)
+
+
+async def _database(postgres: EmbeddedPostgres, name: str, template: str = "template1") -> str:
+    connection = await asyncpg.connect(postgres.dsn)
+    try:
+        await connection.execute(f"create database {name} template {template}")
+    finally:
+        await connection.close()
+    return postgres.dsn.replace("/postgres?", f"/{name}?")

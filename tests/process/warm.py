@@ -1,0 +1,165 @@
+"""Commands of `moor` without the wait for Python: a process that has imported them forks for each.
+
+    done = run_warm(["queue", "list", "--json"], environment, stdin=b"", timeout_s=60)
+
+Most of what a short command costs is imports. A fork is a process as any other: it has pipes, an
+environment and an exit code of its own, and ends as Python ends. What is about Python's start, about
+signals or about `moor serve` starts Python.
+"""
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+ROOT = Path(__file__).parents[2]
+REQUEST_BYTES_MAX = 1 << 17
+NUMBER = struct.Struct("i")
+
+ALWAYS = ("moorline", "moorline.cli.main", "rich.table")
+OF_NOUNS = {
+    "journal": ("moorline.journal.check", "moorline.journal.transfer"),
+    "pipeline": ("pyspark.sql", "moorline.spark.jobs.archive", "moorline.spark.jobs.verify"),
+}
+"""What commands import when they are called; that of a noun at its first command."""
+
+
+def run_warm(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs one command to its end. It is killed when the time is over."""
+    given_in, stdin_end = os.pipe()
+    (stdout_end, given_out), (stderr_end, given_err), (status_end, given_status) = (
+        os.pipe() for _ in range(3)
+    )
+    given = [given_in, given_out, given_err, given_status]
+    request = {
+        "arguments": list(arguments),
+        "environment": dict(environment),
+        "cwd": str(cwd or Path.cwd()),
+    }
+    try:
+        socket.send_fds(_server(), [json.dumps(request).encode()], given)
+    finally:
+        for descriptor in given:
+            os.close(descriptor)
+    with (
+        os.fdopen(stdin_end, "wb") as to_stdin,
+        os.fdopen(stdout_end, "rb") as from_stdout,
+        os.fdopen(stderr_end, "rb") as from_stderr,
+        os.fdopen(status_end, "rb") as from_status,
+    ):
+        process = NUMBER.unpack(from_status.read(NUMBER.size))[0]
+        over = threading.Timer(timeout_s, os.kill, (process, signal.SIGKILL))
+        said: list[bytes] = []
+        threads = [
+            threading.Thread(target=_write, args=(to_stdin, stdin)),
+            threading.Thread(target=lambda: said.append(from_stderr.read())),
+        ]
+        for thread in (over, *threads):
+            thread.start()
+        printed = from_stdout.read()
+        status = NUMBER.unpack(from_status.read(NUMBER.size))[0]
+        over.cancel()
+        for thread in threads:
+            thread.join()
+    code = os.waitstatus_to_exitcode(status)
+    return subprocess.CompletedProcess(["moor", *arguments], code, printed, said[0])
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The process to ask; it ends when this end of the socket is closed, and so with the tests."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.process.warm", str(theirs.fileno())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            # As many threads as are left behind by a fork: none.
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )
+    atexit.register(ours.close)
+    return ours
+
+
+def _write(stream: BinaryIO, content: bytes) -> None:
+    try:
+        stream.write(content)
+        stream.close()
+    except BrokenPipeError:
+        pass  # it read no more than it wanted
+
+
+def _serve(channel: socket.socket) -> None:
+    """Forks for each request; the fork forks once more, so that somebody can wait for the command."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _load(ALWAYS)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES_MAX, 4)
+        if not data:
+            return
+        request = json.loads(data)
+        _load(OF_NOUNS.get(request["arguments"][0], ()))
+        if os.fork() == 0:
+            channel.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            process = os.fork()
+            if process == 0:
+                _become(request, *descriptors)
+            _wait(process, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _load(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+
+
+def _wait(process: int, stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:
+    for descriptor in (stdin, stdout, stderr):
+        os.close(descriptor)
+    os.write(status, NUMBER.pack(process))
+    os.write(status, NUMBER.pack(os.waitpid(process, 0)[1]))
+    os._exit(0)
+
+
+def _become(request: dict[str, Any], stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:
+    """The command itself; it leaves as `moor` does, through the end of Python."""
+    from moorline.cli.main import main
+
+    for descriptor, place in ((stdin, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    os.close(status)
+    # New ones: those of before know what they were opened on.
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    sys.argv = ["moor", *request["arguments"]]
+    main()
+    raise AssertionError("it exits")
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
