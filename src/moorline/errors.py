@@ -45,6 +45,7 @@
     │   ├── ServiceDisabled    the operator has disabled the service
     │   ├── Ambiguous          several services are meant by that name
     │   ├── NodeDiskFull       the node's disk is nearly full
+    │   ├── TooManyFiles       the node has as many files open as the system allows
     │   └── OutcomeUnknown     nobody can say whether it was done: look before you ask again
     └── MachineError           ours: a state machine met what it must never meet
 
@@ -333,6 +334,12 @@ class NodeDiskFull(CallFailed):
     """The node's disk is nearly full; it takes acknowledgements, but no messages."""
 
     code = "NODE_DISK_FULL"
+
+
+class TooManyFiles(CallFailed):
+    """The node has as many files open as the system lets it. Nothing was done: try again."""
+
+    code = "TOO_MANY_FILES"
 
 
 class OutcomeUnknown(CallFailed):

@@ -59,8 +59,36 @@ NODE_WARNINGS_MAX = 64
 CONNECTIONS_MAX = 15_000
 """Sockets one node accepts at once, lowered to what the open-files limit leaves (with a warning)."""
 
-FILES_KEPT_FOR_OTHER_USES = 256
-"""Open files that connections may not take: journals, catalog, logs."""
+CONNECTIONS_MIN = 16
+"""Connections that the open-files limit must leave room for: with fewer a node is of no use, and does not
+start."""
+
+FILES_ALWAYS_OPEN = 48
+"""Files of a node beside those that are counted: standard streams, the lock, logs, the loop's own, listeners,
+pipes of the embedded Postgres. An idle node has some 20."""
+
+FILES_PER_SHARD = 3
+"""A segment and its index; and a third while a generation follows another."""
+
+TURNED_AWAY_MAX = 64
+"""Sockets that are on their way out: peers that are told that they are too many, or were cut for another's
+sake."""
+
+ACCEPTS_PER_TURN = 64
+"""Connections that one listener takes before others have their turn: some milliseconds."""
+
+PATIENCE_MS = 20
+"""Time that a peer has to say something before another one may take its place: a few turns of the loop."""
+
+ACCEPT_BREATH_MS = 10
+"""Pause of a listener that turns peers away, behind half of TURNED_AWAY_MAX: they have the time to leave, and
+however many come, the node has most of its time for those inside."""
+
+ACCEPT_PAUSE_MS = 500
+"""Pause of a listener that the system gives no descriptor for a connection: it must not ask all the time."""
+
+ACCEPT_NOTE_MS = 60_000
+"""Time between two lines in the log about connections that were turned away."""
 
 GOODBYE_MS_MAX = 1_000
 """Time a closed peer has to read what is left for it; then its socket is cut."""
@@ -143,6 +171,9 @@ CATALOG_SOCKET_BYTES_MAX = 100
 
 HTTP_REQUEST_BYTES_MAX = 8 * KIB
 """Largest head of a request to /healthz and /metrics."""
+
+HTTP_CONNECTIONS_MAX = 64
+"""Connections to the HTTP port at once: probes and scrapers ask one question each."""
 
 HTTP_TIMEOUT_MS = 5_000
 """Time a client has for its request head."""
@@ -605,6 +636,13 @@ PACKED_SHARDS_MAX = 1 << 16
 
 STAGES_MAX = 65_536
 """Stages of a node: a day of leftovers of a busy cluster; a file and some 1 KB each."""
+
+STAGES_OPEN_PER_CONNECTION_MAX = 256
+"""Stages that one connection writes at once: a task of Spark writes one, and has a connection of its own."""
+
+STAGE_FILES_OPEN_MAX = 64
+"""Files of stages that are open at once, as many as there are tasks at work; others are opened for each
+chunk."""
 
 STAGE_KEPT_S = 86_400
 """A stage that nobody has committed by then is a leftover: its driver is gone for good."""

@@ -356,3 +356,36 @@ def test_a_crash_at_every_step(lose: Lose) -> None:
             disk.crash(random.Random(seed), "all")
             store = opened(disk)
             assert (store.last_batch("q"), store.pending) == (last, {})
+
+
+def test_many_stages_that_are_written_in_turn_have_few_files_open() -> None:
+    disk = MemoryDisk()
+    chance = random.Random(7)
+    store = StagingStore(disk, Clock(), draw=chance.randbytes, files_max=3)
+    store.open()
+    names = [store.begin("q", 0, partition, attempt=0, target=0) for partition in range(20)]
+    for rows in ROWS:
+        for name in chance.sample(names, len(names)):
+            store.append(name, rows, 2)
+            assert disk.open_handles <= 1 + 3, "the log, and the last ones"
+    stages = [(name, 6, hash_of(ROWS)) for name in names]
+    for name, count, hash_ in stages:
+        store.finish(name, count, hash_)
+    assert disk.open_handles == 1
+    store.check("q", 0, stages)
+    disk.crash(chance, "all")
+    store = opened(disk)
+    assert all(rows_of(store, name) == ROWS for name in names)
+    store.close()
+    assert disk.open_handles == 0
+
+
+def test_a_stage_whose_file_is_gone_is_refused_by_name() -> None:
+    disk = MemoryDisk()
+    store = StagingStore(disk, Clock(), files_max=1)
+    store.open()
+    name = store.begin("q", 0, 0, attempt=0, target=0)
+    store.begin("q", 0, 1, attempt=0, target=0)
+    disk.remove(path_of(name))
+    with pytest.raises(JournalDamaged, match=name.hex()):
+        store.append(name, b"rows", 1)

@@ -392,7 +392,7 @@ class ServiceBroker:
             raise ConnectionLost("the client went while its call was at work")
         if session not in self._watched:
             self._watched.add(session)
-            session.on_end.append(lambda: self._left(session))
+            session.at_end(lambda: self._left(session))
 
     def _left(self, session: Session) -> None:
         self._watched.discard(session)

@@ -193,7 +193,7 @@ class Subscriptions:
         queues = self._queues.get(session)
         if queues is None:
             queues = self._queues[session] = set()
-            session.on_end.append(lambda: self._left(session))
+            session.at_end(lambda: self._left(session))
         return queues
 
     def _left(self, session: Session) -> None:

@@ -33,6 +33,8 @@ def _worded(facts: dict[str, object]) -> dict[str, object]:
     uptime_ms = facts.pop("uptime_ms")
     assert isinstance(uptime_ms, int)
     words: dict[str, object] = {"uptime": f"{uptime_ms / 1_000:.1f} s", **facts}
+    for counted in ("connections", "descriptors"):
+        words[counted] = f"{words[counted]} of {words.pop(f'{counted}_max')}"
     if not words["warnings"]:
         del words["warnings"]
     return {

@@ -1,10 +1,13 @@
 """Room: console. The node's HTTP port: GET and HEAD of /healthz and /metrics, one request at a time.
 
-h11 parses; nothing here trusts the client with more than a small request head and a few seconds.
+h11 parses; nothing here trusts the client with more than a small request head and a few seconds. Where
+there are too many at once, the one that has not finished its request for longest goes: a probe is always
+answered.
 """
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 import h11
@@ -13,9 +16,11 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from moorline.config.addresses import Address
-from moorline.limits import HTTP_REQUEST_BYTES_MAX, HTTP_TIMEOUT_MS
+from moorline.core.descriptors import Descriptors, Use
+from moorline.core.door import Door
+from moorline.limits import HTTP_CONNECTIONS_MAX, HTTP_REQUEST_BYTES_MAX, HTTP_TIMEOUT_MS
 from moorline.metrics import Metrics
-from moorline.net.listener import cannot_listen
+from moorline.net.acceptor import Acceptor, Visit
 
 log = logging.getLogger("moorline.console")
 
@@ -35,44 +40,45 @@ class Page(msgspec.Struct, frozen=True):
     body: bytes
 
 
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"content-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
+"""More ask than are answered at once."""
+
+
 class HttpPort:
     """Serves until closed."""
 
-    def __init__(self, metrics: Metrics, health: Callable[[], Health]) -> None:
+    def __init__(
+        self, metrics: Metrics, health: Callable[[], Health], descriptors: Descriptors
+    ) -> None:
         self._metrics = metrics
         self._health = health
-        self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        door = Door(descriptors, Use.HTTP)
+        # A short queue: a probe is not to wait behind thousands that say nothing.
+        self._acceptor = Acceptor(door, self._serve, backlog=2 * HTTP_CONNECTIONS_MAX)
 
     async def open(self, address: Address) -> Address:
-        try:
-            self._server = await asyncio.start_server(
-                self._accept, address.host, address.port, limit=HTTP_REQUEST_BYTES_MAX
-            )
-        except OSError as error:
-            raise cannot_listen(address, error) from error
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return Address("http", host, port)
+        return (await self._acceptor.open(address))[0]
 
     async def close(self) -> None:
         """Takes no more requests, and cuts those that are under way."""
-        if self._server is not None:
-            self._server.close()
-        serving = list(self._serving)
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        self._acceptor.close()
+        await self._acceptor.cut_all()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The tasks are ours: asyncio takes a cancelled one of its own for a mistake, and says so.
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, accepted: socket.socket, visit: Visit) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=HTTP_REQUEST_BYTES_MAX, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
             async with asyncio.timeout(HTTP_TIMEOUT_MS / 1_000):
-                await self._answer(reader, writer)
+                if visit.is_refused:
+                    writer.write(_BUSY)
+                else:
+                    await self._answer(reader, writer)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, ConnectionError, h11.ProtocolError):

@@ -65,7 +65,7 @@ class TopicSession:
         self._handler_made: Handler | None = None
         self.reading = Reading(session, context.cluster, self._changed, self._bury)
         self._saving = Saving(self, context)
-        session.on_end.append(self._ended)
+        session.at_end(self._ended)
 
     @property
     def name(self) -> str:

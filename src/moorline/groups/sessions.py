@@ -91,7 +91,7 @@ class SessionBroker:
                 raise ConnectionLost("the client went before its call had its turn")
             known = self._sessions[session] = TopicSession(session, self.context)
             self.context.open_sessions.add(known)
-            session.on_end.append(lambda: self._forget(session))
+            session.at_end(lambda: self._forget(session))
         return known
 
     def _forget(self, session: Session) -> None:
@@ -301,7 +301,7 @@ class SessionBroker:
         link = self._links.get(session)
         if link is None:
             link = self._links[session] = Link(session)
-            session.on_end.append(lambda: self._forget(session))
+            session.at_end(lambda: self._forget(session))
         for message in messages:
             self.context.leaders.hear(message.reader, message.message, link, passed_on=True)
         return ()

@@ -14,6 +14,8 @@ from typing import Any
 
 from moorline.config.settings import Streams as Settings
 from moorline.errors import (
+    ConnectionLost,
+    LimitReached,
     MoorlineError,
     NotFound,
 )
@@ -28,6 +30,7 @@ from moorline.journal.staging import StagingStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
     STAGED_LEFTOVERS_MS,
+    STAGES_OPEN_PER_CONNECTION_MAX,
 )
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
@@ -128,9 +131,16 @@ class Staging:
         self._commits.check_room()
         if call.target == QUEUES:
             self._commits.need_queues()
+        if not session.is_open:
+            raise ConnectionLost("the client went before its call had its turn")
         if session not in self._open:
             self._open[session] = set()
-            session.on_end.append(lambda: self._left(session))
+            session.at_end(lambda: self._left(session))
+        if len(self._open[session]) >= STAGES_OPEN_PER_CONNECTION_MAX:
+            raise LimitReached(
+                f"a connection has at most {STAGES_OPEN_PER_CONNECTION_MAX} stages open: close some of them, "
+                "or use another connection"
+            )
         stage = await self._commits.in_thread(
             self._store.begin, call.query, call.batch, call.partition, call.attempt, call.target
         )
@@ -203,12 +213,16 @@ class Staging:
 
 @contextlib.asynccontextmanager
 async def open_staging(
-    disk: Disk, broker: TopicBroker, settings: Settings
+    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int
 ) -> AsyncIterator[Staging]:
     """The staged writes of a data folder."""
     clock = broker.streams.clock
     store = StagingStore(
-        disk, clock.stamp_s, expiry_s=clock.expiry_s, sync=settings.sync == "power"
+        disk,
+        clock.stamp_s,
+        expiry_s=clock.expiry_s,
+        sync=settings.sync == "power",
+        files_max=files_max,
     )
     staging = Staging(store, disk, broker, settings)
     leftovers = asyncio.create_task(staging.remove_leftovers_forever())

@@ -247,7 +247,7 @@ class TopicBroker:
     def _watch(self, session: Session, call: WatchStreams) -> StreamsSeen:
         if session not in self._watching:
             self._watching.add(session)
-            session.on_end.append(lambda: self._watching.discard(session))
+            session.at_end(lambda: self._watching.discard(session))
         return StreamsSeen(call.call, self.streams.store.page(call.after, call.count))
 
     def _moved(self, shards: list[int]) -> None:

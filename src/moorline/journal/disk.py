@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import Final, Protocol
 
-from moorline.errors import DiskFull, FolderUnusable
+from moorline.errors import DiskFull, FolderUnusable, TooManyFiles
 
 TEMPORARY_SUFFIX: Final = ".new"
 """Name ending of a `write_whole` that has not finished. A crash may leave one behind: whoever lists
@@ -31,6 +31,7 @@ a folder passes over it, and the next `write_whole` of the same path takes its p
 
 _PARTS_PER_WRITE_MAX: Final = os.sysconf("SC_IOV_MAX")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 # The data belong to the user who runs the node and to nobody else.
 _FILE_MODE: Final = 0o600
@@ -74,7 +75,10 @@ class Disk(Protocol):
     def open_handles(self) -> int: ...
 
     def open(self, path: str, *, create: bool) -> DiskFile:
-        """Opens for reading and appending; a missing file is made or is a `FileNotFoundError`."""
+        """Opens for reading and appending; a missing file is made or is a `FileNotFoundError`.
+
+        `TooManyFiles` says nothing of the file: the process has no descriptor left for it.
+        """
 
     def exists(self, path: str) -> bool: ...
 
@@ -136,6 +140,12 @@ class FileDisk:
             descriptor = os.open(where, flags, _FILE_MODE)
         except OSError as error:
             _raise_if_full(error, where)
+            # Not an OSError: whoever takes one for a missing or damaged file must not take this for one.
+            if error.errno in _NO_DESCRIPTOR:
+                raise TooManyFiles(
+                    f"the node could not open {where}: {error.strerror}. Try again later; if it stays, raise "
+                    "the limit of open files (ulimit -n, LimitNOFILE=)"
+                ) from error
             raise
         self._open_handles += 1
         return _OpenFile(self, descriptor, where)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+from moorline.errors import TooManyFiles
 from moorline.journal.disk import Disk, DiskFile, parent
 
 
@@ -22,12 +23,22 @@ class Handles:
         if file is not None:
             self._files.move_to_end(path)
             return file
-        file = self._disk.open(path, create=create)
+        file = self._opened(path, create=create)
         self._files[path] = file
         self._by_folder.setdefault(parent(path), set()).add(path)
         if len(self._files) > self._open_max:
             self.forget(next(iter(self._files)))
         return file
+
+    def _opened(self, path: str, *, create: bool) -> DiskFile:
+        """Where the process has no descriptor left, one of ours goes for it."""
+        try:
+            return self._disk.open(path, create=create)
+        except TooManyFiles:
+            if not self._files:
+                raise
+            self.forget(next(iter(self._files)))
+            return self._disk.open(path, create=create)
 
     def forget(self, path: str) -> None:
         """Closes a file that is to be removed or renamed."""

@@ -57,9 +57,9 @@ class Chunk(NamedTuple):
 
 
 class Stage:
-    """One stage; `file` is there while it is written."""
+    """One stage. It holds no open file: there may be many, and most of them wait."""
 
-    __slots__ = ("count", "facts", "file", "hash", "hasher", "path", "start")
+    __slots__ = ("count", "facts", "hash", "hasher", "is_closed", "path", "start")
 
     def __init__(self, path: str, facts: StageFacts, start: int) -> None:
         self.path = path
@@ -69,28 +69,27 @@ class Stage:
         self.count = 0
         self.hash = b""
         self.hasher = xxhash.xxh3_128()
-        self.file: DiskFile | None = None
+        self.is_closed = False
 
-    @property
-    def is_closed(self) -> bool:
-        return self.file is None
-
-    def append(self, rows: bytes, count: int) -> None:
+    def append(self, file: DiskFile, rows: bytes, count: int) -> None:
         """One more chunk."""
-        assert self.file is not None
-        self.file.append_many([_CHUNK.pack(len(rows), count, _check(rows)), rows])
+        assert not self.is_closed
+        file.append_many([_CHUNK.pack(len(rows), count, _check(rows)), rows])
         self.hasher.update(rows)
         self.count += count
 
-    def append_end(self) -> None:
-        assert self.file is not None
+    def append_end(self, file: DiskFile) -> None:
+        assert not self.is_closed
         checked = _END_CHECKED.pack(self.count, self.hash)
-        self.file.append(_END.pack(0, self.count, self.hash, _check(checked)))
+        file.append(_END.pack(0, self.count, self.hash, _check(checked)))
 
     def chunks(self, disk: Disk, first_row: int) -> Iterator[Chunk]:
         """Its chunks, from the one with that row on; it is closed."""
         assert self.is_closed
-        file = disk.open(self.path, create=False)
+        try:
+            file = disk.open(self.path, create=False)
+        except FileNotFoundError:
+            raise self.damaged(0) from None
         try:
             row, place = 0, self.start
             while row < self.count:
@@ -148,5 +147,5 @@ def read_stage(disk: Disk, path: str) -> Stage | None:
     if _check(encoded) != check or zero or _check(_END_CHECKED.pack(count, hash_)) != end_check:
         return None
     stage = Stage(path, _facts_decoder.decode(encoded), _STAGE_HEAD.size + length)
-    stage.count, stage.hash = count, hash_
+    stage.count, stage.hash, stage.is_closed = count, hash_, True
     return stage

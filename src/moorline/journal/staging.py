@@ -3,8 +3,10 @@
     staging/commits                 the commit log
     staging/stages/<32 hex>.stage   what one attempt of one task wrote
 
-The files of stages are journal.stage_file. The log (journal.commit_log) is written anew at every start, and
-when it has grown, with what matters of it.
+The files of stages are journal.stage_file. Those that are written are open, up to so many: one
+that waits for long is closed, and opened again for what comes next. So however many stages there are, and
+whoever left them, they take no more descriptors. The log (journal.commit_log) is written anew at every
+start, and when it has grown, with what matters of it.
 
 Everything here is synchronous; one thread calls it.
 """
@@ -30,10 +32,12 @@ from moorline.journal.commit_log import (
     Fence,
     Record,
 )
-from moorline.journal.disk import Disk
+from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.handles import Handles
 from moorline.journal.stage_file import Chunk, Stage, StageFacts, begun, read_stage
 from moorline.limits import (
     COMMIT_LOG_BYTES_MAX,
+    STAGE_FILES_OPEN_MAX,
     STAGE_KEPT_S,
     STAGED_QUERIES_MAX,
     STAGED_QUERY_KEPT_S,
@@ -71,6 +75,7 @@ class StagingStore:
         expiry_s: Callable[[], int] | None = None,
         sync: bool = True,
         draw: Callable[[int], bytes] = secrets.token_bytes,
+        files_max: int = STAGE_FILES_OPEN_MAX,
     ) -> None:
         self._disk = disk
         self._now_s = now_s
@@ -78,6 +83,7 @@ class StagingStore:
         self._sync = sync
         self._draw = draw
         self._stages: dict[bytes, Stage] = {}
+        self._files = Handles(disk, files_max)
         self._fences: dict[str, tuple[int, int]] = {}
         self.pending: dict[str, tuple[Decided, Place]] = {}
         """By query: what is decided and not published to its end."""
@@ -106,6 +112,7 @@ class StagingStore:
     def close(self) -> None:
         for stage in [one for one, facts in self._stages.items() if not facts.is_closed]:
             self.discard(stage)
+        self._files.close()
         self._log.close()
 
     def _find_stage(self, name: str, decided: Container[str]) -> None:
@@ -131,10 +138,10 @@ class StagingStore:
         name = self._draw(STAGE_BYTES)
         facts = StageFacts(query, batch, partition, attempt, target, self._now_s())
         stage, head = begun(f"{STAGES}/{name.hex()}{SUFFIX}", facts)
-        stage.file = self._disk.open(stage.path, create=True)
+        file = self._files.get(stage.path, create=True)
         self._stages[name] = stage
         try:
-            stage.file.append(head)
+            file.append(head)
         except (OSError, MoorlineError):
             self.discard(name)
             raise
@@ -149,7 +156,7 @@ class StagingStore:
         if stage.count + count > ROWS_MAX:
             raise TooLarge(f"a stage has at most {ROWS_MAX} rows")
         if count:
-            stage.append(rows, count)
+            stage.append(self._file_of(stage), rows, count)
         return stage.count
 
     def finish(self, name: bytes, count: int, hash_: bytes) -> None:
@@ -158,21 +165,21 @@ class StagingStore:
         stage.hash = stage.hasher.digest()
         if (stage.count, stage.hash) != (count, hash_):
             raise Malformed(f"the stage has {stage.count} rows, and not those {count} of its task")
-        stage.append_end()
-        assert stage.file is not None
+        file = self._file_of(stage)
+        stage.append_end(file)
         if self._sync:
-            stage.file.sync()
+            # All of the file, also what was written before it was closed in between.
+            file.sync()
             self._disk.sync_folder(STAGES)
-        stage.file.close()
-        stage.file = None
+        self._files.forget(stage.path)
+        stage.is_closed = True
 
     def discard(self, name: bytes) -> None:
         """Gives a stage up; one that is gone already is fine."""
         stage = self._stages.pop(name, None)
         if stage is None:
             return
-        if stage.file is not None:
-            stage.file.close()
+        self._files.forget(stage.path)
         if self._disk.exists(stage.path):
             self._disk.remove(stage.path)
 
@@ -198,6 +205,12 @@ class StagingStore:
             self.discard(name)
         self._forget_queries(now_s)
         return len(gone)
+
+    def _file_of(self, stage: Stage) -> DiskFile:
+        try:
+            return self._files.get(stage.path, create=False)
+        except FileNotFoundError:
+            raise stage.damaged(0) from None
 
     def _open(self, name: bytes) -> Stage:
         stage = self._found(name)

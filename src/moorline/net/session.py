@@ -63,7 +63,8 @@ class Session(Connection):
         link = AcceptingLink(name, hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms)
         super().__init__(link, node_decoder, software="")
         self.name = name
-        self.on_end: list[Callable[[], None]] = []
+        self._hooks: list[Callable[[], None]] = []
+        self._is_over = False
         self.end_code = ""
         """Why the session ended: DONE if its client said so."""
         self.answering = asyncio.Semaphore(ANSWERS_AT_ONCE_MAX)
@@ -90,6 +91,13 @@ class Session(Connection):
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
             self._loop.call_soon(self._next_turn)
+
+    def at_end(self, hook: Callable[[], None]) -> None:
+        """Calls it when the session ends; at once if it is over, or what the hook is to free would stay."""
+        if self._is_over:
+            hook()
+        else:
+            self._hooks.append(hook)
 
     def is_operator(self, names: Collection[str]) -> bool:
         """Whether it may do what operators do: it has one of these names, or none and is on this machine."""
@@ -143,9 +151,10 @@ class Session(Connection):
         self.end_code = code
         if not self._is_working:
             self._work_on()
-        for hook in self.on_end:
+        self._is_over = True
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
             hook()
-        self.on_end.clear()
 
     def unsendable(self, message: Any) -> None:
         if isinstance(message, Answer):

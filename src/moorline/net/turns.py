@@ -99,7 +99,7 @@ class Turns:
         def begin(session: Session, calls: list[Call]) -> Iterable[Answer]:
             session.wait_for_turn(calls)
             if session not in self._locks:
-                session.on_end.append(lambda: self.forget(session))
+                session.at_end(lambda: self.forget(session))
             self.spawn(in_turn(self.turn(session), session, calls))
             return ()
 

@@ -25,17 +25,20 @@ from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
 from moorline.console.http import Health, HttpPort
+from moorline.core.descriptors import Use
 from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
 from moorline.limits import STOP_MS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
+from moorline.net.descriptors import in_use, of_process
 from moorline.net.listener import Admission, Listeners
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
+from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
@@ -68,6 +71,7 @@ class Node:
         self._catalog: Catalog | None = None
         self._catalog_version = 0
         self._handlers: Handlers = {Echo: _echo, Describe: each(self._describe)}
+        self._descriptors = of_process(config.connections_max, config.streams.shards)
         self._listeners = Listeners(
             self._handlers,
             self._welcome,
@@ -77,6 +81,7 @@ class Node:
                 hello_timeout_ms=config.hello_timeout_ms,
                 keepalive_ms=config.keepalive_ms,
             ),
+            self._descriptors,
         )
         self._problems: list[str] = []
         self._warnings: list[Callable[[], str]] = []
@@ -163,6 +168,7 @@ class Node:
         self.metrics.watch(
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
+        watch_descriptors(self.metrics, self._descriptors, self._listeners.door)
 
     def _tell_of_missing_stores(self, folder: Path) -> None:
         for name in missing_stores(folder):
@@ -179,7 +185,13 @@ class Node:
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
     ) -> QueueBroker:
         broker = await stack.enter_async_context(
-            open_queues(folder, self.config.queues, clock, owner=text_of(self._identity.id))
+            open_queues(
+                folder,
+                self.config.queues,
+                clock,
+                owner=text_of(self._identity.id),
+                files_max=self._descriptors.shares.most[Use.QUEUE_FILES],
+            )
         )
         assert self._catalog is not None
         services = OperatorBroker(self._catalog, broker, self._identity.id)
@@ -210,6 +222,7 @@ class Node:
                 self._catalog,
                 self._is_group_operator,
                 clock,
+                stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )
         )
         self._handlers.update(topics.handlers())
@@ -243,7 +256,7 @@ class Node:
             self.addresses += await self._listeners.open(address, tls)
         wanted = config.http_address()
         if wanted is not None and "console" in self.roles:
-            port = HttpPort(self.metrics, self._health)
+            port = HttpPort(self.metrics, self._health, self._descriptors)
             stack.push_async_callback(port.close)
             self.http = await port.open(wanted)
 
@@ -298,6 +311,9 @@ class Node:
             process=os.getpid(),
             warnings=tuple(text for warning in self._warnings if (text := warning())),
             home=self._identity.home,
+            connections_max=self._listeners.door.places,
+            descriptors=in_use(),
+            descriptors_max=self._descriptors.shares.limit,
         )
 
     def _health(self) -> Health:

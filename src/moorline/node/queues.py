@@ -18,7 +18,7 @@ from moorline.journal.layout import check_layout
 from moorline.journal.queue_manifest import check_owner, go_on_behind, write_manifest
 from moorline.journal.rebuild import rebuilt_index
 from moorline.journal.store import Store
-from moorline.limits import FILES_LOOK_MS
+from moorline.limits import FILES_LOOK_MS, OPEN_FILES_MAX
 from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
@@ -28,27 +28,36 @@ log = logging.getLogger("moorline.node")
 FOLDER = "queues"
 
 
-def options(settings: Settings, node: str = "") -> StoreOptions:
+def options(settings: Settings, node: str = "", files_max: int = OPEN_FILES_MAX) -> StoreOptions:
     return StoreOptions(
         sync=settings.sync == "power",
         queue_messages_max=settings.max_queue_messages,
         file_messages_max=settings.max_file_messages,
         levels=settings.folder_levels,
         node=node,
+        open_files_max=files_max,
     )
 
 
 @contextlib.asynccontextmanager
 async def open_queues(
-    data: Path, settings: Settings, clock: TrustedClock | None = None, *, owner: str = ""
+    data: Path,
+    settings: Settings,
+    clock: TrustedClock | None = None,
+    *,
+    owner: str = "",
+    files_max: int = OPEN_FILES_MAX,
 ) -> AsyncIterator[QueueBroker]:
-    """The broker of a data folder's queues, with its upkeep running; `owner` is the id of the node."""
+    """The broker of a data folder's queues, with its upkeep running.
+
+    `owner` is the id of the node, `files_max` what it may have open of them.
+    """
     disk = FileDisk(data / FOLDER)
     clock = clock or TrustedClock()
     with opening(data / FOLDER):
         check_owner(disk, owner)
         check_layout(disk, settings.folder_levels)
-        store = Store(disk, options(settings, owner), clock.stamp_ms)
+        store = Store(disk, options(settings, owner, files_max), clock.stamp_ms)
         store.open(rebuilt_index)
         go_on_behind(store, clock.stamp_ms)
         _note(store, owner)

@@ -33,7 +33,12 @@ from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging import queries_under_way
 from moorline.journal.stream_layout import NO_OWNER, read_home, read_layout, read_owner
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.limits import SESSIONS_KEPT_MS, STREAM_SKIP_MARGIN, STREAM_SYNCS_MAX
+from moorline.limits import (
+    SESSIONS_KEPT_MS,
+    STAGE_FILES_OPEN_MAX,
+    STREAM_SKIP_MARGIN,
+    STREAM_SYNCS_MAX,
+)
 from moorline.metrics import Metrics
 from moorline.net.session import Handlers, Session
 from moorline.net.trusted_clock import TrustedClock
@@ -125,6 +130,8 @@ async def open_topics(
     catalog: Catalog,
     is_trusted: Callable[[Session], bool],
     clock: TrustedClock,
+    *,
+    stage_files_max: int = STAGE_FILES_OPEN_MAX,
 ) -> AsyncIterator[Topics]:
     """The topics of a data folder; `Topics.cluster.keep_forever` joins the cluster."""
     home = owner.home
@@ -165,7 +172,7 @@ async def open_topics(
         async with contextlib.AsyncExitStack() as stack:
             with opening(data / STAGING_FOLDER):
                 topics.staging = await stack.enter_async_context(
-                    open_staging(staged, topics.broker, config.streams)
+                    open_staging(staged, topics.broker, config.streams, stage_files_max)
                 )
             yield topics
     finally:

@@ -42,6 +42,11 @@ class Described(Answer, frozen=True, gc=False, tag=10):
     """What the node does not do at the moment, and why; a handful of sentences at most."""
     home: Name = ""
     """What its streams, places and leases are known by: the name that it had first."""
+    connections_max: int = 0
+    """How many it takes at once; the open-files limit may have lowered what is set."""
+    descriptors: int = 0
+    """File descriptors that its process has open, and may have open at most."""
+    descriptors_max: int = 0
 
 
 class ConfirmClock(Call, frozen=True, gc=False, tag=45):

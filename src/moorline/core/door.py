@@ -1,0 +1,139 @@
+"""Room: core. Who may come in at a port, while there is room and when there is none.
+
+    knocked ──► WAITING ──► INSIDE ──► gone
+       │           └──────► LEAVING ──► gone     cut: it said nothing yet, and another one wants its place
+       ├──────► REFUSED ──► gone                 all places are taken: it stays until it has heard so
+       └──────► dropped                          the process has hardly a descriptor left
+
+A peer that has not said what it wants must not keep out one that does. So a newcomer takes the place of
+whoever has waited longest without a word, and is refused only where all that are inside have said one.
+Whoever came a moment ago has not had the time to say anything, and is not cut for another's sake: until it
+has, who knocks waits outside.
+"""
+
+from moorline.core.descriptors import Descriptors, Use
+from moorline.core.effects import Effect
+from moorline.limits import PATIENCE_MS
+
+
+class Admit(Effect, frozen=True):
+    """Let it in."""
+
+    visitor: int
+
+
+class Refuse(Effect, frozen=True):
+    """Let it in as far as to be told that there is no room."""
+
+    visitor: int
+
+
+class Drop(Effect, frozen=True):
+    """Close it without a word; nothing is held for it."""
+
+    visitor: int
+
+
+class Cut(Effect, frozen=True):
+    """Close it, whatever it is at; `left` is heard when it is gone."""
+
+    visitor: int
+
+
+Verdict = Admit | Refuse | Drop | Cut
+
+
+class Door:
+    """The places of one use. Every visitor that is not dropped is heard of again, by `left`."""
+
+    def __init__(self, descriptors: Descriptors, use: Use) -> None:
+        self._descriptors = descriptors
+        self._use = use
+        self._waiting: dict[int, int] = {}
+        """By visitor: when it came. The first is the oldest."""
+        self._inside: set[int] = set()
+        self._refused: dict[int, int] = {}
+        self._leaving: set[int] = set()
+        self.refused = 0
+        """Since the start: refused, and dropped."""
+        self.cut = 0
+
+    def __len__(self) -> int:
+        """Those that hold a descriptor now."""
+        return len(self._waiting) + len(self._inside) + len(self._refused) + len(self._leaving)
+
+    @property
+    def places(self) -> int:
+        return self._descriptors.shares.most[self._use]
+
+    @property
+    def turned_away_max(self) -> int:
+        return self._descriptors.shares.most[Use.TURNED_AWAY]
+
+    def is_ready(self, now_ms: int) -> bool:
+        """Whether the next one can be let in, or told that there is no room. If not, it waits outside."""
+        if self._descriptors.has_room(self._use):
+            return True
+        if not self._descriptors.has_room(Use.TURNED_AWAY):
+            return False
+        return not self._waiting or _oldest(self._waiting, now_ms) is not None
+
+    def make_room(self, now_ms: int) -> list[Cut]:
+        """Who is to go so that the next one can come: one that was to be told, and does not listen."""
+        oldest = _oldest(self._refused, now_ms)
+        if self._descriptors.has_room(Use.TURNED_AWAY) or oldest is None:
+            return []
+        return [self._cut(self._refused, oldest)]
+
+    def knock(self, visitor: int, number: int, now_ms: int) -> list[Verdict]:
+        """Somebody is at the door, with the descriptor of that number."""
+        assert self.is_ready(now_ms), "it was to wait outside"
+        account = self._descriptors
+        if account.is_nearly_full(number):
+            self.refused += 1
+            return [Drop(visitor)]
+        if account.has_room(self._use):
+            account.take(self._use)
+            self._waiting[visitor] = now_ms
+            return [Admit(visitor)]
+        oldest = _oldest(self._waiting, now_ms)
+        if oldest is not None:
+            account.move(self._use, Use.TURNED_AWAY)
+            account.take(self._use)
+            self._waiting[visitor] = now_ms
+            return [self._cut(self._waiting, oldest), Admit(visitor)]
+        self.refused += 1
+        account.take(Use.TURNED_AWAY)
+        self._refused[visitor] = now_ms
+        return [Refuse(visitor)]
+
+    def heard(self, visitor: int) -> None:
+        """It has said what it wants: nobody takes its place any more."""
+        if visitor in self._waiting:
+            del self._waiting[visitor]
+            self._inside.add(visitor)
+
+    def left(self, visitor: int) -> None:
+        """Its descriptor is closed."""
+        if visitor in self._waiting or visitor in self._inside:
+            self._waiting.pop(visitor, None)
+            self._inside.discard(visitor)
+            self._descriptors.give_back(self._use)
+        elif visitor in self._refused or visitor in self._leaving:
+            self._refused.pop(visitor, None)
+            self._leaving.discard(visitor)
+            self._descriptors.give_back(Use.TURNED_AWAY)
+
+    def _cut(self, among: dict[int, int], visitor: int) -> Cut:
+        del among[visitor]
+        self._leaving.add(visitor)
+        self.cut += 1
+        return Cut(visitor)
+
+
+def _oldest(among: dict[int, int], now_ms: int) -> int | None:
+    """Whoever came first, if it had the time to say something."""
+    if not among:
+        return None
+    visitor = next(iter(among))
+    return visitor if now_ms - among[visitor] >= PATIENCE_MS else None
