@@ -14,12 +14,11 @@ from moorline.limits import CONNECTIONS_MIN, OPEN_FILES_MAX
 def test_shares_are_within_the_limit_or_it_is_said_how_many_are_needed(
     limit: int, wanted: int, shards: int
 ) -> None:
+    too_few: TooFew | None = None
     try:
         shares = shared_out(limit, wanted, shards)
     except TooFew as error:
         too_few = error
-    else:
-        too_few = None
     if too_few is not None:
         assert too_few.needed > limit
         assert shared_out(too_few.needed, wanted, shards).most[Use.CONNECTIONS] >= 1
