@@ -247,8 +247,14 @@ LIVE_QUEUES_IDLE_MAX = 65_536
 CHECKPOINT_SLICE_MS = 3
 """Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
 
-CHECKPOINT_SLICE_MS_MAX = 60
-"""The same when the log is nearly full: deliveries wait, but senders are not stopped for long."""
+CHECKPOINT_GROUP_QUEUES = 256
+"""Queues that a checkpoint copies at once, to be written in a thread: a millisecond of the loop, twice."""
+
+CHECKPOINT_SYNC_QUEUES = 8_192
+"""Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""
+
+DISCARDS_PER_TURN = 64
+"""Folders of deleted queues that are removed in one turn of the loop: a few milliseconds."""
 
 CHECKPOINT_INTERVAL_MS = 10 * 60 * 1_000
 """Time after which even a small log is checkpointed, so that a restart has little to replay."""
@@ -258,6 +264,18 @@ QUEUES_UNINDEXED_MAX = 65_536
 
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
+
+LOG_PACE_TICK_MS = 20
+"""Time between two looks at who of the senders that wait for room in the log goes on."""
+
+LOG_PACE_BYTES_PER_S_MIN = MIB
+"""What senders may always add to the log in a second, however full it is: they are slowed, never stopped."""
+
+LOG_PACE_OWED_MS = 100
+"""Time for which what was sent too early may be held against senders: the longest wait for one of them."""
+
+LOG_PACE_AHEAD_MS = 1_000
+"""A checkpoint is taken to last at least so much longer: what it does behind the queues is not foreseen."""
 
 STOP_CHECKPOINT_MS_MAX = 4_000
 """Time for the checkpoint at a stop, well within what a stop may take in all."""

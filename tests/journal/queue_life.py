@@ -45,6 +45,15 @@ class QueueLife:
         self.clock.advance(1)
         checkpoint.run(self.store, self.clock.wall_ms)
 
+    def upto_sync(self) -> None:
+        """A checkpoint that ends behind its first sync: the files know everything, the index nothing."""
+        for work in checkpoint.steps(self.store, self.clock.wall_ms, lambda: 0):
+            if work is not None:
+                work()
+            if work == self.disk.sync_all:
+                return
+        raise AssertionError("it did not sync")
+
     # --- a queue, by its id: objects do not outlive a restart -------------------------------------
 
     def create(self) -> bytes:

@@ -3,7 +3,6 @@
 import pytest
 from tests.journal.queue_life import QUOTA, Damage
 
-from moorline.journal import checkpoint
 from moorline.journal.files import StoreOptions
 from moorline.limits import STATE_LINES_MAX
 from moorline.testing import Crashed, Lose, MemoryDisk
@@ -143,10 +142,7 @@ def test_c17_killed_again_at_every_step_of_the_recovery(lose: Lose) -> None:
         queue = damage.two_files()
         damage.acknowledge_head(queue)
         damage.send_all(queue, b"4")
-        work = checkpoint.steps(damage.store, damage.clock.wall_ms, lambda: 0)
-        sync_all = next(work)
-        assert sync_all is not None
-        sync_all()
+        damage.upto_sync()
         # The files know everything, the index nothing, and an old file is still there.
         disk.crash(damage.chance, "all")
         return damage, queue

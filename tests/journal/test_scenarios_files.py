@@ -7,7 +7,6 @@ from tests.journal.queue_life import FILE_MESSAGES, QueueLife
 
 from moorline.core.queue_journal import parse_line
 from moorline.ids import id_of
-from moorline.journal import checkpoint
 from moorline.journal.disk import FileDisk
 from moorline.journal.files import StoreOptions
 from moorline.journal.folder import path_of
@@ -155,9 +154,7 @@ def emptied_but_not_removed(disk: MemoryDisk) -> tuple[QueueLife, bytes]:
     life.send(queue, b"read")
     life.checkpoint()
     life.acknowledge_head(queue)
-    sync_all = next(iter(checkpoint.steps(life.store, life.clock.wall_ms, lambda: 0)))
-    assert sync_all is not None
-    sync_all()
+    life.upto_sync()
     life.restart("all")
     assert "queue.log" in life.names(queue)
     assert len(life.message_files(queue)) == 1

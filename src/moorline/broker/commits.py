@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
+from moorline.broker.pacing import Pace
 from moorline.errors import MoorlineError, NodeDiskFull, StartError
 from moorline.journal import checkpoint
 from moorline.journal.store import Store
 from moorline.journal.wal import Batch
 from moorline.limits import (
     CHECKPOINT_INTERVAL_MS,
-    CHECKPOINT_SLICE_MS,
-    CHECKPOINT_SLICE_MS_MAX,
     COMMIT_BYTES_MAX,
     DISK_FREE_BYTES_MIN,
     DISK_LOOK_MS,
+    LOG_PACE_TICK_MS,
     QUEUES_DIRTY_MAX,
     QUEUES_UNINDEXED_MAX,
     STOP_CHECKPOINT_MS_MAX,
@@ -35,6 +35,9 @@ log = logging.getLogger("moorline.broker")
 
 HOLD = "commit"
 """Why sessions are held: changes wait for the disk."""
+
+PACED = "log"
+"""Why sessions are held: the log fills faster than a checkpoint empties it."""
 
 
 class CheckpointDone(msgspec.Struct, frozen=True):
@@ -66,9 +69,18 @@ class Commits:
         self._woken = woken
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-log")
+        self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-checkpoint")
         self._due = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._next_commit: asyncio.Future[None] = self._loop.create_future()
+        self._emptied: asyncio.Future[None] = self._loop.create_future()
+        self._pace = Pace(log_bytes_max)
+        self._paced: dict[Session, None] = {}
+        """Those that wait for their share of the log, in the order in which they came."""
+        self._ticking: asyncio.TimerHandle | None = None
+        self._under_way: checkpoint.Checkpoint | None = None
+        self._began_ms = 0
         self._checkpointing: asyncio.Task[None] | None = None
         self._checkpointed_ms = monotonic_ms()
         self._held: set[Session] = set()
@@ -84,19 +96,46 @@ class Commits:
 
     def hold_if_behind(self, session: Session) -> None:
         """Stops reading from a sender while the disk does not keep up."""
-        is_behind = self._store.batch.size > COMMIT_BYTES_MAX
-        if is_behind or self._is_log_full or not self.may_answer():
+        if self._store.batch.size > COMMIT_BYTES_MAX or not self.may_answer():
             self._held.add(session)
             session.hold_reading(HOLD)
+        if self._is_ahead():
+            self._paced[session] = None
+            session.hold_reading(PACED)
+            self._tick_soon()
 
-    @property
-    def _is_log_full(self) -> bool:
-        """Whether clients wait until a checkpoint has emptied the log.
+    def _is_ahead(self) -> bool:
+        """Whether senders fill the log faster than the checkpoint that is under way will empty it.
 
         Where the disk has no room for one, sends are refused and only acknowledgements come: they are what
         makes room, and must not wait for it.
         """
-        return self._store.log.size_bytes > self._log_bytes_max and not self.lacks_room
+        under_way = self._under_way
+        if under_way is None or self.lacks_room:
+            return False
+        # What follows the queues, the index above all, is taken for an eighth of the whole.
+        done = under_way.flushed / (under_way.queues * 8 / 7 + 1)
+        size = self._store.log.size_bytes + self._store.batch.size
+        return self._pace.look(size, done, self._began_ms, monotonic_ms())
+
+    def _tick_soon(self) -> None:
+        if self._ticking is None:
+            self._ticking = self._loop.call_later(LOG_PACE_TICK_MS / 1_000, self._tick)
+
+    def _tick(self) -> None:
+        """One of those that wait goes on, if time has made up for what was sent; all, if there is room."""
+        self._ticking = None
+        if self._under_way is None or self.lacks_room:
+            self._unpace(len(self._paced))
+        elif self._paced:
+            if not self._is_ahead():
+                self._unpace(1)
+            self._tick_soon()
+
+    def _unpace(self, count: int) -> None:
+        for session in list(self._paced)[:count]:
+            del self._paced[session]
+            session.release_reading(PACED)
 
     def look_for_room(self, free_bytes: int) -> bool:
         """Whether messages must be refused: with what a checkpoint takes, the reserve would not be left.
@@ -162,9 +201,20 @@ class Commits:
                         await self.checkpoint()
             except TimeoutError:
                 log.info("the last checkpoint is left to the next start")
-                if self._checkpointing is not None:
-                    self._checkpointing.cancel()
+        await self._end_checkpoint()
         self._thread.shutdown()
+
+    async def _end_checkpoint(self) -> None:
+        """One that is cut short: its thread is done with the files before they are closed."""
+        under_way, task = self._under_way, self._checkpointing
+        if under_way is not None:
+            under_way.stop()
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(self._disk_thread.shutdown)
+        if under_way is not None:
+            under_way.close()
 
     # --- commits ----------------------------------------------------------------------------------
 
@@ -207,12 +257,27 @@ class Commits:
     def _finish(self, batch: Batch) -> None:
         self._store.committed(batch)
         self.commits += 1
+        self._next_commit.set_result(None)
+        self._next_commit = self._loop.create_future()
+        self._discard_soon()
         if self._unanswered or not self.may_answer():
             # Stored in this folder; but the node may be another process by now, on a copy that lacks it.
             self._unanswered.append(batch)
         else:
             self._answer(batch)
         self._maybe_checkpoint()
+
+    def _discard_soon(self) -> None:
+        if self._store.has_discards and not self.failed.done():
+            self._loop.call_soon(self._discard)
+
+    def _discard(self) -> None:
+        """More folders of deleted queues: those of thousands are not removed in one turn of the loop."""
+        try:
+            self._store.after_commit()
+        except Exception as error:
+            self._fail(error)
+        self._discard_soon()
 
     def go_on(self) -> None:
         """The identity is ours again: what was held back is answered."""
@@ -236,7 +301,7 @@ class Commits:
         self._release()
 
     def _release(self) -> None:
-        if self._held and self.may_answer() and not self._is_log_full:
+        if self._held and self.may_answer():
             for session in self._held:
                 session.release_reading(HOLD)
             self._held.clear()
@@ -263,14 +328,20 @@ class Commits:
     async def _checkpoint(self) -> None:
         store, started = self._store, monotonic_ms()
         try:
-            await self.quiet()
             changed, log_bytes = len(store.dirty), store.log.size_bytes
-            for disk_work in checkpoint.steps(store, wall_ms, monotonic_ms, self._slice_ms):
+            under_way = checkpoint.Checkpoint(store, wall_ms, monotonic_ms)
+            self._began_ms = started
+            self._pace.begin(log_bytes, started)
+            self._under_way = under_way
+            for disk_work in under_way.steps():
                 if disk_work is None:
-                    await asyncio.sleep(0)
+                    await self._turn()
+                elif disk_work == store.begin_segment:
+                    await self._begin_segment()
                 else:
-                    await asyncio.to_thread(disk_work)
-                await self.quiet()
+                    await self._loop.run_in_executor(self._disk_thread, disk_work)
+                if self.failed.done():
+                    raise OSError("the disk of the queues failed")
             self.checkpoints += 1
             took_ms = monotonic_ms() - started
             self.last = CheckpointDone(changed, log_bytes, store.log.size_bytes, took_ms)
@@ -280,25 +351,35 @@ class Commits:
         finally:
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
+            self._under_way = None
+            self._unpace(len(self._paced))
             self._release()
+            self._emptied.set_result(None)
+            self._emptied = self._loop.create_future()
 
-    def _slice_ms(self) -> int:
-        """The fuller the log, the more of the time goes to emptying it: senders slow down, none stops."""
-        fullness = self._store.log.size_bytes / self._log_bytes_max
-        share = min(1.0, max(0.0, (fullness - 0.6) / 0.3))
-        return round(CHECKPOINT_SLICE_MS + share * (CHECKPOINT_SLICE_MS_MAX - CHECKPOINT_SLICE_MS))
+    async def _begin_segment(self) -> None:
+        """Where the log is written: between two batches, and not on the loop if that syncs."""
+        if self._store.options.sync:
+            await self._loop.run_in_executor(self._thread, self._store.begin_segment)
+        else:
+            self._store.begin_segment()
+
+    async def _turn(self) -> None:
+        """Others have their turn: until the next commit, if one is on its way."""
+        if self._store.last_batch is None:
+            await asyncio.sleep(0)
+            return
+        self.changed()
+        awaited: list[asyncio.Future[Any]] = [self._next_commit, self.failed]
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+
+    async def committed(self, lsn: int) -> None:
+        """Returns when that change is committed."""
+        while self._store.committed_lsn < lsn and not self.failed.done():
+            await self._turn()
+        if self.failed.done():
+            raise OSError("the disk of the queues failed")
 
     async def quiet(self) -> None:
-        """Returns when every change is committed; until the next await it stays so.
-
-        The one fsync on the loop: the slice of a checkpoint that follows must find nothing uncommitted.
-        """
-        while not self._idle.is_set():
-            await self._idle.wait()
-        if self.failed.done():
-            raise OSError("the disk of the queues failed")
-        batch = self._store.take_batch()
-        if batch is not None:
-            self._commit_here(batch)
-        if self.failed.done():
-            raise OSError("the disk of the queues failed")
+        """Returns when every change that was made so far is committed."""
+        await self.committed(self._store.next_lsn - 1)

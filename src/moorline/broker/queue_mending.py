@@ -158,7 +158,7 @@ class QueueMending:
         # At once: what is cached could expire, and that would be a change.
         store.files.close_queue(queue)
         folder = path_of(queue.id, store.options.levels)
-        if any(removal.folder == folder for removal in store.files.removals):
+        if store.files.removals.has(folder):
             if store.options.sync:
                 await asyncio.to_thread(store.disk.sync_all)
             checkpoint.remove_superseded(store, folder)

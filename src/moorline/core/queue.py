@@ -18,6 +18,7 @@ files are read it is `unresolved`, and remembers which pending messages were ack
 
 from collections import deque
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -199,6 +200,61 @@ class Queue:
         # What was acknowledged may be gone from the files already; that is no loss.
         return expected - file_size - max(0, acknowledgements - done)
 
+    def copied(self) -> "Copied":
+        """As it is now, to be flushed in another thread; from here on every pop is remembered."""
+        copy = Queue(self.id, self.owner, self.created_s)
+        copy.blocked = self.blocked
+        copy.suspended = self.suspended
+        copy.damaged = self.damaged
+        copy.can_write = self.can_write
+        copy.flushed_lsn = self.flushed_lsn
+        copy.touched_lsn = self.touched_lsn
+        copy.acknowledged_lsn = self.acknowledged_lsn
+        copy.settled_lsn = self.settled_lsn
+        copy.stored = self.stored
+        copy.oldest_s = self.oldest_s
+        copy.pending = deque(self.pending) if self.pending else None
+        copy.consumed = list(self.consumed) if self.consumed else None
+        copy.popped = list(self.popped) if self.popped is not None else None
+        # Its first is all that a flush looks at, for the time of the oldest message.
+        copy.cache = deque([self.cache[0]]) if self.cache else None
+        found = Copied(copy, len(self.consumed or ()), len(self.popped or ()), self.popped is None)
+        if self.popped is None:
+            self.popped = []
+        return found
+
+    def take_over(self, copied: "Copied") -> list[Entry]:
+        """The copy was flushed: what it says of the files counts, and what has changed since then on top.
+
+        Returns the messages that have left `pending` for the files. Messages leave from the head, so those
+        that were popped since then are the first of the files, by their count. Where the flush found some to
+        be lost, the next use of the files counts again, by ids.
+        """
+        copy = copied.queue
+        since = (self.consumed or [])[copied.consumed :]
+        since += [lsn for _, lsn in (self.popped or [])[copied.popped :]]
+        moved: list[Entry] = []
+        while self.pending and self.pending[0].lsn <= copy.flushed_lsn:
+            moved.append(self.pending.popleft())
+        if not self.pending:
+            self.pending = None
+        self.flushed_lsn = copy.flushed_lsn
+        self.settled_lsn = copy.settled_lsn
+        self.oldest_s = copy.oldest_s
+        self.damaged = self.damaged or copy.damaged
+        self.consumed = since[: copy.stored] or None
+        self.stored = copy.stored - len(self.consumed or ())
+        self.popped = None
+        if self.damaged:
+            # All of it is aside, acknowledged or not.
+            self.consumed, self.stored, self.cache = None, copy.stored, None
+        return moved
+
+    def drop_copy(self, copied: "Copied") -> None:
+        """The copy was not flushed: it is as if it had not been made."""
+        if copied.is_resolved:
+            self.popped = None
+
     def settle(self, lsn: int, stored: int) -> None:
         """The files and the row now account for everything up to `lsn`."""
         self.flushed_lsn = lsn
@@ -208,3 +264,12 @@ class Queue:
         self.popped = None
         if self.pending is not None and not self.pending:
             self.pending = None
+
+
+class Copied(NamedTuple):
+    """A queue as it was, and how much of what was remembered of it then was known already."""
+
+    queue: Queue
+    consumed: int
+    popped: int
+    is_resolved: bool

@@ -28,6 +28,7 @@ from moorline.journal.folder import (
 from moorline.journal.folder_recovery import Found, bring_in_order
 from moorline.journal.handles import Handles
 from moorline.journal.record import encode, seed_of
+from moorline.journal.removals import Removals
 from moorline.limits import (
     CACHE_BYTES_PER_QUEUE,
     LOOK_BYTES_MAX,
@@ -81,7 +82,9 @@ class QueueFiles:
         changed: Callable[[Queue], None],
     ) -> None:
         self.handles = Handles(disk, options.open_files_max)
-        self.removals: list[Removal] = []
+        self.removals = Removals(disk)
+        self.claim: Callable[[Queue], None] = lambda _: None
+        """Called before a queue's files are touched: a flush in another thread must be done with them."""
         self.spare: dict[bytes, list[Entry]] = {}
         """By queue: messages of its files that the log has too, until the next checkpoint."""
         self.lost_messages = 0
@@ -97,12 +100,14 @@ class QueueFiles:
 
     def reader(self, queue: Queue) -> Reader | None:
         """The queue's files, opened if they are not; None if the queue was set aside."""
+        self.claim(queue)
         if isinstance(queue.reader, Reader):
             self._readers.move_to_end(queue.id)
             return queue.reader
         if queue.damaged:
             return None
         path = path_of(queue.id, self._options.levels)
+        self.removals.perform(path)
         if self._was_set_aside(queue, path):
             self.give_up(queue, is_all_in_the_log=True)
             return None
@@ -211,20 +216,13 @@ class QueueFiles:
         try:
             if any(isinstance(effect, MakeFolder) for effect in effects):
                 # A state that was retired and not yet removed makes way for the new one.
-                self._remove_now(Removal(reader.folder.path, STATE_FILE))
+                self.handles.forget(f"{reader.folder.path}/{STATE_FILE}")
+                self.removals.perform_now(Removal(reader.folder.path, STATE_FILE))
             reader.lines = reader.folder.perform(
-                effects, records, self.stamp(), reader.lines, self.removals.append
+                effects, records, self.stamp(), reader.lines, self.removals.add
             )
         except OSError as error:
             raise damage_of(error) from error
-
-    def _remove_now(self, removal: Removal) -> None:
-        if removal in self.removals:
-            self.removals.remove(removal)
-            path = f"{removal.folder}/{removal.name}"
-            self.handles.forget(path)
-            if self._disk.exists(path):
-                self._disk.remove(path)
 
     def quarantine(self, queue: Queue, why: str) -> None:
         """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
@@ -232,7 +230,7 @@ class QueueFiles:
         path = path_of(queue.id, self._options.levels)
         self.handles.forget_folder(path)
         # Nothing is removed from what a repair will read.
-        self.removals[:] = [removal for removal in self.removals if removal.folder != path]
+        self.removals.forget(path)
         aside = f"quarantine/{text_of(queue.id)}"
         self._disk.make_folders("quarantine")
         # Or a power cut could keep the move, but not the folder that it went to.
@@ -316,8 +314,36 @@ class QueueFiles:
         finally:
             file.close()
 
+    def hand_over(self, queue: Queue) -> Reader | None:
+        """What is known of a queue's files goes to whoever flushes them; nothing of them stays open here."""
+        reader = queue.reader if isinstance(queue.reader, Reader) else None
+        if reader is not None:
+            self._readers.pop(queue.id, None)
+            self.handles.forget_folder(reader.folder.path)
+            queue.reader = None
+        return reader
+
+    def take_in(self, queue: Queue, reader: Reader | None) -> None:
+        """What is known of a queue's files comes back from another: they need not be read again."""
+        if reader is None or queue.damaged or len(self._readers) >= self._options.open_queues_max:
+            # Nothing is cached but for those that are in use: that is the bound of it.
+            queue.cache = None
+            return
+        path = reader.folder.path
+        folder = QueueFolder(self._disk, self.handles, path, queue.id, self._options.node)
+        queue.reader = Reader(folder, reader.journal, reader.lines)
+        self._readers[queue.id] = queue
+
+    def take_counts(self, other: "QueueFiles") -> None:
+        """What another has counted is counted here."""
+        self.lost_messages += other.lost_messages
+        self.quarantined += other.quarantined
+        self.doubled_messages += other.doubled_messages
+        self.records_aside += other.records_aside
+
     def close_queue(self, queue: Queue) -> None:
         """Closes a queue's files; the next use reads them again."""
+        self.claim(queue)
         self._readers.pop(queue.id, None)
         self._close_reader(queue)
 

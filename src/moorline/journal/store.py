@@ -1,7 +1,8 @@
 """Room: journal. The store of all queues: memory, log, folders and index, kept in step.
 
-Everything here is synchronous and on one thread but for two calls that a shell may make in another:
-`write` (a batch to the log) and the disk work that `checkpoint.steps` hands out. The order of one change:
+Everything here is synchronous and on one thread but for two kinds of calls that a shell may make in another:
+`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out. The
+order of one change:
 
     change memory, add to the batch  →  write the batch (and sync)  →  committed: answers may leave
 
@@ -10,7 +11,8 @@ Design, invariants and the table of failures: docs/design/queues.md.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 
 from moorline.core.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.errors import LogDamaged
@@ -19,9 +21,7 @@ from moorline.journal.disk import Disk
 from moorline.journal.files import QueueFiles, StoreOptions
 from moorline.journal.index import Index, IndexDamaged
 from moorline.journal.wal import Batch, Change, Kind, WriteAheadLog
-from moorline.limits import (
-    LIVE_QUEUES_IDLE_MAX,
-)
+from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
 
 log = logging.getLogger("moorline.journal")
 
@@ -52,7 +52,7 @@ class Store:
         self.options = options
         self._queue_messages_max = options.queue_messages_max
         self.disk = disk
-        self.files = QueueFiles(disk, options, wall_ms, draw, self._mark)
+        self.files = QueueFiles(disk, options, wall_ms, draw, self.mark)
         self.replayed = 0
         self.revived = 0
         self.revives = False
@@ -64,19 +64,24 @@ class Store:
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
         self.unindexed: set[bytes] = set()
+        self.indexing: set[bytes] = set()
+        """New queues that are in the rows of a checkpoint under way."""
+        self.unmade: set[bytes] = set()
+        """Those of them that were deleted since."""
         self.deleted: set[bytes] = set()
         self.mending: set[bytes] = set()
         """Queues whose files are in other hands just now: nothing here may touch them."""
         self.log = WriteAheadLog(disk, LOG, sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
-        self._draw = draw
+        self.draw = draw
         self.owners: list[bytes] = []
         self._owner_numbers: dict[bytes, int] = {}
-        self._doomed: list[tuple[int, bytes]] = []
+        self._doomed: deque[tuple[int, bytes]] = deque()
         self.next_lsn = 1
         self.committed_lsn = 0
         self.batch = Batch(1)
         self.writing: Batch | None = None
+        self._written_lsn = 0
 
     # --- start and stop ---------------------------------------------------------------------------
 
@@ -96,8 +101,10 @@ class Store:
             log.warning("queues without an owner", extra={"queues": self.revived})
         self.committed_lsn = self.next_lsn - 1
         self.batch = Batch(self.next_lsn)
+        self._written_lsn = self.committed_lsn
         self.log.begin_segment(self.next_lsn)
-        self.after_commit()
+        while self.has_discards:
+            self.after_commit()
 
     def _load_index(self, rebuild: Callable[["Store"], Index] | None) -> Index:
         for name in (INDEX, INDEX_NEXT):
@@ -127,7 +134,7 @@ class Store:
         assert not self.batch.count, "nothing is under way"
         self.lost_changes += lsn - self.next_lsn
         self.next_lsn = lsn
-        self.committed_lsn = lsn - 1
+        self.committed_lsn = self._written_lsn = lsn - 1
         self.batch = Batch(lsn)
 
     def close(self) -> None:
@@ -196,7 +203,7 @@ class Store:
     # --- changes: each goes into the batch and changes memory -------------------------------------
 
     def create(self, owner: bytes) -> Queue:
-        queue_id = drawn(self._draw)
+        queue_id = drawn(self.draw)
         now_ms = self._wall_ms()
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
         return self._created(queue_id, owner, now_ms, lsn)
@@ -261,8 +268,9 @@ class Store:
     def delete(self, queue: Queue) -> None:
         self._forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
 
-    def _mark(self, queue: Queue) -> None:
-        """Something about the queue must reach the index with the next checkpoint."""
+    def mark(self, queue: Queue) -> None:
+        """Something about the queue, or about a copy of it, must reach the index with the next checkpoint."""
+        queue = self.live.get(queue.id, queue)
         self.dirty[queue.id] = queue
 
     def _flag(self, queue: Queue, kind: Kind) -> None:
@@ -295,6 +303,11 @@ class Store:
     def write(self, batch: Batch) -> None:
         """Puts a batch on disk; may run in another thread."""
         self.log.write(batch)
+        self._written_lsn = batch.first + batch.count - 1
+
+    def begin_segment(self) -> None:
+        """What is written from here on goes to a new file of the log; on the thread that writes it."""
+        self.log.begin_segment(self._written_lsn + 1)
 
     def committed(self, batch: Batch) -> None:
         """The batch is as durable as it will be: its answers may leave."""
@@ -311,11 +324,16 @@ class Store:
             self.committed(batch)
 
     def after_commit(self) -> None:
-        """Removes the folders of deleted queues, now that the deletion is certain."""
-        certain = [queue_id for lsn, queue_id in self._doomed if lsn <= self.committed_lsn]
-        self._doomed = [doomed for doomed in self._doomed if doomed[0] > self.committed_lsn]
-        for queue_id in certain:
-            self.files.discard(queue_id)
+        """Removes folders of deleted queues, now that the deletion is certain; of many some at a time."""
+        for _ in range(DISCARDS_PER_TURN):
+            if not self.has_discards:
+                break
+            self.files.discard(self._doomed.popleft()[1])
+
+    @property
+    def has_discards(self) -> bool:
+        """Whether folders of queues that are certainly deleted are still there."""
+        return bool(self._doomed) and self._doomed[0][0] <= self.committed_lsn
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -336,15 +354,20 @@ class Store:
                 return None
         return None
 
-    def forget_idle(self) -> None:
-        """Lets idle queues live as rows only, when there are many of them."""
+    def forget_idle(self) -> Iterator[None]:
+        """Lets idle queues live as rows only, when there are many of them; pauses after each."""
         if len(self.live) <= LIVE_QUEUES_IDLE_MAX:
             return
-        for queue_id, queue in list(self.live.items()):
+        for queue_id in list(self.live):
+            queue = self.live.get(queue_id)
+            if queue is None:
+                continue
             is_used = queue.subscriber is not None or queue_id in self.mending
-            if not (queue.is_dirty or is_used or queue_id in self.dirty):
+            is_new = queue_id in self.unindexed
+            if not (queue.is_dirty or is_used or is_new or queue_id in self.dirty):
                 del self.live[queue_id]
                 self.files.close_queue(queue)
+            yield
 
     # --- replay -----------------------------------------------------------------------------------
 
@@ -427,6 +450,8 @@ class Store:
         self.dirty.pop(queue.id, None)
         if queue.id in self.unindexed:
             self.unindexed.discard(queue.id)
+            if queue.id in self.indexing:
+                self.unmade.add(queue.id)
         else:
             self.deleted.add(queue.id)
         self._doomed.append((lsn, queue.id))

@@ -131,6 +131,11 @@ class WriteAheadLog:
         return self._file_bytes + sum(size for _, _, size in self._segments)
 
     @property
+    def first(self) -> int:
+        """The lsn with which the segment that is written begins."""
+        return self._first
+
+    @property
     def is_new(self) -> bool:
         """Whether nothing was ever written here."""
         return self._file is None and not self._names()
