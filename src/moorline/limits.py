@@ -253,6 +253,9 @@ CHECKPOINT_GROUP_QUEUES = 256
 CHECKPOINT_SYNC_QUEUES = 8_192
 """Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""
 
+CHECKPOINT_TURN_S = 0.001
+"""Time for which the loop and the thread of a checkpoint hold the interpreter while the other wants it."""
+
 DISCARDS_PER_TURN = 64
 """Folders of deleted queues that are removed in one turn of the loop: a few milliseconds."""
 

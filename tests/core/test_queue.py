@@ -119,6 +119,42 @@ def test_resolve_skips_in_the_files_what_was_acknowledged_after_they_were_writte
     assert (queue.stored, queue.consumed) == (1, [3])
 
 
+def test_what_changes_while_a_copy_is_flushed_comes_on_top() -> None:
+    """1 was stored, 2 and 3 waited; then 4 came, and 1 and 2 were acknowledged."""
+    queue = filled(message(2), message(3))
+    queue.flushed_lsn, queue.stored = 1, 1
+    copied = queue.copied()
+    queue.push(message(4))
+    queue.pop(5, 1)
+    queue.pop(6, 2)
+    copied.queue.settle(3, 3)
+    copied.queue.pending = None
+    assert queue.take_over(copied) == [message(3)]
+    assert (queue.stored, queue.consumed) == (1, [5, 6])
+    assert (queue.flushed_lsn, queue.is_dirty, queue.size) == (3, True, 2)
+    assert queue.pending is not None
+    assert list(queue.pending) == [message(4)]
+    assert queue.popped is None
+
+
+def test_all_that_was_copied_and_more_may_be_gone_when_the_copy_is_flushed() -> None:
+    queue = filled(message(1))
+    copied = queue.copied()
+    queue.push(message(2))
+    queue.pop(3, 1)
+    queue.pop(4, 2)
+    copied.queue.settle(1, 1)
+    assert queue.take_over(copied) == []
+    assert (queue.stored, queue.consumed, queue.size) == (0, [3], 0)
+
+
+def test_a_copy_that_is_not_flushed_leaves_nothing() -> None:
+    queue = filled(message(1))
+    queue.drop_copy(queue.copied())
+    queue.pop(2, 1)
+    assert (queue.size, queue.popped) == (0, None)
+
+
 def test_resolve_counts_what_the_files_lack() -> None:
     queue = empty()
     queue.flushed_lsn, queue.stored = 9, 3

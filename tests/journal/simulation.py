@@ -156,11 +156,17 @@ class Simulation:
                 disk_work()
             for _ in range(self.chance.choice([0, 0, 3])):
                 self._between()
-            self._commit()
+            # Or not: a step that needs a commit waits for one.
+            if self.chance.random() < 0.7:
+                self._commit()
+        self._commit()
 
     def _between(self) -> None:
-        if self.model:
-            self.chance.choice([self._send, self._acknowledge, self._delete, self._send])()
+        if not self.model or self.chance.random() < 0.1:
+            self._create()
+            return
+        acts = [self._send, self._send, self._acknowledge, self._acknowledge, self._delete]
+        self.chance.choice([*acts, self._expire, self._block])()
 
     def _ticking(self) -> int:
         """Time that passes with every look, so that every flush may end a slice."""

@@ -6,6 +6,7 @@ waits for a timer: a lone client is answered after one fsync, a crowd shares it.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,7 @@ from moorline.journal.store import Store
 from moorline.journal.wal import Batch
 from moorline.limits import (
     CHECKPOINT_INTERVAL_MS,
+    CHECKPOINT_TURN_S,
     COMMIT_BYTES_MAX,
     DISK_FREE_BYTES_MIN,
     DISK_LOOK_MS,
@@ -326,13 +328,15 @@ class Commits:
             self._begin_checkpoint()
 
     async def _checkpoint(self) -> None:
-        store, started = self._store, monotonic_ms()
+        store, started, turn_s = self._store, monotonic_ms(), sys.getswitchinterval()
         try:
             changed, log_bytes = len(store.dirty), store.log.size_bytes
             under_way = checkpoint.Checkpoint(store, wall_ms, monotonic_ms)
             self._began_ms = started
             self._pace.begin(log_bytes, started)
             self._under_way = under_way
+            # Its thread and the loop take turns; with Python's own 5 ms each would wait long for the other.
+            sys.setswitchinterval(CHECKPOINT_TURN_S)
             for disk_work in under_way.steps():
                 if disk_work is None:
                     await self._turn()
@@ -349,6 +353,7 @@ class Commits:
         except Exception as error:  # what it took over from the log may be in no file
             self._fail(error)
         finally:
+            sys.setswitchinterval(turn_s)
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._under_way = None

@@ -89,7 +89,8 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=limits.MIB,
             le=1 << 40,
-            description="Size of the write-ahead log at which senders are slowed down.",
+            description="Size of the write-ahead log. A checkpoint begins at half of it; senders are slowed "
+            "down so that it ends before the log is full.",
         ),
     ] = 256 * limits.MIB
     operators: Annotated[
