@@ -27,6 +27,9 @@ WRITE_BUFFER_BYTES_MAX = 4 * MIB
 CALLS_IN_FLIGHT_MAX = 16_384
 """Unanswered calls of one connection; beyond it the server stops reading: two full frames of work."""
 
+SLICE_MS = 3
+"""Time for which long work keeps the loop before others have their turn: unnoticed beside an fsync."""
+
 CALLS_PER_STEP = 1_024
 """Calls of one kind that a handler gets together: enough that batches are cheap, few enough that others wait
 little."""
@@ -109,9 +112,9 @@ in which each character may need ten to be shown."""
 ROWS_PER_ANSWER_MAX = 65_536
 """Rows of an answer that has no pages, or whose pages end by their bytes: more do not fit a frame."""
 
-RECORDS_PER_CALL_MAX = 8_192
-"""Messages that are published in one call: all of them are stored at once, some ten milliseconds of the node.
-Eight times what our client sends."""
+RECORDS_PER_CALL_MAX = 4_096
+"""Messages that are published in one call: all of them are stored at once, some five milliseconds. Four
+times what our client sends."""
 
 HEADER_BYTES_MAX = 0xFFFF
 """A name or value of a header as it travels: what a stored frame has room for. What a node takes of all
@@ -406,6 +409,12 @@ STREAM_TAIL_BYTES_MAX = 8 * MIB
 
 PRODUCER_LENGTH_MAX = 256
 """Characters of a producer's name."""
+
+TOPICS_LISTED_MAX = 8_192
+"""Topics that one walk of a listing finds for its next pages: some 1 MB, and a sort of a few milliseconds."""
+
+LISTINGS_KEPT_MAX = 4
+"""Sessions whose next pages of a listing are kept; another one has its topics walked over at each page."""
 
 TOPICS_PER_PAGE_MAX = 1_000
 """Rows of one answer to a listing of topics: at most a frame of long names."""

@@ -279,8 +279,9 @@ class StreamSimulation:
 
     def _check_retained(self) -> None:
         found = {}
-        for topic, frame in self.store.retained(lambda _: True):
-            found[topic] = next(iter(all_stored(frame)))
+        for entry in self.store.retained("#"):
+            if entry is not None:
+                found[entry.topic] = next(iter(all_stored(entry.frame)))
         assert found == self.retained, "retained messages"
 
     # --- crashes ----------------------------------------------------------------------------------

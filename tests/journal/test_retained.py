@@ -4,12 +4,16 @@ import pytest
 from tests.journal.lives import Lives, one_shard
 
 from moorline.core.frame import RETAIN, stored_at
-from moorline.core.topic import Matcher
+from moorline.journal.retained import Entry
 from moorline.testing import MemoryDisk
 
 
+def _entries(lives: Lives, text: str) -> list[Entry]:
+    return [one for one in lives.store.retained(text) if one is not None]
+
+
 def _retained(lives: Lives, text: str = "#") -> dict[str, bytes]:
-    return {topic: stored_at(frame, 0).body for topic, frame in lives.store.retained(Matcher(text))}
+    return {one.topic: stored_at(one.frame, 0).body for one in _entries(lives, text)}
 
 
 def test_the_last_retained_message_of_a_topic_counts(lives: Lives) -> None:
@@ -21,7 +25,8 @@ def test_the_last_retained_message_of_a_topic_counts(lives: Lives) -> None:
     for _ in range(2):
         assert _retained(lives) == {"a": b"3", "b/c": b"", "b/d": b"4"}
         assert _retained(lives, "b/+") == {"b/c": b"", "b/d": b"4"}
-        tombstone = stored_at(dict(lives.store.retained(Matcher("b/c")))["b/c"], 0)
+        (found,) = _entries(lives, "b/c")
+        tombstone = stored_at(found.frame, 0)
         assert tombstone.time_us == lives.now_us()
         lives.restart()
 

@@ -1,12 +1,12 @@
 """Room: groups. What clients ask of topics: sessions, subscriptions, acknowledgements."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.frame import all_stored, frames_in, stored_at
+from moorline.core.frame import stored_at
 from moorline.core.stream import Shard
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import (
@@ -22,11 +22,13 @@ from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.founding import found, places_at
 from moorline.groups.holding import check_hold, take
+from moorline.groups.retained import newest_retained
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
-from moorline.groups.topics import Link, TopicBroker, newest_retained
+from moorline.groups.topics import Link, TopicBroker
 from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
 from moorline.wire.group import ForLeader
 from moorline.wire.holding import TakeMessages
@@ -235,18 +237,12 @@ class SessionBroker:
                     own.see(number, lines, starts)
 
     async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
-        frames = [*self._topics.retained(filter_text)]
-        for several in await self.context.cluster.retained(filter_text):
-            frames += frames_in(several)
-        known = [(one.topic, one.time_us, frame) for frame in frames for one in all_stored(frame)]
+        ours = await self._topics.retained(filter_text)
+        theirs = await self.context.cluster.retained(filter_text)
+        frames = iter(await in_slices(newest_retained(ours, theirs)))
         now_us = self._topics.streams.clock.expiry_us()
-        for frame in newest_retained(known):
-            message = stored_at(frame, 0)
-            if message.ttl_s and message.time_us + message.ttl_s * 1_000_000 <= now_us:
-                continue
-            if not session.writable:
-                await session.room_to_write()
-            session.push(RetainedMessage(number, frame), len(frame))
+        while await in_slices(_push_retained(session, number, frames, now_us)):
+            await session.room_to_write()
 
     async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
         own = self._of(session)
@@ -330,6 +326,20 @@ class SessionBroker:
             if own.row is not None and (own.row.name, own.row.epoch) in lost:
                 log.info("a session was taken over", extra={"member": own.name})
                 own.take_over()
+
+
+def _push_retained(
+    session: Session, number: int, frames: Iterator[bytes], now_us: int
+) -> Generator[None, None, bool]:
+    """Whether its client must read before there is room for more."""
+    for frame in frames:
+        message = stored_at(frame, 0)
+        if not message.ttl_s or message.time_us + message.ttl_s * 1_000_000 > now_us:
+            session.push(RetainedMessage(number, frame), len(frame))
+        if not session.writable:
+            return session.is_open
+        yield
+    return False
 
 
 def _check_room(own: TopicSession, filter_text: str) -> None:

@@ -1,7 +1,7 @@
 """Room: groups. Publishing, and what one node tells another of its streams."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import msgspec
 import xxhash
@@ -10,10 +10,11 @@ from moorline.config.settings import Streams as Settings
 from moorline.core.frame import QOS0, RETAIN, encode_headers
 from moorline.core.group_message import LeaderMessage
 from moorline.core.stream import Extent, Gap
-from moorline.core.topic import Matcher, check_filter
+from moorline.core.topic import check_filter
 from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
 from moorline.groups.streams import LocalStreams
-from moorline.journal.retained import is_tombstone
+from moorline.groups.topic_list import TopicList
+from moorline.journal.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
@@ -22,6 +23,7 @@ from moorline.limits import (
     TOPIC_HEADERS_BYTES_MAX,
 )
 from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
 from moorline.wire.group import (
     FindOffsets,
@@ -77,6 +79,7 @@ class TopicBroker:
         self.counts = Counts()
         self._settings = settings
         self._turns = Turns()
+        self._listed = TopicList(streams)
         self._watching: set[Session] = set()
         self._news: set[int] = set()
         self._news_due = False
@@ -86,13 +89,13 @@ class TopicBroker:
     def handlers(self) -> Handlers:
         return {
             Publish: self._publish,
-            ListTopics: each(self._list_topics),
+            ListTopics: self._turns.later(self._list_topics),
             DescribeStreams: each(self._describe),
             DescribeShards: each(self._describe_shards),
             WatchStreams: each(self._watch),
             ReadStream: self._turns.spawned(self._read, self._wait_for_news),
             FindOffsets: self._turns.spawned(self._find_offsets),
-            FindRetained: each(self._find_retained),
+            FindRetained: self._turns.spawned(self._find_retained),
         }
 
     def close(self) -> None:
@@ -194,16 +197,10 @@ class TopicBroker:
 
     # --- what is there ----------------------------------------------------------------------------
 
-    def _list_topics(self, session: Session, call: ListTopics) -> TopicsListed:  # noqa: ARG002
+    async def _list_topics(self, session: Session, call: ListTopics) -> Answer:
         check_filter(call.filter)
-        matcher = Matcher(call.filter)
-        counts: dict[str, int] = {}
-        store = self.streams.store
-        for extent in store.extents():
-            for topic, count in store.topics(extent.stream.shard, extent.stream.generation).items():
-                if topic > call.after and topic and matcher(topic):
-                    counts[topic] = counts.get(topic, 0) + count
-        return TopicsListed(call.call, sorted(counts.items())[: call.count])
+        rows = await self._listed.page(session, call.filter, call.after, call.count)
+        return TopicsListed(call.call, rows)
 
     def _describe(self, session: Session, call: DescribeStreams) -> StreamsDescribed:  # noqa: ARG002
         store = self.streams.store
@@ -238,9 +235,24 @@ class TopicBroker:
         is_more = len(found) > STREAMS_PER_PAGE_MAX
         return ShardsDescribed(call.call, store.bounds(), found[:STREAMS_PER_PAGE_MAX], is_more)
 
-    def retained(self, filter_text: str) -> list[bytes]:
-        """Frames of the retained messages that match, those that say "none any more" included."""
-        return [frame for _, frame in self.streams.store.retained(Matcher(filter_text))]
+    async def retained(self, filter_text: str) -> list[Entry]:
+        """The retained messages that match, those that say "none any more" included."""
+        return await in_slices(self._matching(filter_text, None))
+
+    def _matching(
+        self, filter_text: str, bytes_max: int | None
+    ) -> Generator[None, None, list[Entry]]:
+        """All of them, or the first ones that have so many bytes together."""
+        found: list[Entry] = []
+        size = 0
+        for entry in self.streams.store.retained(filter_text):
+            if entry is not None:
+                size += len(entry.frame)
+                if bytes_max is not None and size > bytes_max:
+                    break
+                found.append(entry)
+            yield
+        return found
 
     # --- for other nodes --------------------------------------------------------------------------
 
@@ -323,22 +335,7 @@ class TopicBroker:
         found = await self.streams.offsets_at(call.time_us)
         return OffsetsFound(call.call, list(found.items()))
 
-    def _find_retained(self, session: Session, call: FindRetained) -> RetainedFound:  # noqa: ARG002
+    async def _find_retained(self, session: Session, call: FindRetained) -> Answer:  # noqa: ARG002
         check_filter(call.filter)
-        frames: list[bytes] = []
-        size = 0
-        for frame in self.retained(call.filter):
-            size += len(frame)
-            if size > RETAINED_BYTES_MAX:
-                break
-            frames.append(frame)
-        return RetainedFound(call.call, b"".join(frames))
-
-
-def newest_retained(frames: Iterable[tuple[str, int, bytes]]) -> list[bytes]:
-    """Of (topic, time, frame) from several nodes, the newest of each topic that is not taken back."""
-    newest: dict[str, tuple[int, bytes]] = {}
-    for topic, time_us, frame in frames:
-        if topic not in newest or newest[topic][0] < time_us:
-            newest[topic] = (time_us, frame)
-    return [frame for _, frame in newest.values() if not is_tombstone(frame)]
+        found = await in_slices(self._matching(call.filter, RETAINED_BYTES_MAX))
+        return RetainedFound(call.call, b"".join(entry.frame for entry in found))

@@ -8,10 +8,11 @@ outdated. It is written after the shards, so it never knows of a message that th
 missed in a crash the shards' tails bring back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from moorline.core.frame import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
+from moorline.core.topic_tree import TopicTree
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, next_whole, read_head, whole_frames
 from moorline.journal.segment_index import read_all
@@ -51,6 +52,7 @@ class Retained:
         self._draw = draw
         self._seed = 0
         self._entries: dict[str, Entry] = {}
+        self._by_level: TopicTree[Entry] = TopicTree()
         self._live_bytes = 0
         self._log_bytes = 0
         self._file: DiskFile | None = None
@@ -67,6 +69,8 @@ class Retained:
                 del self._entries[entry.topic]
                 self._live_bytes -= len(entry.frame)
                 is_as_it_is = False
+        for entry in self._entries.values():
+            self._by_level.put(entry.topic, entry)
         if not is_as_it_is:
             self._write_whole(self._whole([], now_us))
         self._file = self._disk.open(PATH, create=False)
@@ -78,10 +82,9 @@ class Retained:
             self._file.close()
             self._file = None
 
-    def matching(self, matcher: Callable[[str], bool]) -> list[tuple[str, bytes]]:
-        return [
-            (entry.topic, entry.frame) for entry in self._entries.values() if matcher(entry.topic)
-        ]
+    def walk(self, filter_text: str) -> Iterator[Entry | None]:
+        """Those that match, step by step; None where a step found none. See core.topic_tree."""
+        return self._by_level.walk(filter_text)
 
     # --- a commit ---------------------------------------------------------------------------------
 
@@ -106,7 +109,8 @@ class Retained:
 
     def committed(self, part: RetainedPart) -> None:
         for entry in part.entries:
-            self._put(entry)
+            if self._put(entry):
+                self._by_level.put(entry.topic, entry)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -111,6 +111,11 @@ class StreamView:
         seal = self.seal_of(shard, generation)
         return seal.topics if seal is not None else {}
 
+    def topics_are_in_memory(self, shard: int, generation: int) -> bool:
+        """Whether `topics` needs no disk; if it does, ask in a thread."""
+        found = self._find(shard, generation)
+        return found is None or found.summary is None
+
     def seal_of(self, shard: int, generation: int) -> Seal | None:
         """What is known of a sealed generation; None as long as it has no seal."""
         found = self._find(shard, generation)

@@ -13,7 +13,7 @@ One batch is on its way at a time. Design and files: docs/design/streams.md.
 
 import secrets
 import struct
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import Any
 
@@ -25,7 +25,7 @@ from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.dropped import Dropped, read_dropped
 from moorline.journal.packed_append import NumberedRows
-from moorline.journal.retained import Retained
+from moorline.journal.retained import Entry, Retained
 from moorline.journal.seal import Seal
 from moorline.journal.segment import STORE_BYTES
 from moorline.journal.shard import ShardLog, listed_of
@@ -384,9 +384,10 @@ class StreamStore(StreamView):
             self._retained.committed(batch.retained)
         return [part.shard.number for part in batch.parts]
 
-    def retained(self, matcher: Callable[[str], bool]) -> list[tuple[str, bytes]]:
-        """(topic, frame) of the retained messages; one without a body says that there is none any more."""
-        return self._retained.matching(matcher)
+    def retained(self, filter_text: str) -> Iterator[Entry | None]:
+        """The retained messages that match, step by step, with None where a step found none. One without a
+        body says that there is none any more."""
+        return self._retained.walk(filter_text)
 
     # --- upkeep -----------------------------------------------------------------------------------
 

@@ -196,10 +196,9 @@ class Session(Connection):
         """Handles a frame; at each yield all is sent that is known, and the next step may wait."""
         for kind, run in groupby(messages, type):
             is_call, calls = issubclass(kind, Call), list(run)
-            for start in range(0, len(calls), CALLS_PER_STEP):
+            for some in _portions(kind, calls):
                 if is_call and not self.is_open:
                     break  # nobody would hear of it; what needs no answer counts
-                some = calls[start : start + CALLS_PER_STEP]
                 if is_call:
                     self._in_flight += len(some)
                 yield from self._handle(kind, some)
@@ -253,6 +252,24 @@ class Session(Connection):
         self.send_all(answers)
         if len(self._pending) >= ANSWERS_PER_WRITE:
             self._flush()
+
+
+def _portions(kind: type[Message], calls: list[Any]) -> Iterator[list[Any]]:
+    """What a handler gets together: by number, and by what is in them where they are long."""
+    if not kind.weighed_by:
+        for start in range(0, len(calls), CALLS_PER_STEP):
+            yield calls[start : start + CALLS_PER_STEP]
+        return
+    portion: list[Any] = []
+    weight = 0
+    for call in calls:
+        own = 1 + len(getattr(call, kind.weighed_by))
+        if portion and weight + own > CALLS_PER_STEP:
+            yield portion
+            portion, weight = [], 0
+        portion.append(call)
+        weight += own
+    yield portion
 
 
 def each(handler: Callable[[Session, Calls], Answer]) -> Handler:

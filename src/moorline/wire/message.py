@@ -4,7 +4,7 @@ A message is an array on the wire: its tag, then its fields in order. A newer pe
 the end with defaults; an older one skips what it does not know.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,9 @@ from moorline.wire.bounds import Code, Words, cut
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Small and flat, so the garbage collector need not look at it."""
+
+    weighed_by: ClassVar[str] = ""
+    """The list that makes a message of this kind long work; empty where there is none."""
 
 
 class Call(Message, frozen=True, gc=False):

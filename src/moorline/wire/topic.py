@@ -5,7 +5,7 @@ one stream on its way through one subscription; acknowledgements name feeds and 
 no answer.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -65,6 +65,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Publish(Call, frozen=True, gc=False, tag=100):
     """Stores messages. With a producer they are numbered from `sequence` on, and stored once."""
 
+    weighed_by: ClassVar[str] = "records"
+
     records: Annotated[list[Record], Meta(max_length=RECORDS_PER_CALL_MAX)]
     producer: Annotated[str, Meta(max_length=PRODUCER_LENGTH_MAX)] = ""
     sequence: Number = 0
@@ -123,6 +125,8 @@ class UnsubscribeTopic(Call, frozen=True, gc=False, tag=106):
 class AckMessages(Message, frozen=True, gc=False, tag=107):
     """These messages of a feed are done with."""
 
+    weighed_by: ClassVar[str] = "ranges"
+
     feed: Number
     ranges: Annotated[list[OffsetRange], WindowMax]
 
@@ -136,6 +140,8 @@ class RejectMessage(Message, frozen=True, gc=False, tag=108):
 
 class GiveBack(Message, frozen=True, gc=False, tag=109):
     """Nobody has looked at these: they come again, and nobody is to blame."""
+
+    weighed_by: ClassVar[str] = "ranges"
 
     feed: Number
     ranges: Annotated[list[OffsetRange], WindowMax]
