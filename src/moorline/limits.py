@@ -422,6 +422,9 @@ TOPICS_PER_PAGE_MAX = 1_000
 STREAMS_PER_PAGE_MAX = 4_096
 """Rows of one answer to a listing of streams: half a frame, with the longest names of nodes."""
 
+STREAMS_AT_ONCE_MAX = 16_384
+"""Streams that are told without pages: with short names so many fit a frame."""
+
 GROUPS_PER_PAGE_MAX = 500
 """Rows of one answer to a listing of groups: at most three quarters of a frame of long names."""
 

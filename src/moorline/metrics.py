@@ -4,7 +4,7 @@ One registry a node, so that several nodes can live in one process. Figures are 
 what counts up is kept by its room as a plain number, which costs nothing on the hot path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
@@ -16,6 +16,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._sums: list[tuple[Gauge, Callable[[], Iterable[float | None]]]] = []
         self._info = Info("moorline_node", "What this node is.", registry=self.registry)
 
     def describe(self, *, node: str, version: str, roles: list[str]) -> None:
@@ -24,6 +25,23 @@ class Metrics:
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""
         Gauge(f"moorline_{name}", help_text, registry=self.registry).set_function(read)
+
+    def add_up(
+        self, name: str, help_text: str, parts: Callable[[], Iterable[float | None]]
+    ) -> None:
+        """A gauge that is the sum of very many parts; None is a step that has none. They are added up by
+        `count`, which may be interrupted, and shown as they were then."""
+        gauge = Gauge(f"moorline_{name}", help_text, registry=self.registry)
+        self._sums.append((gauge, parts))
+
+    def count(self) -> Generator[None, None, None]:
+        """Adds up what takes long, step by step; before the figures are shown."""
+        for gauge, parts in self._sums:
+            total = 0.0
+            for part in parts():
+                total += part or 0.0
+                yield
+            gauge.set(total)
 
     def latency(self, name: str, help_text: str) -> Callable[[float], None]:
         """A histogram of seconds; call what is returned with each."""

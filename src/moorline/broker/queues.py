@@ -10,12 +10,14 @@ from typing import Any
 
 from moorline.broker.commits import Commits
 from moorline.broker.parking import Parking
+from moorline.broker.queue_list import listed
 from moorline.broker.subscription import Subscriptions
 from moorline.config.settings import Queues as Settings
-from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Queue
+from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
 from moorline.journal.store import Store
 from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer, Call, Failed
@@ -89,7 +91,7 @@ class QueueBroker:
         return self.parking.guard(of_one_queue) | {
             NewQueue: self._new,
             DescribeQueue: self._turns.spawned(self._describe),
-            ListQueues: each(self._list),
+            ListQueues: self._turns.spawned(self._list),
         }
 
     # --- the hot ones -----------------------------------------------------------------------------
@@ -261,27 +263,10 @@ class QueueBroker:
             await asyncio.sleep(0)
         return 0
 
-    def _list(self, session: Session, call: ListQueues) -> Answer:
+    async def _list(self, session: Session, call: ListQueues) -> Answer:
         self._check_operator(session)
-        ids = self._page(call.after, call.count)
-        return QueuesListed(
-            call.call, len(self.store), [(queue_id, self._size(queue_id)) for queue_id in ids]
-        )
-
-    def _page(self, after: bytes, count: int) -> list[bytes]:
-        """Those that people made: as many as were asked for, if there are so many."""
-        found: list[bytes] = []
-        while len(found) < count:
-            page = self.store.page(after, count - len(found))
-            found += [one for one in page if self.owner_of(one) != NODES_OWN]
-            if not page:
-                break
-            after = page[-1]
-        return found
-
-    def _size(self, queue_id: bytes) -> int:
-        queue = self.store.glance(queue_id)
-        return queue.size if queue is not None and not queue.damaged else 0
+        rows = await in_slices(listed(self.store, call.after, call.count))
+        return QueuesListed(call.call, len(self.store), rows)
 
     # --- who may do what --------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from moorline.core.door import Door
 from moorline.limits import HTTP_CONNECTIONS_MAX, HTTP_REQUEST_BYTES_MAX, HTTP_TIMEOUT_MS
 from moorline.metrics import Metrics
 from moorline.net.acceptor import Acceptor, Visit
+from moorline.net.slices import in_slices
 
 log = logging.getLogger("moorline.console")
 
@@ -93,7 +94,7 @@ class HttpPort:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_REQUEST_BYTES_MAX)
         try:
             request = await _request(connection, reader)
-            page = self._page(request)
+            page = await self._page(request)
         except h11.RemoteProtocolError as error:
             page = Page(error.error_status_hint, "text/plain", b"this is not HTTP\n")
             request = None
@@ -113,7 +114,7 @@ class HttpPort:
         writer.write(sent)
         await writer.drain()
 
-    def _page(self, request: h11.Request) -> Page:
+    async def _page(self, request: h11.Request) -> Page:
         if request.method not in {b"GET", b"HEAD"}:
             return Page(405, "text/plain", b"only GET and HEAD\n")
         match request.target.partition(b"?")[0]:
@@ -123,6 +124,7 @@ class HttpPort:
                     200 if health.ok else 503, "application/json", msgspec.json.encode(health)
                 )
             case b"/metrics":
+                await in_slices(self._metrics.count())
                 return Page(200, CONTENT_TYPE_LATEST, generate_latest(self._metrics.registry))
             case b"/":
                 return Page(200, "text/plain", b"a Moorline node: /healthz /metrics\n")

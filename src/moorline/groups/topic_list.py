@@ -65,7 +65,7 @@ class TopicList:
             return
         if session not in self._watched:
             self._watched.add(session)
-            session.on_end.append(partial(self._forget, session))
+            session.at_end(partial(self._forget, session))
         self._kept[session] = listing
         if len(self._kept) > LISTINGS_KEPT_MAX:
             del self._kept[next(iter(self._kept))]

@@ -19,6 +19,7 @@ from moorline.limits import (
     RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
     STREAM_READ_BYTES_MAX,
+    STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
 )
@@ -90,7 +91,7 @@ class TopicBroker:
         return {
             Publish: self._publish,
             ListTopics: self._turns.later(self._list_topics),
-            DescribeStreams: each(self._describe),
+            DescribeStreams: self._turns.spawned(self._describe),
             DescribeShards: each(self._describe_shards),
             WatchStreams: each(self._watch),
             ReadStream: self._turns.spawned(self._read, self._wait_for_news),
@@ -202,10 +203,24 @@ class TopicBroker:
         rows = await self._listed.page(session, call.filter, call.after, call.count)
         return TopicsListed(call.call, rows)
 
-    def _describe(self, session: Session, call: DescribeStreams) -> StreamsDescribed:  # noqa: ARG002
+    async def _describe(self, session: Session, call: DescribeStreams) -> Answer:  # noqa: ARG002
+        facts = await in_slices(self._facts(self._page(call)))
+        dropped, lost = self.streams.dropped_messages, self.streams.store.lost_messages
+        return StreamsDescribed(call.call, facts, dropped, lost)
+
+    def _page(self, call: DescribeStreams | WatchStreams) -> list[Extent]:
+        there_are = self.streams.store.stream_count
+        if not call.count and there_are > STREAMS_AT_ONCE_MAX:
+            raise TooLarge(
+                f"the answer does not fit a frame: there are {there_are} streams, ask for pages of at most "
+                f"{STREAMS_PER_PAGE_MAX}"
+            )
+        return self.streams.store.page(call.after, call.count)
+
+    def _facts(self, extents: list[Extent]) -> Generator[None, None, list[StreamFacts]]:
         store = self.streams.store
         facts = []
-        for extent in store.page(call.after, call.count):
+        for extent in extents:
             stream = extent.stream
             size, first_us, last_us, digest = store.measures(stream.shard, stream.generation)
             facts.append(
@@ -222,9 +237,8 @@ class TopicBroker:
                     bytes(digest) if digest is not None else b"",
                 )
             )
-        return StreamsDescribed(
-            call.call, facts, self.streams.dropped_messages, store.lost_messages
-        )
+            yield
+        return facts
 
     def _describe_shards(self, session: Session, call: DescribeShards) -> ShardsDescribed:  # noqa: ARG002
         store = self.streams.store
@@ -260,7 +274,7 @@ class TopicBroker:
         if session not in self._watching:
             self._watching.add(session)
             session.at_end(lambda: self._watching.discard(session))
-        return StreamsSeen(call.call, self.streams.store.page(call.after, call.count))
+        return StreamsSeen(call.call, self._page(call))
 
     def _moved(self, shards: list[int]) -> None:
         """Ends move all the time: other nodes hear of them together, and a moment later."""

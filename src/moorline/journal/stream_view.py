@@ -4,7 +4,7 @@ The loop asks; what reads the disk says so, and is for a thread.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from moorline.core.block import Block
 from moorline.core.digest import Digest
@@ -26,6 +26,11 @@ class StreamView:
         """Damage that was told of already."""
 
     # --- what is there ----------------------------------------------------------------------------
+
+    @property
+    def stream_count(self) -> int:
+        """How many generations there are."""
+        return sum(len(shard.generations) for shard in self._shards.values())
 
     def extents(self, shards: Iterable[int] | None = None) -> list[Extent]:
         """All generations that are kept of all shards, or of these; of each shard the oldest first."""
@@ -127,7 +132,14 @@ class StreamView:
     @property
     def lost_messages(self) -> int:
         """Messages that are known to be damaged."""
-        return sum(shard.lost for shard in self._shards.values())
+        return sum(self.lost_by_stream())
+
+    def lost_by_stream(self) -> Iterator[int]:
+        """The same in parts: of what is gone for good, and of each stream that there is."""
+        for shard in list(self._shards.values()):
+            yield shard.lost_before
+            for generation in list(shard.generations):
+                yield generation.lost
 
     def all_generations(self) -> list[tuple[ShardLog, Generation]]:
         return [

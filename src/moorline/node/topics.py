@@ -19,6 +19,7 @@ from moorline.errors import FolderUnusable
 from moorline.groups.cluster import Cluster
 from moorline.groups.context import Context
 from moorline.groups.leaders import Leaders
+from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
 from moorline.groups.places import Places
@@ -258,24 +259,12 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "topic_messages_published_total": ("Messages stored.", lambda: counts.published),
         "topic_duplicates_total": ("Messages that were stored before.", lambda: counts.duplicates),
         "topic_messages_refused_total": ("Messages refused.", lambda: counts.refused),
-        "topic_messages_delivered_total": (
-            "Deliveries to the sessions that are open.",
-            lambda: sum(session.reading.delivered for session in sessions.sessions),
-        ),
         "topic_sessions": ("Sessions with subscriptions.", lambda: len(list(sessions.sessions))),
-        "topic_windows_full": (
-            "Subscriptions whose window is full: their members are slower than their streams.",
-            lambda: _full_windows(sessions),
-        ),
         "staged_rows_total": (
             "Rows of staged writes that were published.",
             lambda: topics.staging.committed_rows,
         ),
         "stream_commits_total": ("Group commits of streams.", lambda: streams.commits),
-        "stream_messages_lost_total": (
-            "Messages that damage took.",
-            lambda: streams.store.lost_messages,
-        ),
         "stream_messages_dropped_total": (
             "Messages that retention took.",
             lambda: streams.dropped_messages,
@@ -285,10 +274,6 @@ def watch(metrics: Metrics, topics: Topics) -> None:
             lambda: int(streams.is_disk_full),
         ),
         "groups_led": ("Groups that this node leads.", lambda: len(led.led)),
-        "group_members": (
-            "Members of the groups led here.",
-            lambda: sum(len(one.leader.borrowers) for one in led.led.values()),
-        ),
         "group_elections_total": ("Leaderships won.", lambda: led.counts.elections),
         "group_fenced_total": ("Leaderships lost to another.", lambda: led.counts.fenced),
         "group_lapsed_total": (
@@ -300,21 +285,44 @@ def watch(metrics: Metrics, topics: Topics) -> None:
             "Messages that were gone before a group had read them.",
             lambda: led.counts.messages_missed,
         ),
-        "group_lag": (
-            "Messages that the groups led here have not done.",
-            lambda: sum(lag.lag for one in led.led.values() for lag in one.leader.lags()),
-        ),
     }
     for name, (help_text, read) in figures.items():
         metrics.watch(name, help_text, read)
+    _add_up(metrics, topics)
     streams.commit_seconds = metrics.latency(
         "stream_commit_seconds", "Time from the start of a commit to its end, fsync included."
     )
 
 
-def _full_windows(sessions: SessionBroker) -> int:
-    return sum(
-        subscription.window.out >= subscription.window.size
-        for session in sessions.sessions
-        for subscription in session.subscriptions.values()
+def _add_up(metrics: Metrics, topics: Topics) -> None:
+    """Figures of which each session, stream or group has a part."""
+    led, sessions, store = topics.leaders, topics.sessions, topics.streams.store
+
+    def leadings() -> list[Leading]:
+        return list(led.led.values())
+
+    metrics.add_up(
+        "topic_messages_delivered_total",
+        "Deliveries to the sessions that are open.",
+        lambda: (session.reading.delivered for session in list(sessions.sessions)),
+    )
+    metrics.add_up(
+        "topic_windows_full",
+        "Subscriptions whose window is full: their members are slower than their streams.",
+        lambda: (
+            subscription.window.out >= subscription.window.size
+            for session in list(sessions.sessions)
+            for subscription in list(session.subscriptions.values())
+        ),
+    )
+    metrics.add_up("stream_messages_lost_total", "Messages that damage took.", store.lost_by_stream)
+    metrics.add_up(
+        "group_members",
+        "Members of the groups led here.",
+        lambda: (len(one.leader.borrowers) for one in leadings()),
+    )
+    metrics.add_up(
+        "group_lag",
+        "Messages that the groups led here have not done.",
+        lambda: (lag.lag for one in leadings() for lag in one.leader.lags()),
     )
