@@ -281,3 +281,28 @@ def test_moor_starts_without_the_heavy_libraries() -> None:
         check=True,
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_command_imports_no_other_noun_and_no_client_that_it_does_not_need() -> None:
+    program = (
+        "import sys; from moorline.cli.main import run; assert run(['config', 'show']) == 0\n"
+        "names = {'moorline.cli.queue', 'moorline.cli.pipeline', 'moorline.client.moor'}\n"
+        "loaded = names & set(sys.modules)\n"
+        "sys.exit(f'imported: {loaded}' if loaded else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_noun_that_is_mistyped_is_guessed() -> None:
+    done = subprocess.run(
+        [*MOOR, "quee", "list"], capture_output=True, text=True, timeout=60, env=environment()
+    )
+    assert done.returncode == 2
+    assert "Did you mean 'queue'?" in done.stderr

@@ -21,15 +21,18 @@ import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 
-from moorline.client.moor import DEFAULT_ADDRESS, Connecting, connect
+from moorline.config.addresses import DEFAULT_ADDRESS
 from moorline.config.load import load
 from moorline.config.shown import escaped
 from moorline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from moorline.client.moor import Connecting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +56,10 @@ class Reach(msgspec.Struct, frozen=True):
     certificate: Path | None
     key: Path | None
 
-    def connect(self) -> Connecting:
+    def connect(self) -> "Connecting":
+        # Here: `moor --help`, `moor config` and `moor serve` need no client.
+        from moorline.client.moor import connect
+
         return connect(self.address, ca=self.ca, certificate=self.certificate, key=self.key)
 
 

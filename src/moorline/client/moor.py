@@ -23,7 +23,7 @@ from moorline.client.topic import (
     record,
     start_text,
 )
-from moorline.config.addresses import Address, listen_address
+from moorline.config.addresses import DEFAULT_ADDRESS, Address, listen_address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
 from moorline.limits import (
@@ -70,8 +70,6 @@ if TYPE_CHECKING:
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
-
-DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
 
 class Moor:

@@ -15,6 +15,9 @@ LISTEN_FORM = "tcp://HOST:PORT or tls://HOST:PORT (port 0 takes a free one, IPv6
 HTTP_FORM = 'HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
 PORT_MAX = 65_535
 
+DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
+"""Where a node listens, and where clients look for one, unless somebody says otherwise."""
+
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*\.?")
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^\[\]:/@]*)):(?P<port>[0-9]{1,5})")
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from moorline import ids, limits
 from moorline.config.addresses import (
+    DEFAULT_ADDRESS,
     HTTP_FORM,
     LISTEN_FORM,
     Address,
@@ -227,7 +228,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = msgspec.field(default_factory=list)
     listen: Annotated[
         list[str], _text("Addresses of the native protocol.", f"a list of {LISTEN_FORM}")
-    ] = msgspec.field(default_factory=lambda: ["tcp://127.0.0.1:7411"])
+    ] = msgspec.field(default_factory=lambda: [DEFAULT_ADDRESS])
     advertise: Annotated[
         list[str],
         _text(
