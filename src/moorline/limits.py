@@ -175,6 +175,12 @@ CATALOG_SOCKET_BYTES_MAX = 100
 HTTP_REQUEST_BYTES_MAX = 8 * KIB
 """Largest head of a request to /healthz and /metrics."""
 
+PROBLEMS_TOLD_MAX = 16
+"""Problems that a page about a node's health lists, the worst first."""
+
+PROBLEM_CHARACTERS_MAX = 1_000
+"""Of each of them; a text that names a path may be long."""
+
 HTTP_CONNECTIONS_MAX = 64
 """Connections to the HTTP port at once: probes and scrapers ask one question each."""
 
@@ -253,7 +259,7 @@ CHECKPOINT_SLICE_MS = 3
 CHECKPOINT_GROUP_QUEUES = 256
 """Queues that a checkpoint copies at once, to be written in a thread: a millisecond of the loop, twice."""
 
-CHECKPOINT_SYNC_QUEUES = 8_192
+CHECKPOINT_SYNC_QUEUES = 1_024
 """Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""
 
 CHECKPOINT_TURN_S = 0.001
@@ -695,8 +701,11 @@ COMMIT_LOG_BYTES_MAX = 16 * MIB
 STAGED_QUEUES_NAMED_MAX = 5
 """Queues that the refusal of a commit names."""
 
-QUEUE_LOG_LOOK_MS = 50
-"""Time between two looks at a write-ahead log that is too large: a checkpoint empties it."""
+DAMAGE_LINES_MAX = 20
+"""Damaged places, or files, that one look names in the log; of the others it says how many."""
+
+STAGED_ROOM_MS_MAX = 30_000
+"""Time that a decided commit waits for room on a full disk, before whoever asked for it is told so."""
 
 STAGED_MENDING_MS_MAX = 60_000
 """Time that a decided commit waits for queues that are checked or repaired: each takes seconds at most."""

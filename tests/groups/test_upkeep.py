@@ -2,10 +2,11 @@
 
 import pytest
 
-from moorline.groups.streams import LocalStreams
+from moorline.groups.streams import LocalStreams, log_problems
 from moorline.journal.disk import DiskFile
+from moorline.journal.stream_inspection import StreamProblem
 from moorline.journal.streams import StreamOptions, StreamStore
-from moorline.limits import STREAM_SEALS_PER_LOOK
+from moorline.limits import DAMAGE_LINES_MAX, STREAM_SEALS_PER_LOOK
 from moorline.testing.memory_disk import MemoryDisk
 
 
@@ -57,3 +58,34 @@ async def test_a_step_that_fails_keeps_no_other_step_from_running(
     assert [(one.number, one.is_gone) for _, one in store.all_generations()][1] == (2, True)
     await streams.close()
     store.close()
+
+
+async def test_damage_in_many_places_is_a_few_lines_and_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = StreamStore(MemoryDisk(), "n1", StreamOptions(shards=1, sync=False), lambda: 1)
+    store.open()
+    # Every skip leaves a hole: offsets that nobody will ever read.
+    places = 3 * DAMAGE_LINES_MAX
+    for place in range(places):
+        store.skip_to(0, 10 * (place + 1))
+    streams = LocalStreams(store, "n1")
+    caplog.clear()
+    streams._log_damage()
+    streams._log_damage()
+    told = [record for record in caplog.records if "damaged or gone" in record.getMessage()]
+    named = [record for record in told if hasattr(record, "first")]
+    (counted,) = [record for record in told if hasattr(record, "places")]
+    assert len(named) == DAMAGE_LINES_MAX
+    assert counted.__dict__["places"] + len(named) == places
+    await streams.close()
+    store.close()
+
+
+def test_files_that_are_not_as_they_were_are_a_few_lines_and_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    problems = [StreamProblem("missing", 0, number, "it is gone", 2) for number in range(1_000)]
+    log_problems(problems, "n1")
+    assert len(caplog.records) == DAMAGE_LINES_MAX + 1
+    assert caplog.records[-1].__dict__["messages"] == 2 * (1_000 - DAMAGE_LINES_MAX)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
+from tests.process.test_serve import fetch
 
 import moorline
 from moorline.client.moor import Moor
@@ -78,7 +79,7 @@ class NodeInside(NodeProcess):
                 *disk.inside,
                 *MOOR,
                 *("serve", f"--data={disk.folder}/{data}", "--listen=tcp://127.0.0.1:0"),
-                "--http=off",
+                "--http=127.0.0.1:0",
             ],
             stdout=subprocess.PIPE,
             stderr=(errors.parent / f"{errors.name}.stderr").open("ab"),
@@ -134,6 +135,17 @@ async def drain(moor: Moor, queue: str) -> None:
         await message.ack()
 
 
+def health(node: NodeProcess) -> dict[str, tuple[int, list[str]]]:
+    """What the pages say: their status, and what is wrong."""
+    found = {}
+    for page in ("/livez", "/readyz", "/healthz"):
+        status, body = fetch(f"{node.http}{page}")
+        said = json.loads(body)
+        assert said["ok"] == (status == 200)
+        found[page] = (status, said["problems"])
+    return found
+
+
 async def taken_again(moor: Moor, queue: str) -> None:
     async with asyncio.timeout(30):
         while True:
@@ -174,9 +186,14 @@ def test_a_node_below_its_reserve_is_checked_exported_started_and_drained(
                 await check_refusals(moor, queue)
                 warnings = (await moor.describe()).warnings
                 assert [warning for warning in warnings if "disk" in warning]
+                pages = await asyncio.to_thread(health, node)
+                assert pages["/livez"] == (200, []), "a restart would not help"
+                assert pages["/readyz"] == pages["/healthz"] == (503, list(warnings))
                 (disk.seen / "ballast").unlink()
                 await taken_again(moor, queue)
                 assert (await moor.describe()).warnings == ()
+                pages = await asyncio.to_thread(health, node)
+                assert all(found == (200, []) for found in pages.values())
 
         asyncio.run(scenario())
     assert node.process.returncode == 0

@@ -42,6 +42,17 @@ PACED = "log"
 """Why sessions are held: the log fills faster than a checkpoint empties it."""
 
 
+class _Waiter:
+    """Stands among the sessions that wait for their share of the log."""
+
+    def __init__(self, released: "asyncio.Future[None]") -> None:
+        self.released = released
+
+    def release_reading(self, reason: str) -> None:  # noqa: ARG002
+        if not self.released.done():
+            self.released.set_result(None)
+
+
 class CheckpointDone(msgspec.Struct, frozen=True):
     """What a checkpoint did."""
 
@@ -78,7 +89,7 @@ class Commits:
         self._next_commit: asyncio.Future[None] = self._loop.create_future()
         self._emptied: asyncio.Future[None] = self._loop.create_future()
         self._pace = Pace(log_bytes_max)
-        self._paced: dict[Session, None] = {}
+        self._paced: dict[Session | _Waiter, None] = {}
         """Those that wait for their share of the log, in the order in which they came."""
         self._ticking: asyncio.TimerHandle | None = None
         self._under_way: checkpoint.Checkpoint | None = None
@@ -105,6 +116,14 @@ class Commits:
             self._paced[session] = None
             session.hold_reading(PACED)
             self._tick_soon()
+
+    async def paced(self) -> None:
+        """Returns when the node itself may send more: as a session that is held and goes on in its turn."""
+        if self._is_ahead():
+            waiter = _Waiter(self._loop.create_future())
+            self._paced[waiter] = None
+            self._tick_soon()
+            await waiter.released
 
     def _is_ahead(self) -> bool:
         """Whether senders fill the log faster than the checkpoint that is under way will empty it.

@@ -15,6 +15,7 @@ from moorline.broker.subscription import Subscriptions
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue import QUOTA_MARKER, Queue
 from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
+from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.store import Store
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import in_slices
@@ -57,15 +58,15 @@ class Counts:
         self.refused_by_quota = 0
 
 
-class QueueBroker:
+class QueueBroker(FillsDisk):
     """Answers the commands of queues for one node."""
 
     def __init__(self, store: Store, settings: Settings, clock: TrustedClock | None = None) -> None:
+        super().__init__()
         self.store = store
         self.clock = clock or TrustedClock()
         self.settings = settings
         self.counts = Counts()
-        self.is_disk_full = False
         self.parking = Parking(store)
         self._turns = Turns()
         self.subscriptions = Subscriptions(store, self.counts)
@@ -116,16 +117,11 @@ class QueueBroker:
         expires = settings.expire_on_send and settings.ttl_s
         expire_before = self.clock.expiry_ms() - settings.ttl_s * 1_000 if expires else 0
         routed = self.subscriptions.route is not None
-        body_bytes_max = settings.message_bytes_max
+        body_bytes_max, is_disk_full = settings.message_bytes_max, self.is_disk_full
         refusals: list[Answer] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            if (
-                queue is None
-                or queue.is_shut
-                or self.is_disk_full
-                or len(call.body) > body_bytes_max
-            ):
+            if queue is None or queue.is_shut or is_disk_full or len(call.body) > body_bytes_max:
                 refusals.append(self._refusal_of_send(queue, call))
                 continue
             if expire_before and queue.maybe_expired(expire_before):

@@ -237,7 +237,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = msgspec.field(default_factory=list)
     http: Annotated[
-        str, _text('Address of /healthz, /metrics and the console, or "off".', HTTP_FORM)
+        str,
+        _text(
+            'Address of /livez, /readyz, /healthz, /metrics and the console, or "off".', HTTP_FORM
+        ),
     ] = "127.0.0.1:7412"
     catalog: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Room: console. The node's HTTP port: GET and HEAD of /healthz and /metrics, one request at a time.
+"""Room: console. The node's HTTP port: GET and HEAD of its pages, one request at a time.
 
 h11 parses; nothing here trusts the client with more than a small request head and a few seconds. Where
 there are too many at once, the one that has not finished its request for longest goes: a probe is always
@@ -26,8 +26,11 @@ from moorline.net.slices import in_slices
 log = logging.getLogger("moorline.console")
 
 
+PAGES = b"/livez /readyz /healthz /metrics"
+
+
 class Health(msgspec.Struct, frozen=True):
-    """What /healthz says; `ok` decides between 200 and 503."""
+    """What a page about health says; `ok` decides between 200 and 503."""
 
     ok: bool
     node: str
@@ -52,9 +55,10 @@ class HttpPort:
     """Serves until closed."""
 
     def __init__(
-        self, metrics: Metrics, health: Callable[[], Health], descriptors: Descriptors
+        self, metrics: Metrics, health: Callable[[str], Health], descriptors: Descriptors
     ) -> None:
         self._metrics = metrics
+        # Asked for one of the pages by its name: "livez", "readyz" or "healthz".
         self._health = health
         door = Door(descriptors, Use.HTTP)
         # A short queue: a probe is not to wait behind thousands that say nothing.
@@ -118,8 +122,8 @@ class HttpPort:
         if request.method not in {b"GET", b"HEAD"}:
             return Page(405, "text/plain", b"only GET and HEAD\n")
         match request.target.partition(b"?")[0]:
-            case b"/healthz":
-                health = self._health()
+            case b"/livez" | b"/readyz" | b"/healthz" as path:
+                health = self._health(path[1:].decode())
                 return Page(
                     200 if health.ok else 503, "application/json", msgspec.json.encode(health)
                 )
@@ -127,9 +131,9 @@ class HttpPort:
                 await in_slices(self._metrics.count())
                 return Page(200, CONTENT_TYPE_LATEST, generate_latest(self._metrics.registry))
             case b"/":
-                return Page(200, "text/plain", b"a Moorline node: /healthz /metrics\n")
+                return Page(200, "text/plain", b"a Moorline node: " + PAGES + b"\n")
             case _:
-                return Page(404, "text/plain", b"not here: /healthz /metrics\n")
+                return Page(404, "text/plain", b"not here: " + PAGES + b"\n")
 
 
 async def _request(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:

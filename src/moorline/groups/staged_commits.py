@@ -36,6 +36,7 @@ from moorline.errors import (
     MoorlineError,
     NodeDiskFull,
     NotFound,
+    OutcomeUnknown,
     StartError,
     Unsupported,
 )
@@ -44,6 +45,7 @@ from moorline.groups.staged_queues import (
     check_queues,
     durable,
     leave_note,
+    no_room,
     noted,
     send_row,
     undisturbed,
@@ -56,10 +58,10 @@ from moorline.journal.stage_file import Chunk
 from moorline.journal.staging import Place, StagingStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
-    DISK_LOOK_MS,
     STAGED_NOTE_BYTES,
     STAGED_NOTE_STAGES_MAX,
     STAGED_QUEUE_ROWS_PER_TURN,
+    STAGED_ROOM_MS_MAX,
 )
 from moorline.wire.message import Answer
 from moorline.wire.packed_rows import unpacked
@@ -167,7 +169,7 @@ class StagedCommits:
         """Behind a start."""
         async with self.turn_of(query):
             try:
-                await self._finish_pending(query)
+                await self._finish_patiently(query)
             except (NotFound, JournalDamaged) as error:
                 decided, _ = self._store.pending[query]
                 log.error(
@@ -175,6 +177,21 @@ class StagedCommits:
                     "copy and start again, or write what is missing by another query",
                     extra={"query": query, "batch": decided.batch, "error": str(error)},
                 )
+
+    async def _finish_patiently(self, query: str) -> None:
+        """Nobody waits for an answer: what is decided goes on as soon as there is room for it."""
+        while True:
+            try:
+                await self._finish_pending(query)
+            except OutcomeUnknown as error:
+                if self._streams.failed.done() or (
+                    self.queues and self.queues.commits.failed.done()
+                ):
+                    raise
+                extra = {"query": query, "why": str(error)}
+                log.warning("a staged commit that was cut short waits", extra=extra)
+            else:
+                return
 
     async def _finish_pending(self, query: str) -> None:
         pending = self._store.pending.get(query)
@@ -202,8 +219,8 @@ class StagedCommits:
             producer = producer_of(query, facts.partition)
             first = start.row if place == start.stage else 0
             async for chunk in self._chunks(stage, first):
-                while self._streams.is_disk_full:  # noqa: ASYNC110 - a look a second is enough
-                    await asyncio.sleep(DISK_LOOK_MS / 1_000)
+                if not await self._streams.has_room_within(STAGED_ROOM_MS_MAX):
+                    raise no_room()
                 stored += self._append(chunk, first, producer, decided.batch << 32)
                 since_bytes += len(chunk.rows)
                 if since_bytes > STAGED_NOTE_BYTES:

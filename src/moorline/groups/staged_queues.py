@@ -14,6 +14,7 @@ from moorline.config.settings import Queues as Settings
 from moorline.core.queue import MESSAGE, Entry, Queue
 from moorline.errors import (
     CallFailed,
+    MoorlineError,
     NodeDiskFull,
     NotFound,
     OutcomeUnknown,
@@ -27,11 +28,14 @@ from moorline.journal.commit_log import Decided
 from moorline.journal.staging import Place
 from moorline.journal.store import Store
 from moorline.journal.wal import Kind
-from moorline.limits import QUEUE_LOG_LOOK_MS, STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX
+from moorline.limits import STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX, STAGED_ROOM_MS_MAX
 
 
 class QueueCommits(Protocol):
+    @property
+    def failed(self) -> "asyncio.Future[MoorlineError]": ...
     def changed(self) -> None: ...
+    async def paced(self) -> None: ...
 
 
 class QueueParking(Protocol):
@@ -57,6 +61,7 @@ class NodeQueues(Protocol):
     def counts(self) -> StoredCount: ...
     @property
     def is_disk_full(self) -> bool: ...
+    async def has_room_within(self, wait_ms: int) -> bool: ...
 
 
 def check_queues(queues: NodeQueues, counts: Counter[bytes]) -> None:
@@ -164,7 +169,21 @@ async def durable(queues: NodeQueues) -> None:
     durable = asyncio.get_running_loop().create_future()
     queues.store.batch.answers.append((_Waiting(durable), None))
     queues.commits.changed()
-    await durable
-    log, log_bytes_max = queues.store.log, queues.settings.log_bytes_max
-    while queues.is_disk_full or log.size_bytes > log_bytes_max:  # noqa: ASYNC110
-        await asyncio.sleep(QUEUE_LOG_LOOK_MS / 1_000)
+    awaited: list[asyncio.Future[Any]] = [durable, queues.commits.failed]
+    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+    if not durable.done():
+        raise OutcomeUnknown(
+            "the disk of the queues failed: a part of the batch may be sent; commit it again when the node "
+            "is back, and it goes on where it was"
+        )
+    await queues.commits.paced()
+    if not await queues.has_room_within(STAGED_ROOM_MS_MAX):
+        raise no_room()
+
+
+def no_room() -> OutcomeUnknown:
+    """What a commit is told that was decided, and finds the disk full for too long."""
+    return OutcomeUnknown(
+        "the node's disk is nearly full: the batch is decided, and a part of it may be sent; commit it again "
+        "when there is room, and it goes on where it was"
+    )

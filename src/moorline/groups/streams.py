@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from moorline.core.block import Block
 from moorline.core.stream import Extent, Gap, Shard
 from moorline.errors import MoorlineError, StartError
+from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.stream_inspection import StreamProblem
 from moorline.journal.streams import StreamBatch, StreamStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
+    DAMAGE_LINES_MAX,
     FILES_LOOK_MS,
     STREAM_BUSY_MESSAGES,
     STREAM_BUSY_MS,
@@ -32,15 +34,15 @@ HOLD = "stream commit"
 """Why sessions are held: messages wait for the disk."""
 
 
-class LocalStreams:
+class LocalStreams(FillsDisk):
     """The store's disk work, fitted into the event loop."""
 
     def __init__(self, store: StreamStore, node: str, clock: TrustedClock | None = None) -> None:
+        super().__init__()
         self.store = store
         self.clock = clock or TrustedClock()
         self.node = node
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
-        self.is_disk_full = False
         self.commits = 0
         self.dropped_messages = 0
         self.commit_seconds: Callable[[float], None] = lambda _: None
@@ -275,7 +277,8 @@ class LocalStreams:
 
     def _log_damage(self) -> None:
         """Once for each place, however it was found: by a reader, a seal or the start."""
-        for stream, hole in self.store.new_damage():
+        found = self.store.new_damage()
+        for stream, hole in found[:DAMAGE_LINES_MAX]:
             log.error(
                 "messages of a stream are damaged or gone",
                 extra={
@@ -285,6 +288,16 @@ class LocalStreams:
                     "messages": hole.upto - hole.first,
                 },
             )
+        rest = found[DAMAGE_LINES_MAX:]
+        if rest:
+            # Each is told to whoever reads there; a log of a hundred thousand lines tells nobody anything.
+            messages = sum(hole.upto - hole.first for _, hole in rest)
+            extra = {
+                "places": len(rest),
+                "messages": messages,
+                "streams": len({str(s) for s, _ in rest}),
+            }
+            log.error("messages of streams are damaged or gone in more places", extra=extra)
 
     def _roll(self) -> None:
         if self.store.roll(self.clock.expiry_us()):
@@ -339,8 +352,9 @@ class LocalStreams:
 
 
 def log_problems(problems: Iterable[StreamProblem], node: str) -> None:
-    """What is not as it was left, each by its name."""
-    for one in problems:
+    """What is not as it was left: the first by their names, and how many more."""
+    found = list(problems)
+    for one in found[:DAMAGE_LINES_MAX]:
         log.error(
             "a file of the streams is not as it was left",
             extra={
@@ -350,3 +364,7 @@ def log_problems(problems: Iterable[StreamProblem], node: str) -> None:
                 "messages": one.lost,
             },
         )
+    rest = found[DAMAGE_LINES_MAX:]
+    if rest:
+        extra = {"files": len(rest), "messages": sum(one.lost for one in rest)}
+        log.error("more files of the streams are not as they were left", extra=extra)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from moorline.journal.disk import Disk
 from moorline.limits import DISK_FREE_BYTES_MIN, DISK_LOOK_MS
@@ -11,10 +10,34 @@ from moorline.limits import DISK_FREE_BYTES_MIN, DISK_LOOK_MS
 log = logging.getLogger("moorline.journal")
 
 
-class Filling(Protocol):
-    """Takes messages, and refuses them while `is_disk_full`."""
+class FillsDisk:
+    """Takes messages, and refuses them while `is_disk_full`; whoever must go on waits for room."""
 
-    is_disk_full: bool
+    def __init__(self) -> None:
+        self.disk_problem = ""
+        """Why nobody knows whether there is room; empty if somebody does."""
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    @property
+    def is_disk_full(self) -> bool:
+        return not self._has_room.is_set()
+
+    @is_disk_full.setter
+    def is_disk_full(self, is_full: bool) -> None:
+        if is_full:
+            self._has_room.clear()
+        else:
+            self._has_room.set()
+
+    async def has_room_within(self, wait_ms: int) -> bool:
+        """Whether messages are taken, now or within that time."""
+        try:
+            async with asyncio.timeout(wait_ms / 1_000):
+                await self._has_room.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 class DiskWatch:
@@ -24,7 +47,7 @@ class DiskWatch:
         self,
         disk: Disk,
         what: str,
-        filling: Filling,
+        filling: FillsDisk,
         lacks_room: Callable[[int], bool] = lambda free_bytes: free_bytes < DISK_FREE_BYTES_MIN,
     ) -> None:
         self._disk = disk
@@ -36,16 +59,33 @@ class DiskWatch:
         """Says so once each way, also in the log."""
         try:
             free = self._disk.free_bytes("")
-        except OSError:
-            log.exception("the disk cannot be looked at")
+        except OSError as error:
+            self._cannot_look(error)
             return
-        is_full = self._lacks_room(free)
-        if is_full != self._filling.is_disk_full:
-            self._filling.is_disk_full = is_full
-            happens = "messages are refused" if is_full else "messages are taken again"
-            log.warning(f"disk of the {self._what}: {happens}", extra={"free_bytes": free})
+        self._seen(free)
 
     async def forever(self) -> None:
         while True:
-            self.look()
+            try:
+                # Not on the loop: a disk that hangs must not take it along.
+                free = await asyncio.to_thread(self._disk.free_bytes, "")
+            except OSError as error:
+                self._cannot_look(error)
+            else:
+                self._seen(free)
             await asyncio.sleep(DISK_LOOK_MS / 1_000)
+
+    def _seen(self, free_bytes: int) -> None:
+        self._filling.disk_problem = ""
+        is_full = self._lacks_room(free_bytes)
+        if is_full != self._filling.is_disk_full:
+            self._filling.is_disk_full = is_full
+            happens = "messages are refused" if is_full else "messages are taken again"
+            log.warning(f"disk of the {self._what}: {happens}", extra={"free_bytes": free_bytes})
+
+    def _cannot_look(self, error: OSError) -> None:
+        if not self._filling.disk_problem:
+            log.error("the disk cannot be looked at", extra={"of": self._what, "error": str(error)})
+        self._filling.disk_problem = (
+            f"the disk of the {self._what} cannot be looked at: {error.strerror}"
+        )

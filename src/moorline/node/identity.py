@@ -62,6 +62,8 @@ class Identity:
         self.going_on: list[Callable[[], None]] = []
         """Called when answers that were held back may leave."""
         self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+        self.is_catalog_silent = False
+        """Whether the catalog did not answer when it was last asked, at the latest renewal."""
         self._identities = identities
         self._lease_ms = lease_ms
         self._tenure = Tenure(f"identity of {home}", lease_ms, asked_ms)
@@ -90,7 +92,9 @@ class Identity:
         while True:
             try:
                 await self._renew(pause_ms)
+                self.is_catalog_silent = False
             except (MoorlineError, OSError, TimeoutError) as error:
+                self.is_catalog_silent = True
                 self._tell(Looked())
                 log.warning(
                     "the lease of our identity was not renewed",

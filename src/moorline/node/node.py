@@ -40,6 +40,7 @@ from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
+from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_queues, watch_services
@@ -83,8 +84,7 @@ class Node:
             ),
             self._descriptors,
         )
-        self._problems: list[str] = []
-        self._warnings: list[Callable[[], str]] = []
+        self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
@@ -153,10 +153,22 @@ class Node:
             )
         )
         self._identity.taken.add_done_callback(self._end_with)
+        self._problems.watch(Severity.REFUSES, self._lapsed)
+        self._problems.watch(Severity.WANTS_CARE, self._without_catalog)
+
+    def _lapsed(self) -> str:
+        if not self._identity.is_lapsed:
+            return ""
+        return "the catalog does not renew the lease of this node: nothing is answered"
+
+    def _without_catalog(self) -> str:
+        if not self._identity.is_catalog_silent:
+            return ""
+        return "the catalog does not answer: services, groups and sessions wait for it"
 
     async def _watch(self, postgres: EmbeddedPostgres) -> None:
         text = await postgres.died()
-        self._problems.append(text)
+        self._problems.add(Severity.ENDS, text)
         if not self._failed.done():
             self._failed.set_result(CatalogUnreachable(text))
 
@@ -174,12 +186,12 @@ class Node:
         for name in missing_stores(folder):
             text = f"{folder / name} was gone at the start, with all messages that were in it"
             log.error("%s: stop the node and bring it back from a copy, if there is one", text)
-            self._warnings.append(lambda text=text: text)  # type: ignore[misc]
+            self._problems.add(Severity.WANTS_CARE, text)
 
     def _watch_clock(self, clock: NodeClock) -> None:
         watch_clock(self.metrics, clock)
         self._handlers.update(clock.handlers())
-        self._warnings.append(clock.warning)
+        self._problems.watch(Severity.WANTS_CARE, clock.warning)
 
     async def _open_queues(
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
@@ -207,7 +219,8 @@ class Node:
         broker.commits.failed.add_done_callback(self._end_with)
         broker.commits.may_answer = self._identity.may_answer
         self._identity.going_on.append(broker.commits.go_on)
-        self._warnings.append(lambda: _full_disk("queues", is_full=broker.is_disk_full))
+        self._problems.watch(Severity.REFUSES, lambda: full_disk("queues", broker))
+        self._problems.watch(Severity.WANTS_CARE, lambda: broker.disk_problem)
         return broker
 
     async def _open_topics(
@@ -230,7 +243,8 @@ class Node:
         topics.streams.failed.add_done_callback(self._end_with)
         topics.streams.may_answer = self._identity.may_answer
         self._identity.going_on.append(topics.streams.go_on)
-        self._warnings.append(lambda: _full_disk("streams", is_full=topics.streams.is_disk_full))
+        self._problems.watch(Severity.REFUSES, lambda: full_disk("streams", topics.streams))
+        self._problems.watch(Severity.WANTS_CARE, lambda: topics.streams.disk_problem)
         return topics
 
     def _is_queue_operator(self, session: Session) -> bool:
@@ -242,7 +256,7 @@ class Node:
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
             return
-        self._problems.append(str(failed.result()))
+        self._problems.add(Severity.ENDS, str(failed.result()))
         if not self._failed.done():
             self._failed.set_result(failed.result())
 
@@ -309,29 +323,21 @@ class Node:
             uptime_ms=monotonic_ms() - self._started_ms,
             connections=len(self._listeners.sessions),
             process=os.getpid(),
-            warnings=tuple(text for warning in self._warnings if (text := warning())),
+            warnings=tuple(self._problems.found()),
             home=self._identity.home,
             connections_max=self._listeners.door.places,
             descriptors=in_use(),
             descriptors_max=self._descriptors.shares.limit,
         )
 
-    def _health(self) -> Health:
-        problems = list(self._problems)
-        if self._identity.is_lapsed:
-            problems.append(
-                "the catalog does not renew the lease of this node: nothing is answered"
-            )
+    def _health(self, page: str) -> Health:
+        problems = self._problems.found(PAGES[page])
         return Health(
             ok=not problems,
             node=self.config.node,
             roles=self.roles,
             problems=problems,
         )
-
-
-def _full_disk(what: str, *, is_full: bool) -> str:
-    return f"the disk of the {what} is nearly full: messages are refused" if is_full else ""
 
 
 def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
