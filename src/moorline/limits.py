@@ -392,6 +392,10 @@ STREAM_INDEX_EVERY = 128
 STREAM_READ_BYTES_MAX = 512 * KIB
 """Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""
 
+STREAM_FILE_BYTES_MAX = 1 << 41
+"""No file of a stream is longer: twice the largest `streams.generation_bytes_max`. A system refuses to read
+at places that are far beyond."""
+
 STREAM_WALK_BYTES = 4 * MIB
 """Frames that a walk through a whole segment reads at once: tens of thousands are checked together."""
 

@@ -5,12 +5,13 @@ from typing import assert_never
 
 from moorline.catalog import Catalog
 from moorline.core.stream import RETENTION
+from moorline.errors import BadStart
 from moorline.groups.streams import LocalStreams
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
 from moorline.journal.generation import DENSE, INDEX, SEGMENT
 from moorline.journal.shard import folder_of, path_of
-from moorline.limits import NODE_GONE_MS, STREAM_READ_BYTES_MAX
+from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer
@@ -50,6 +51,11 @@ class StreamFiles:
         return ClusterDescribed(call.call, self._streams.node, nodes, ids)
 
     async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002
+        if call.position > STREAM_FILE_BYTES_MAX:
+            raise BadStart(
+                f"{call.position} is no place in a file of a stream: none has more than "
+                f"{STREAM_FILE_BYTES_MAX} bytes"
+            )
         store = self._streams.store
         # Both on the loop, so that they speak of the same commit.
         extent = store.extent(call.shard, call.generation)
