@@ -125,8 +125,8 @@ async def retained_by_subscribing(moor: Moor, filter_text: str) -> None:
 
 async def whole_frame(caller: Caller) -> None:
     """As many messages as a frame holds, each as small as can be."""
-    batch = [Record("t", b"")] * 4_000
-    await caller.call_all([lambda call: Publish(call, batch) for _ in range(50)])
+    batch = [Record("t", b"")] * 2_000
+    await caller.call_all([lambda call: Publish(call, batch) for _ in range(100)])
 
 
 async def all_queues(caller: Caller) -> None:

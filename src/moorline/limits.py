@@ -30,7 +30,7 @@ CALLS_IN_FLIGHT_MAX = 16_384
 SLICE_MS = 3
 """Time for which long work keeps the loop before others have their turn: unnoticed beside an fsync."""
 
-CALLS_PER_STEP = 1_024
+CALLS_PER_STEP = 256
 """Calls of one kind that a handler gets together: enough that batches are cheap, few enough that others wait
 little."""
 
@@ -112,9 +112,9 @@ in which each character may need ten to be shown."""
 ROWS_PER_ANSWER_MAX = 65_536
 """Rows of an answer that has no pages, or whose pages end by their bytes: more do not fit a frame."""
 
-RECORDS_PER_CALL_MAX = 4_096
-"""Messages that are published in one call: all of them are stored at once, some five milliseconds. Four
-times what our client sends."""
+RECORDS_PER_CALL_MAX = 2_048
+"""Messages that are published in one call: all of them are stored at once, some five milliseconds. Twice
+what our client sends."""
 
 HEADER_BYTES_MAX = 0xFFFF
 """A name or value of a header as it travels: what a stored frame has room for. What a node takes of all
@@ -420,8 +420,11 @@ STREAM_TAIL_BYTES_MAX = 8 * MIB
 PRODUCER_LENGTH_MAX = 256
 """Characters of a producer's name."""
 
-TOPICS_LISTED_MAX = 8_192
-"""Topics that one walk of a listing finds for its next pages: some 1 MB, and a sort of a few milliseconds."""
+TOPICS_LISTED_MAX = 65_536
+"""Topics that one walk of a listing keeps for its next pages, and at least a half of these: some 10 MB."""
+
+TOPICS_LISTED_LENGTH_MAX = 8 * MIB
+"""The same in characters of their names: 128 for each."""
 
 LISTINGS_KEPT_MAX = 4
 """Sessions whose next pages of a listing are kept; another one has its topics walked over at each page."""

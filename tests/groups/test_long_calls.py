@@ -139,7 +139,6 @@ async def test_pages_of_any_size_are_all_topics_with_their_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Walks that find less than there is go on where they ended; sealed generations are read from files."""
-    monkeypatch.setattr("moorline.groups.topic_list.TOPICS_LISTED_MAX", 50)
     monkeypatch.setattr(FirstNames.__init__, "__defaults__", (50,))
     async with serving() as served, connect(str(served.address)) as moor:
         names = [f"a/{n % 7}/{n}" for n in range(400)]
