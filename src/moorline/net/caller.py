@@ -207,9 +207,9 @@ class Caller(Connection):
             self.pushed(pushed)
 
     def unsendable(self, message: Any) -> None:
-        text = _why_unsendable(message)
+        code, text = _why_unsendable(message)
         if isinstance(message, Call):
-            self.received([Failed(message.call, "TOO_LARGE", text)])
+            self.received([Failed(message.call, code, text)])
         else:
             log.error("a message cannot be sent", extra={"why": text})
 
@@ -250,12 +250,17 @@ class Caller(Connection):
                 return
 
 
-def _why_unsendable(message: Message) -> str:
+def _why_unsendable(message: Message) -> tuple[str, str]:
+    """The code of the refusal, and its text."""
     try:
         fault = fault_of(message, node_decoder)
     except (FrameTooLarge, OverflowError, TypeError, ValueError):
         fault = None
-    return fault or f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
+    if fault is None:
+        text = f"{type(message).__name__} does not fit a frame of {FRAME_BYTES_MAX} bytes"
+        return "TOO_LARGE", text
+    # What is no number, or not in its range, is not too large.
+    return "TOO_LARGE" if "of length <=" in fault else "MALFORMED", fault
 
 
 def _unanswered(error: ConnectionLost | Refused) -> ConnectionLost | Refused:
