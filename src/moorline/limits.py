@@ -787,6 +787,9 @@ SPARK_CONNECT_PAUSE_MS = 1_000
 SPARK_CONNECT_END_MS = 5_000
 """Time that a job has for its end at such a server, once it is told to end: one that hangs is left alone."""
 
+SPARK_QUERIES_WATCHED_MAX = 1_024
+"""Queries whose lag a listener remembers: those that said something last."""
+
 SPARK_GAPS_TOLD_MAX = 100
 """Ranges of lost messages that a query names in its progress; it counts them all."""
 

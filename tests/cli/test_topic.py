@@ -57,6 +57,18 @@ def test_a_message_is_stored_and_seen(moor: Moor) -> None:
     assert f"node-1/{stored['shard']}/1" == facts["stream"]
 
 
+def test_a_tombstone_is_published_and_shown(moor: Moor) -> None:
+    moor.lines("publish", "graves", "", "-k", "42")
+    moor.lines("publish", "graves", "--tombstone", "-k", "42")
+    empty, gone = moor.tail("graves", 2)
+    assert (empty["body"], empty["text"]) == ("", "")
+    assert gone["body"] is None
+    assert "text" not in gone
+    shown = moor.lines("tail", "graves", "--start", "beginning", "--count", "2")
+    assert shown[1].endswith("graves  42  (tombstone)")
+    assert "a tombstone has no message" in moor.error(2, "publish", "graves", "x", "--tombstone")
+
+
 def test_files_of_tls_are_refused_where_there_is_none(moor: Moor) -> None:
     told = moor.error(2, "publish", "sure/eu", "ahoy", "--key", "42")
     address = moor.node.address

@@ -142,6 +142,17 @@ async def test_x21_a_rejected_message_becomes_a_dead_letter_and_the_stream_goes_
     assert len(letters.got) == 1
 
 
+async def test_x21_a_dead_letter_of_a_tombstone_is_one(moor: Moor, name: str) -> None:
+    letters = Reader(await moor.subscribe(f"$dead/{name}/#"))
+    subscription = await moor.subscribe(f"$shared/{name}/{name}")
+    await moor.publish(name, None, key="k")
+    while not letters.got:
+        message = await subscription.get(0.01)
+        if message is not None:
+            await message.reject()
+    assert (letters.got[0].is_tombstone, letters.got[0].key) == (True, b"k")
+
+
 async def test_x21_a_message_that_kills_its_members_becomes_a_dead_letter(
     connect: Connect, name: str
 ) -> None:

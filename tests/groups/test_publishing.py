@@ -9,7 +9,8 @@ from tests.groups.scenes import Reader, described, each_once, is_done, numbered,
 import moorline
 from moorline.client.moor import Moor
 from moorline.client.topic import Batch
-from moorline.wire.topic import AckMessages, GiveBack, RejectMessage
+from moorline.core.frame import TOMBSTONE
+from moorline.wire.topic import AckMessages, GiveBack, Record, RejectMessage
 
 pytestmark = pytest.mark.process
 
@@ -52,6 +53,30 @@ async def test_what_is_published_comes_as_it_was(moor: Moor, name: str) -> None:
     assert abs(first.time - datetime.now(UTC)) < timedelta(minutes=1)
     assert first.deliveries == 1
     assert not first.is_retained
+
+
+async def test_a_tombstone_is_not_an_empty_message(moor: Moor, name: str) -> None:
+    reader = Reader(await moor.subscribe(name))
+    await moor.publish(name, b"", key="k")
+    await moor.publish(name, None, key="k", headers={"a": "b"}, producer=name, sequence=1)
+    await moor.publish_all([moorline.record(name, None, key="k")])
+    await until(lambda: len(reader.got) == 3)
+    assert [(one.body, one.is_tombstone) for one in reader.got] == [
+        (b"", False),
+        (b"", True),
+        (b"", True),
+    ]
+    assert (reader.got[1].key, reader.got[1].headers) == (b"k", [("a", b"b")])
+    assert "a tombstone" in repr(reader.got[1])
+    forged = Record(name, b"body", b"k", None, 0, TOMBSTONE)
+    with pytest.raises(moorline.BadTopic, match="has a body"):
+        await moor.publish_all([forged])
+    # One that is retained takes back what was.
+    await moor.publish(f"{name}/r", b"on", retain=True)
+    await moor.publish(f"{name}/r", None, retain=True)
+    await moor.publish(f"{name}/other", b"still", retain=True)
+    later = Reader(await moor.subscribe(f"{name}/#"))
+    await until(lambda: later.bodies == [b"still"])
 
 
 async def test_a_publish_that_is_tried_again_is_stored_once(connect: Connect, name: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moorline.core.block import Block
-from moorline.core.frame import Stored, all_stored, frame_of
+from moorline.core.frame import FLAGS_ALL, KEYED, TOMBSTONE, Stored, all_stored, frame_of
 from moorline.core.stream import Gap
 from moorline.journal import segment_index
 from moorline.journal.disk import parent
@@ -17,6 +17,7 @@ from moorline.journal.segment import (
     Piece,
     SegmentHead,
     block_of,
+    next_whole,
     part_of,
     read_head,
     walk,
@@ -153,6 +154,18 @@ def test_a_walk_finds_what_is_behind_damage_wherever_it_is() -> None:
             assert [(hole.first, hole.upto) for hole in holes] == [(100 + number, 101 + number)]
         else:
             assert [hole.upto for hole in holes] == [-1]
+
+
+def test_a_message_behind_damage_is_found_whatever_its_flags_are() -> None:
+    damaged = b"\xff" * 90
+    for flags in range(FLAGS_ALL + 1):
+        key = b"k" if flags & KEYED else None
+        body = b"" if flags & TOMBSTONE else b"body"
+        whole = frame_of(message(1, body)._replace(flags=flags, key=key), SEED)
+        disk = MemoryDisk()
+        file = disk.open("x", create=True)
+        file.append(damaged + whole)
+        assert next_whole(file, 0, len(damaged + whole), 0, SEED) == Hole(0, 1, len(damaged)), flags
 
 
 def test_a_part_of_a_block_is_what_a_block_of_the_part_would_be() -> None:

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.digest import Digest
-from moorline.core.frame import HEAD, KEYED, PRODUCER, Stored, encode_headers, frame_of
+from moorline.core.frame import (
+    HEAD,
+    KEYED,
+    PRODUCER,
+    TOMBSTONE,
+    Stored,
+    encode_headers,
+    frame_of,
+)
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive_files import Archive, folder_of
 from moorline.spark.jobs.digests import (
@@ -37,7 +45,7 @@ def batch_of(messages: list[Stored]) -> pa.RecordBatch:
             "raw_headers": one.headers,
             "producer": _signed(one.producer) if one.flags & PRODUCER else None,
             "sequence": one.sequence if one.flags & PRODUCER else None,
-            "value": one.body,
+            "value": None if one.flags & TOMBSTONE else one.body,
         }
         for one in messages
     ]
@@ -57,7 +65,7 @@ messages = st.builds(
     offset=st.integers(0, 1 << 62),
     time_us=st.integers(0, 1 << 52),
     ttl_s=st.integers(0, (1 << 32) - 1),
-    flags=st.integers(0, 15),
+    flags=st.integers(0, 31),
     topic=st.text(min_size=1, max_size=20),
     key=st.none(),
     headers=st.sampled_from([b"", encode_headers([("a", b"1")])]),
@@ -69,8 +77,22 @@ messages = st.builds(
 
 @given(st.lists(messages, min_size=1, max_size=20), st.binary(max_size=10))
 def test_contents_are_those_of_the_frames(found: list[Stored], key: bytes) -> None:
-    found = [one._replace(key=key if one.flags & KEYED else None) for one in found]
+    found = [
+        one._replace(
+            key=key if one.flags & KEYED else None, body=b"" if one.flags & TOMBSTONE else one.body
+        )
+        for one in found
+    ]
     assert contents(batch_of(found)).to_pylist() == contents_of(found)
+
+
+def test_a_null_that_was_made_empty_is_another_message() -> None:
+    batch = batch_of([message(0, body=b""), message(1, body=b"", flags=KEYED | TOMBSTONE)])
+    place = batch.schema.get_field_index("value")
+    swapped = batch.set_column(place, "value", pa.array([None, b""], pa.binary()))
+    assert batch.column("value").to_pylist() == [b"", None]
+    for one, other in zip(contents(batch), contents(swapped), strict=True):
+        assert one != other
 
 
 def test_a_digest_of_rows_is_that_of_core() -> None:

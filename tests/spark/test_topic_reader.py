@@ -322,7 +322,9 @@ def test_a_stream_until_it_has_caught_up(
     assert max(batches) <= 1_000
     assert read(spark.read.parquet(str(tmp_path / "out")).collect()) == published
     source = json.loads(query.recentProgress[-1].json)["sources"][0]
+    behind = source["latestOffset"].pop("behind")
     assert source["latestOffset"] == source["endOffset"], "no lag is left"
+    assert (behind["messages"], behind["greatest"], behind["shards"]) == (0, 0, 2)
     # The same checkpoint goes on where it was.
     again = begin(spark, node, tmp_path, "out", startingOffsets="earliest")
     again.awaitTermination()

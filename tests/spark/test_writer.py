@@ -180,7 +180,6 @@ def test_a_named_write_that_is_run_again_publishes_nothing(
         ("if(id = 900, 'bad/+', 'bad/name')", "'x'", "bad/\\+"),
         ("'bad/large'", "if(id = 900, repeat('x', 300000), 'x')", "300000 bytes .* 'bad/large'"),
         ("'bad/huge'", "if(id = 900, repeat('x', 2000000), 'x')", "2000000 bytes .* 'bad/huge'"),
-        ("'bad/value'", "if(id = 900, null, 'x')", "null value for the topic 'bad/value'"),
     ],
 )
 def test_a_bad_row_fails_the_write_and_nothing_is_published(
@@ -191,6 +190,27 @@ def test_a_bad_row_fails_the_write_and_nothing_is_published(
     with pytest.raises(PySparkException, match=text):
         write(frame, node)
     assert messages_in(node, "bad/#") == []
+
+
+def test_a_null_value_is_a_tombstone_and_is_read_as_one(
+    spark: SparkSession, node: NodeProcess
+) -> None:
+    rows = [("k0", b"old"), ("k1", b""), ("k0", None), (None, None)]
+    write(spark.createDataFrame(rows, "key string, value binary").coalesce(1), node, topic="grave")
+    told = {
+        (one.key, one.body if not one.is_tombstone else None) for one in messages_in(node, "grave")
+    }
+    assert told == {(b"k0", b"old"), (b"k1", b""), (b"k0", None), (None, None)}
+    read = spark.read.format("moorline").options(topics="grave", address=node.address).load()
+    found = read.selectExpr("string(key)", "value", "partition", "stream").collect()
+    assert sorted(map(str, ((row.key, row.value) for row in found))) == sorted(
+        map(str, ((key, None if value is None else bytearray(value)) for key, value in rows))
+    )
+    assert all(row.partition == int(row.stream.split("/")[1]) for row in found)
+    # What was read is written again as it was.
+    write(read.select("key", "value"), node, topic="graves")
+    again = messages_in(node, "graves")
+    assert sorted(one.is_tombstone for one in again) == [False, False, True, True]
 
 
 def test_rows_go_to_queues(spark: SparkSession, node: NodeProcess) -> None:

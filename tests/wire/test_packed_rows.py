@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import xxhash
 
-from moorline.core.frame import KEYED, PRODUCER, RETAIN, Stored, all_stored, decode_headers
+from moorline.core.frame import (
+    KEYED,
+    PRODUCER,
+    RETAIN,
+    TOMBSTONE,
+    Stored,
+    all_stored,
+    decode_headers,
+)
 from moorline.errors import Malformed
 from moorline.wire.packed_rows import PackedRows, Stamps, filled, packed, unpacked
 from moorline.wire.topic import Record
@@ -17,6 +25,7 @@ RECORDS = [
     Record("a", b"two" * 100, b"", [("h", b"v")], 60),
     Record("b/ü", b"x", None, None, 0, RETAIN),
     Record("orders/eu", b"again", b"key"),
+    Record("orders/eu", b"", b"key", None, 0, TOMBSTONE),
 ]
 
 
@@ -104,6 +113,11 @@ def test_a_topic_without_a_row_is_refused(names: list[str]) -> None:
     rows = packed([Record("a", b"one")], 1)
     with pytest.raises(Malformed, match="named once"):
         PackedRows(1, rows.ends, rows.lengths, rows.topics, names, rows.frames).check()
+
+
+def test_a_tombstone_with_a_body_is_refused() -> None:
+    with pytest.raises(Malformed, match="a tombstone has a body"):
+        packed([Record("a", b"one", b"k", None, 0, TOMBSTONE)], 1).check()
 
 
 def test_a_row_in_a_wrong_shard_is_refused() -> None:

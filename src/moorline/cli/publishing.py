@@ -25,7 +25,7 @@ class Template(msgspec.Struct, frozen=True):
     ttl_s: int
     retain: bool
 
-    def record(self, body: bytes) -> Record:
+    def record(self, body: bytes | None) -> Record:
         return record(
             self.topic,
             body,

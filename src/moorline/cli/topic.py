@@ -92,6 +92,10 @@ def publish(
     retain: Annotated[
         bool, typer.Option("--retain", help="New subscribers get it as the topic's last message.")
     ] = False,
+    tombstone: Annotated[
+        bool,
+        typer.Option("--tombstone", help="Say that nothing is under the key any more: no message."),
+    ] = False,
     producer: Producer = "",
     sequence: Sequence = None,
     as_json: AsJson = False,
@@ -102,7 +106,9 @@ def publish(
     promises (`streams.sync`). Give --producer and --sequence together: a command that is repeated with both
     stores nothing twice. A TEXT that looks like an option goes behind two dashes.
     """
-    if (text is None) == (file is None):
+    if tombstone and (lines or text is not None or file is not None):
+        raise typer.BadParameter("a tombstone has no message: leave TEXT, --file and --lines out")
+    if not tombstone and (text is None) == (file is None):
         raise typer.BadParameter("give the message as TEXT, as --file FILE, or - for stdin")
     if bool(producer) != (sequence is not None) or len(producer) > PRODUCER_LENGTH_MAX:
         raise typer.BadParameter(
@@ -114,15 +120,21 @@ def publish(
         raise typer.BadParameter(f"a key has at most {TOPIC_KEY_BYTES_MAX} bytes")
     template = Template(topic, key, headers_of(header or []), ttl_s, retain)
 
+    async def one(moor: Moor, body: bytes | None) -> None:
+        records = [template.record(body)]
+        (stored,) = await moor.publish_all(records, producer=producer, sequence=sequence or 0)
+        show_stored(stored, as_json=as_json)
+
     async def work(moor: Moor) -> None:
+        if tombstone:
+            await one(moor, None)
+            return
         source = bodies(text, file, in_lines=lines)
         if lines:
             await publish_lines(moor, source, template, producer, sequence or 0, as_json=as_json)
             return
         async for (body,) in source:
-            records = [template.record(body)]
-            (stored,) = await moor.publish_all(records, producer=producer, sequence=sequence or 0)
-            show_stored(stored, as_json=as_json)
+            await one(moor, body)
 
     _run(reach, work)
 
@@ -204,7 +216,7 @@ class _Losses:
 
 
 def _show(message: TopicMessage, *, as_json: bool) -> None:
-    text = text_of(message.body)
+    text = "(tombstone)" if message.is_tombstone else text_of(message.body)
     key = None if message.key is None else text_of(message.key) or message.key.hex()
     if not as_json:
         body = f"({len(message.body)} bytes: --json shows them)" if text is None else text
@@ -220,9 +232,10 @@ def _show(message: TopicMessage, *, as_json: bool) -> None:
         "is_retained": message.is_retained,
         "key": message.key,
         "headers": message.headers,
-        "body": message.body,
+        "body": None if message.is_tombstone else message.body,
     }
-    output.emit_json(facts if text is None else {**facts, "text": text})
+    has_text = text is not None and not message.is_tombstone
+    output.emit_json({**facts, "text": text} if has_text else facts)
 
 
 @app.command("list", epilog="Example: moor topic list 'orders/#' --limit 10")

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from moorline.core.frame import FRAME, HEAD, QOS0, Stored, all_stored, decode_headers
+from moorline.core.frame import FRAME, HEAD, QOS0, TOMBSTONE, Stored, all_stored, decode_headers
 from moorline.core.stream import Stream
 from moorline.net.caller import Caller
 from moorline.wire.topic import (
@@ -58,7 +58,13 @@ class TopicMessage:
 
     @property
     def body(self) -> bytes:
+        """Empty for a tombstone too: `is_tombstone` tells the two apart."""
         return self._stored.body
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it says that there is nothing under its key any more."""
+        return bool(self._stored.flags & TOMBSTONE)
 
     @property
     def key(self) -> bytes | None:
@@ -109,7 +115,8 @@ class TopicMessage:
 
     def __repr__(self) -> str:
         where = f"{self.stream} at {self.offset}" if self._feed is not None else "retained"
-        return f"<TopicMessage {self.topic}: {len(self.body)} bytes, {where}>"
+        what = "a tombstone" if self.is_tombstone else f"{len(self.body)} bytes"
+        return f"<TopicMessage {self.topic}: {what}, {where}>"
 
 
 class Feed:

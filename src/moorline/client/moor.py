@@ -169,7 +169,7 @@ class Moor:
     async def publish(
         self,
         topic: str,
-        body: bytes,
+        body: bytes | None,
         *,
         key: bytes | str | None = None,
         headers: Headers | None = None,
@@ -179,7 +179,7 @@ class Moor:
         producer: str = "",
         sequence: int = 0,
     ) -> Published:
-        """Stores a message; returns its place when it is as durable as the node promises.
+        """Stores a message, or with None a tombstone; returns its place when it is as durable as promised.
 
         Messages of one key, or else of one topic, stay in order. With a `producer` and a `sequence` that
         rises, a publish that is tried again is stored once.

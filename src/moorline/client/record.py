@@ -6,7 +6,7 @@ What a node would take for the words of a broken peer, and end the link for, is 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from moorline.core.frame import QOS0, RETAIN
+from moorline.core.frame import QOS0, RETAIN, TOMBSTONE
 from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
     FILTER_LENGTH_MAX,
@@ -26,7 +26,7 @@ Headers = Mapping[str, bytes | str] | Sequence[tuple[str, bytes]]
 
 def record(
     topic: str,
-    body: bytes,
+    body: bytes | None,
     *,
     key: bytes | str | None = None,
     headers: Headers | None = None,
@@ -34,19 +34,21 @@ def record(
     retain: bool = False,
     qos: int = 1,
 ) -> Record:
-    """A message as it is published.
+    """A message as it is published. None is a tombstone: there is nothing under this key any more.
 
     What a node would take for a broken peer is refused here; what else it does not like, it says.
     """
     if not 1 <= len(topic) <= TOPIC_BYTES_MAX:
         raise BadTopic(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, this one has {len(topic)}")
-    if not isinstance(body, bytes):
-        raise ConfigError(f"a body is bytes, not {type(body).__name__}")
+    if body is not None and not isinstance(body, bytes):
+        raise ConfigError(f"a body is bytes or None, not {type(body).__name__}")
     if not 0 <= ttl_s <= TTL_S_MAX:
         raise ConfigError(f"ttl_s is 0 (never) to {TTL_S_MAX}, not {ttl_s}")
     if qos not in (0, 1):
         raise ConfigError(f"qos is 0 or 1, not {qos}")
     flags = (RETAIN if retain else 0) | (QOS0 if qos == 0 else 0)
+    if body is None:
+        flags |= TOMBSTONE
     try:
         key_bytes = key.encode() if isinstance(key, str) else key
         pairs = _pairs(headers)
@@ -55,7 +57,7 @@ def record(
         raise BadTopic(f"a topic, key or header that is not text: {error}") from error
     if key_bytes is not None and len(key_bytes) > TOPIC_KEY_BYTES_MAX:
         raise TooLarge(f"a key has at most {TOPIC_KEY_BYTES_MAX} bytes, not {len(key_bytes)}")
-    return Record(topic, body, key_bytes, pairs, ttl_s, flags)
+    return Record(topic, body or b"", key_bytes, pairs, ttl_s, flags)
 
 
 def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:

@@ -8,7 +8,7 @@
             topic    u16  bytes of the topic
             key      u16  bytes of the key
             headers  u16  bytes of the headers
-            flags    u16  1 KEYED, 2 RETAIN, 4 PRODUCER, 8 QOS0
+            flags    u16  1 KEYED, 2 RETAIN, 4 PRODUCER, 8 QOS0, 16 TOMBSTONE
             then     topic, key, headers, [producer u64, sequence u64], body
 
 Little-endian, so that numpy and Arrow read it in place. Design: docs/design/streams.md.
@@ -34,6 +34,9 @@ KEYED = 1
 RETAIN = 2
 PRODUCER = 4
 QOS0 = 8
+TOMBSTONE = 16
+"""There is nothing under this key any more: no body at all, which is not an empty one."""
+FLAGS_ALL = KEYED | RETAIN | PRODUCER | QOS0 | TOMBSTONE
 
 CHECK_MASK = 0xFFFF_FFFF
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from moorline.core.block import Block
-from moorline.core.frame import decode_headers, encode_headers, stored_at
+from moorline.core.frame import TOMBSTONE, decode_headers, encode_headers, stored_at
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
@@ -60,7 +60,8 @@ async def bury(
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
         headers = encode_headers(origin)
     local = cluster.local
-    local.store.append(topic, message.body, message.key, headers, 0, 0)
+    flags = message.flags & TOMBSTONE
+    local.store.append(topic, message.body, message.key, headers, 0, flags)
     stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     # At a stop of the node this task ends before the commit does.
     local.when_stored(lambda: None if stored.done() else stored.set_result(None))

@@ -7,7 +7,7 @@ import msgspec
 import xxhash
 
 from moorline.config.settings import Streams as Settings
-from moorline.core.frame import QOS0, RETAIN, encode_headers
+from moorline.core.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group_message import LeaderMessage
 from moorline.core.stream import Extent, Gap
 from moorline.core.topic import check_filter
@@ -51,7 +51,7 @@ from moorline.wire.topic import (
     TopicsListed,
 )
 
-PUBLISHERS_FLAGS = RETAIN | QOS0
+PUBLISHERS_FLAGS = RETAIN | QOS0 | TOMBSTONE
 """The flags of a frame that a publisher sets; the others say how it is stored."""
 
 
@@ -184,6 +184,8 @@ class TopicBroker:
                 )
             if record.flags & ~PUBLISHERS_FLAGS:
                 raise BadTopic(f"flags {record.flags} are not a publisher's to set")
+            if record.flags & TOMBSTONE and record.body:
+                raise BadTopic(f"a tombstone of {record.topic!r} has a body: leave it out")
             knows(record.topic)
             if record.headers:
                 encoded = encode_headers(record.headers)

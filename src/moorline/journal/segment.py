@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 
 from moorline.core.block import Block, FramePlaces
-from moorline.core.frame import CHECK_MASK, CONTENT, FRAME, HEAD, PRODUCER, check_of
+from moorline.core.frame import CHECK_MASK, CONTENT, FLAGS_ALL, FRAME, HEAD, PRODUCER, check_of
 from moorline.core.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -44,7 +44,6 @@ NO_STORE = bytes(STORE_BYTES)
 _CHECK = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
 _BEGINNING = struct.Struct("<IIQ")
-_FLAGS_ALL = 15
 
 
 Positions = Numbers | FramePlaces
@@ -220,7 +219,7 @@ def _candidates(data: bytes, room: int, first: int) -> list[int]:
     if count <= 0:
         return []
     twos = words_at(data, "<u2")
-    places = np.flatnonzero(twos[FLAGS_AT : FLAGS_AT + count] <= _FLAGS_ALL)
+    places = np.flatnonzero(twos[FLAGS_AT : FLAGS_AT + count] <= FLAGS_ALL)
     lengths = words_at(data, "<u4")[places].astype(np.int64)
     offsets = words_at(data, "<u8")[places + HEAD.size]
     topics, keys, headers = (

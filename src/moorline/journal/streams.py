@@ -208,7 +208,7 @@ class StreamStore(StreamView):
     ) -> tuple[int, int]:
         """(shard, offset) of the message in the batch under way; -1 for the offset of a duplicate.
 
-        `flags` are RETAIN and QOS0 only. The sizes of key and headers are checked by the caller. A
+        `flags` are RETAIN, QOS0 and TOMBSTONE only. The sizes of key and headers are checked by the caller. A
         duplicate may be of a message that is not durable yet: answer it with the batch under way.
         """
         known = self._topics.get(topic)

@@ -11,9 +11,9 @@ Design: docs/design/pipeline.md.
 """
 
 from moorline.spark.jobs.flows import flow
-from moorline.spark.session import register, session, use_this_python
+from moorline.spark.session import register, session, use_this_python, watch_lag
 
-__all__ = ["flow", "register", "session"]
+__all__ = ["flow", "register", "session", "watch_lag"]
 
 # Before a session of the user's own is made: later it would be too late.
 use_this_python()

@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, decode_headers
+from moorline.core.frame import (
+    FRAME,
+    HEAD,
+    KEYED,
+    PRODUCER,
+    PRODUCER_PART,
+    TOMBSTONE,
+    decode_headers,
+)
 from moorline.core.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -118,7 +126,7 @@ class Frames:
     def values(self) -> pa.BinaryArray:
         starts = self._behind_headers() + (self.flags() & PRODUCER != 0) * PRODUCER_PART.size
         ends = self._block.places + HEAD.size + self._block.lengths
-        return self._binary(starts, ends - starts)
+        return self._binary(starts, ends - starts, self.flags() & TOMBSTONE == 0)
 
     def producers(self, at: int) -> pa.Int64Array:
         """The producer (at 0) or the sequence (at 8) of those frames that have one."""
@@ -184,6 +192,7 @@ class Batches:
         self._takes_all = any(matcher.takes_all for matcher in self._matchers)
         self._wants_topic = "topic" in schema.names
         self._labels = "", pa.array([], pa.string())
+        self._shards = "", pa.array([], pa.int32())
 
     def batch(self, block: Block, stream: str) -> pa.RecordBatch | None:
         """None if no message of the block is taken."""
@@ -217,6 +226,8 @@ class Batches:
             return topics
         if name == "stream":
             return self._repeated(stream, len(frames))
+        if name == "partition":
+            return self._partitions(stream, len(frames))
         return _MAKERS[name](frames)
 
     def _repeated(self, stream: str, count: int) -> Any:
@@ -226,3 +237,12 @@ class Batches:
             labels = pa.repeat(pa.scalar(stream), count + count // 8)
             self._labels = stream, labels
         return labels[:count]
+
+    def _partitions(self, stream: str, count: int) -> Any:
+        """The shard in every row, made as often."""
+        label, numbers = self._shards
+        if label != stream or len(numbers) < count:
+            shard = int(stream.rsplit("/", 2)[1])
+            numbers = pa.repeat(pa.scalar(shard, pa.int32()), count + count // 8)
+            self._shards = stream, numbers
+        return numbers[:count]

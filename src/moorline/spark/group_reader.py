@@ -28,6 +28,7 @@ from moorline.core.topic import Mode, shared_name
 from moorline.errors import BadTopic, ConfigError, ConnectionLost
 from moorline.limits import SPARK_SETTLE_MS_MAX, SPARK_SETTLE_PAUSE_MS
 from moorline.spark.group_member import ALL, GroupMember, Taken, ends_of
+from moorline.spark.lag import lag_of
 from moorline.spark.options import REACH, Offsets, TopicOptions, check_names, topic_options
 from moorline.spark.places import Missing, Range, ends
 from moorline.spark.reaching import reaching
@@ -144,9 +145,9 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             return None
         held = self._member.held()
         found = {one.stream: one.end for one in self._extents(held) if one.stream in held}
-        waiting = sum(max(0, end - held[stream]) for stream, end in found.items() if held[stream])
+        lag = lag_of(end - held[stream] for stream, end in found.items() if held[stream])
         ends_of_ours = {str(one): found[one] for one in sorted(found)}
-        return {"ends": ends_of_ours, "waiting": waiting, **self.told_gaps()}
+        return {"ends": ends_of_ours, "waiting": lag.messages, **lag.told(), **self.told_gaps()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # noqa: ARG002
         # Of a batch that is replayed: nobody else should get its ranges while it runs.

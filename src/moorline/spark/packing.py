@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART
+from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, TOMBSTONE
 from moorline.core.parts import Numbers
 from moorline.wire.packed_rows import PackedRows, names_used
 
@@ -35,7 +35,7 @@ _ROW_NUMBERS_BYTES = 8
 
 
 class TopicRows(NamedTuple):
-    """The columns of a batch, all binary; what a row may not have is checked."""
+    """The columns of a batch, all binary; what a row may not have is checked. A null value is a tombstone."""
 
     names: list[str]
     topics: Numbers
@@ -94,7 +94,11 @@ def _frames(rows: TopicRows, topics: pa.BinaryArray) -> pa.BinaryArray:
         parts.append(rows.headers)
     if rows.ttls_s is not None:
         fixed["ttl_s"] = rows.ttls_s
-    parts += [pa.scalar(bytes(PRODUCER_PART.size), pa.binary()), rows.values]
+    values = rows.values
+    if values.null_count:
+        fixed["flags"] |= values.is_null().to_numpy(zero_copy_only=False) * np.uint16(TOMBSTONE)
+        values = values.fill_null(b"")
+    parts += [pa.scalar(bytes(PRODUCER_PART.size), pa.binary()), values]
     rest = sum(lengths_of(part) for part in parts if isinstance(part, pa.Array))
     fixed["length"] = rest + PRODUCER_PART.size + FRAME.size - HEAD.size
     edges = np.arange(0, (count + 1) * FRAME.size, FRAME.size, dtype=np.int32)

@@ -1,6 +1,7 @@
 """Room: spark. Arrow columns → the rows of staged writes, in chunks that fit a frame of the wire.
 
-    topics   topic string (or the option), value binary or string, and if there are such columns
+    topics   topic string (or the option), value binary or string, null for a tombstone, and if there are
+             such columns
              key binary or string, headers array<struct<key:string,value:binary>>, ttl_s int or long
     queues   queue string or binary (or the option), value binary or string
 
@@ -142,7 +143,7 @@ def _queue_chunks(given: dict[str, Any], columns: Columns, bytes_max: int) -> It
 
     values = _binary(given["value"])
     queues = _queues(given["queue"]) if "queue" in given else [columns.queue] * len(values)
-    _check_values(values, lambda row: f"the queue {text_of(queues[row])}")
+    _check_values(values, lambda row: f"the queue {text_of(queues[row])}", may_be_null=False)
     bodies = values.to_pylist()
     for first, end in cuts(lengths_of(values) + SPARK_ROW_EXTRA_BYTES + ID_BYTES, bytes_max):
         rows = list(map(QueueRow, queues[first:end], bodies[first:end]))
@@ -161,7 +162,7 @@ def _topic_rows(given: dict[str, Any], columns: Columns) -> "TopicRows":
     def topic_of(row: int) -> str:
         return f"the topic {names[int(topics[row])]!r}"
 
-    _check_values(values, topic_of)
+    _check_values(values, topic_of, may_be_null=True)
     keys = _keys(given["key"], topic_of) if "key" in given else None
     headers = _headers(given["headers"], topic_of) if "headers" in given else None
     ttls_s = _ttls(given["ttl_s"], topic_of) if "ttl_s" in given else None
@@ -209,10 +210,10 @@ def _queues(column: Any) -> list[bytes]:
     return ids  # type: ignore[no-any-return]
 
 
-def _check_values(values: Any, place_of: Callable[[int], str]) -> None:
+def _check_values(values: Any, place_of: Callable[[int], str], *, may_be_null: bool) -> None:
     from moorline.spark.packing import lengths_of
 
-    if values.null_count:
+    if values.null_count and not may_be_null:
         row = values.is_null().index(True).as_py()
         raise Malformed(f"a null value for {place_of(row)}: write an empty one, or leave it out")
     lengths = lengths_of(values)

@@ -23,6 +23,8 @@ from moorline.spark.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from moorline.spark.lag import Heard, LagListener
+
 PACKAGE = "pyspark_moorline"
 
 ANY_PYTHON = "python3"
@@ -143,6 +145,15 @@ def register(spark: "SparkSession") -> "SparkSession":
     finally:
         context.pythonExec = before
     return spark
+
+
+def watch_lag(spark: "SparkSession", heard: "Heard | None" = None) -> "LagListener":
+    """A listener that knows how far each query of the session is behind; `heard` is called at every batch."""
+    from moorline.spark.lag import LagListener
+
+    listener = LagListener(heard)
+    spark.streams.addListener(listener)
+    return listener
 
 
 def is_remote(spark: object) -> bool:

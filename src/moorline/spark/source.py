@@ -36,6 +36,7 @@ TOPIC_COLUMNS = {
     "value": "binary",
     "topic": "string",
     "stream": "string",
+    "partition": "int",
     "offset": "bigint",
     "timestamp": "timestamp",
 }
@@ -48,8 +49,9 @@ SYSTEM_COLUMNS = {
     "sequence": "bigint",
     "raw_headers": "binary",
 }
-NEVER_NULL = frozenset({"value", "topic", "stream", "offset", "timestamp"})
-"""Columns of a message that Spark need not look for nulls in, where no row is about a gap."""
+NEVER_NULL = frozenset({"topic", "stream", "partition", "offset", "timestamp"})
+"""Columns of a message that Spark need not look for nulls in, where no row is about a gap. A tombstone has
+no value."""
 
 OPTIONAL_COLUMNS = {
     "includeHeaders": HEADER_COLUMNS,

@@ -29,6 +29,7 @@ from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.gaps import GAP, GapPartition, of_gaps, of_messages, without_gap
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
+from moorline.spark.lag import lag_of
 from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.places import (
@@ -300,6 +301,8 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         super().__init__(options, schema)
         self._initial: Offsets | None = None
         self._goal: Offsets | None = None
+        self._ended: Offsets = {}
+        """Where the batch ends that is planned now."""
         self._batch_ms = _now_ms()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -323,6 +326,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         bounds, lines = self.described(start, needs_all=False)
         end = self._reached(start, bounds)
         waiting = sum(end[line] - start[line] for line in start)
+        self._ended = start
         if self._waits_for_more(waiting, is_grown=len(end) > len(start)):
             return start
         self._batch_ms = _now_ms()
@@ -330,6 +334,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             end = limited(start, end, limit.max_rows)
         # Spark asks for the progress of a batch before it is planned: what is gone shall be in it.
         self.report(ranges(start, end, lines)[1])
+        self._ended = end
         return end
 
     def _reached(self, start: Offsets, bounds: Bounds) -> Offsets:
@@ -356,8 +361,10 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         return _now_ms() - self._batch_ms < self.options.max_delay_ms
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of all shards, for the lag; and what this run found gone, if anything."""
-        return {**ends(self.bounds(needs_all=False)), **self.told_gaps()}
+        """The ends of all shards, how far they are behind the batch, and what this run found gone."""
+        bounds = self.bounds(needs_all=False)
+        lag = lag_of(end - self._ended.get(line, first) for line, (first, end) in bounds.items())
+        return {**ends(bounds), **lag.told(), **self.told_gaps()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         stop_on_sigterm()

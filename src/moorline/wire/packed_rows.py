@@ -31,6 +31,7 @@ from moorline.core.frame import (
     KEYED,
     PRODUCER,
     PRODUCER_PART,
+    TOMBSTONE,
     decode_headers,
     encode_headers,
 )
@@ -116,6 +117,8 @@ class PackedRows:
             raise Malformed("a row without a place for its producer")
         if sizes.keys[sizes.flags & KEYED == 0].any():
             raise Malformed("a row without a key has bytes of one")
+        if (self.lengths > parts)[sizes.flags & TOMBSTONE != 0].any():
+            raise Malformed("a tombstone has a body")
         self._check_topics(positions, sizes.topics)
         self._check_headers(positions, sizes)
         shards = np.repeat(np.arange(self.shards), np.diff(self.ends, prepend=0))

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from moorline.core.frame import StoredHeaders
+from moorline.core.frame import FLAGS_ALL, StoredHeaders
 from moorline.limits import (
     FILTER_LENGTH_MAX,
     LOST_RANGES_MAX,
@@ -52,14 +52,15 @@ StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message that is to be stored. `flags` are RETAIN and QOS0 of core.frame."""
+    """A message that is to be stored. `flags` are RETAIN, QOS0 and TOMBSTONE of core.frame;
+    a tombstone has no body."""
 
     topic: Topic
     body: Body
     key: Key | None = None
     headers: StoredHeaders | None = None
     ttl_s: Seconds = 0
-    flags: Annotated[int, Meta(ge=0, le=15)] = 0
+    flags: Annotated[int, Meta(ge=0, le=FLAGS_ALL)] = 0
 
 
 class Publish(Call, frozen=True, gc=False, tag=100):

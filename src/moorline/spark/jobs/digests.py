@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moorline.core.digest import Digest
-from moorline.core.frame import PRODUCER
+from moorline.core.frame import PRODUCER, TOMBSTONE
 from moorline.core.parts import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS
@@ -63,7 +63,9 @@ def contents(batch: pa.RecordBatch) -> pa.Array:
     topic, key, headers, value = (
         _binary(batch.column(name)) for name in ("topic", "key", "raw_headers", "value")
     )
-    flags = _numbers(batch.column("flags"))
+    # A null that was made empty, or the other way round, is another message.
+    is_null = batch.column("value").is_null().to_numpy(zero_copy_only=False)
+    flags = _numbers(batch.column("flags")) & ~TOMBSTONE | is_null * TOMBSTONE
     fixed = np.empty(batch.num_rows, _FIXED)
     fixed["offset"] = _numbers(batch.column("offset"))
     fixed["time_us"] = _numbers(batch.column("timestamp").cast(pa.timestamp("us", "UTC")))

@@ -63,6 +63,8 @@ def digest(frame: "DataFrame", names: list[str]) -> tuple[int, int, int]:
     from pyspark.sql import functions
 
     columns = [_plain(frame, name) for name in names]
+    # A null leaves a hash as it was: which of the columns it stands in has to be in it too.
+    columns += [functions.isnull(column) for column in columns]
     hashes = frame.select(functions.xxhash64(*columns).alias("hash"))
     row = hashes.agg(
         functions.count("*").alias("count"),
