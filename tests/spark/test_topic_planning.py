@@ -324,7 +324,9 @@ def test_available_now_ends_where_the_end_was(folder: Path) -> None:
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     latest = reader.reportLatestOffset()
     assert latest is not None
+    behind = latest.pop("behind")
     assert sum(latest.values()) - sum(end.values()) == 1, "which is the lag"
+    assert (behind["messages"], behind["greatest"], behind["shards"]) == (1, 1, 2)
 
 
 def test_partitions_are_as_many_and_as_small_as_asked(filled: Path) -> None:
