@@ -1,7 +1,9 @@
 """The disk's interface, on the real disk and on the one in memory: both must do the same."""
 
+import contextlib
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorline.errors import DiskFull, FolderUnusable
+from moorline.errors import DiskFull, FolderUnusable, TooManyFiles
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile, FileDisk
+from moorline.journal.handles import Handles
 from moorline.testing import MemoryDisk
 
 
@@ -339,3 +342,46 @@ def test_keeps_others_out(tmp_path: Path) -> None:
     put(disk, "a/log")
     for path, mode in (("", 0o700), ("a", 0o700), ("a/log", 0o600)):
         assert (tmp_path / "root" / path).stat().st_mode & 0o777 == mode
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The process may open no more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_descriptor_left_says_nothing_of_the_file(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    disk.open("there", create=True).close()
+    with no_descriptor_left(), pytest.raises(TooManyFiles, match="limit of open files") as found:
+        disk.open("there", create=False)
+    assert not isinstance(found.value, OSError), "it would be taken for a missing file"
+    for act in (disk.list_folder, disk.sync_folder):
+        with no_descriptor_left(), pytest.raises(TooManyFiles):
+            act("")
+    with no_descriptor_left(), pytest.raises(TooManyFiles):
+        disk.sync_all()
+    assert disk.open_handles == 0
+
+
+def test_a_cache_of_files_gives_one_of_its_own_for_the_next(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    handles = Handles(disk, 10)
+    names = [f"file {number}" for number in range(6)]
+    with no_descriptor_left(), pytest.raises(TooManyFiles):
+        handles.get(names[0], create=True)
+    for name in names[:5]:
+        handles.get(name, create=True).append(name.encode())
+    with no_descriptor_left():
+        handles.get(names[5], create=True).append(names[5].encode())
+        for name in names:
+            assert handles.get(name, create=False).read_at(0, 10) == name.encode()
+    assert len(handles) == disk.open_handles == 5
+    handles.close()

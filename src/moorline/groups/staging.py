@@ -112,7 +112,7 @@ class Staging:
             await asyncio.sleep(STAGED_LEFTOVERS_MS / 1_000)
             try:
                 removed = await self._commits.in_thread(self._store.expire)
-            except OSError:
+            except (OSError, MoorlineError):
                 log.exception("leftovers of staged writes were not removed")
             else:
                 if removed:

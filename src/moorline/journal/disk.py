@@ -140,12 +140,7 @@ class FileDisk:
             descriptor = os.open(where, flags, _FILE_MODE)
         except OSError as error:
             _raise_if_full(error, where)
-            # Not an OSError: whoever takes one for a missing or damaged file must not take this for one.
-            if error.errno in _NO_DESCRIPTOR:
-                raise TooManyFiles(
-                    f"the node could not open {where}: {error.strerror}. Try again later; if it stays, raise "
-                    "the limit of open files (ulimit -n, LimitNOFILE=)"
-                ) from error
+            _raise_if_no_descriptor(error, where)
             raise
         self._open_handles += 1
         return _OpenFile(self, descriptor, where)
@@ -157,7 +152,12 @@ class FileDisk:
         return os.path.isdir(self._where(path))
 
     def list_folder(self, path: str) -> list[str]:
-        return sorted(os.listdir(self._where(path)))
+        where = self._where(path)
+        try:
+            return sorted(os.listdir(where))
+        except OSError as error:
+            _raise_if_no_descriptor(error, where)
+            raise
 
     def make_folders(self, path: str) -> None:
         where = self._where(path)
@@ -198,7 +198,7 @@ class FileDisk:
 
     def sync_folder(self, path: str) -> None:
         where = self._where(path)
-        descriptor = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _opened_folder(where)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -208,7 +208,7 @@ class FileDisk:
             os.close(descriptor)
 
     def sync_all(self) -> None:
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _opened_folder(self._root)
         try:
             # One call for thousands of files; Python has no name for it. Elsewhere than on Linux
             # the blunt one must do.
@@ -336,6 +336,23 @@ def disk_full(where: str) -> DiskFull:
         f"no room left on the device for {where}. Free some space or enlarge the volume, then start "
         "the node again."
     )
+
+
+def _opened_folder(where: str) -> int:
+    try:
+        return os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        _raise_if_no_descriptor(error, where)
+        raise
+
+
+def _raise_if_no_descriptor(error: OSError, where: str) -> None:
+    """Not as an OSError: whoever takes one for a missing or damaged file must not take this for one."""
+    if error.errno in _NO_DESCRIPTOR:
+        raise TooManyFiles(
+            f"the node could not open {where}: {error.strerror}. Try again later; if it stays, raise the "
+            "limit of open files (ulimit -n, LimitNOFILE=)"
+        ) from error
 
 
 def _raise_if_full(error: OSError, where: str) -> None:

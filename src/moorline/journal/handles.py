@@ -1,9 +1,13 @@
 """Room: journal. Open files, at most so many: the one not used for longest is closed."""
 
 from collections import OrderedDict
+from typing import Final
 
 from moorline.errors import TooManyFiles
 from moorline.journal.disk import Disk, DiskFile, parent
+
+_GIVEN_OUT: Final = 4
+"""Newest files that whoever asks for another may still have in hand: state, messages, a copy."""
 
 
 class Handles:
@@ -31,11 +35,11 @@ class Handles:
         return file
 
     def _opened(self, path: str, *, create: bool) -> DiskFile:
-        """Where the process has no descriptor left, one of ours goes for it."""
+        """Where the process has no descriptor left, one of ours goes for it: not one just given out."""
         try:
             return self._disk.open(path, create=create)
         except TooManyFiles:
-            if not self._files:
+            if len(self._files) <= _GIVEN_OUT:
                 raise
             self.forget(next(iter(self._files)))
             return self._disk.open(path, create=create)

@@ -43,6 +43,9 @@ CALLS = "calls in flight"
 
 def mistaken(call: Call, error: Exception) -> Failed:
     """The answer to a call whose handler failed by a mistake of ours; the log says more than the type."""
+    if isinstance(error, CallFailed):
+        # It may come from deep below, such as a file that could not be opened: it has its own name.
+        return Failed(call.call, error.code, str(error))
     return Failed(call.call, "INTERNAL", type(error).__name__)
 
 

@@ -10,7 +10,7 @@ from moorline.broker.queues import QueueBroker
 from moorline.broker.services import ServiceBroker
 from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
-from moorline.errors import DiskFull
+from moorline.errors import DiskFull, MoorlineError
 from moorline.journal.disk import FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.files import StoreOptions
@@ -100,7 +100,7 @@ async def _watch_log_forever(broker: QueueBroker) -> None:
         log.error("the write-ahead log of the queues vanished: a checkpoint saves what was in it")
         try:
             await broker.commits.checkpoint()
-        except OSError:
+        except (OSError, MoorlineError):
             log.exception("the checkpoint failed")
 
 
