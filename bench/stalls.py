@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
     groups: int
 
 
-FULL = Sizes(266_000, 100_000, 100_000, 500)
+FULL = Sizes(266_000, 100_000, 20_000, 100)
 QUICK = Sizes(30_000, 10_000, 5_000, 50)
 
 

@@ -441,6 +441,9 @@ STREAMS_AT_ONCE_MAX = 16_384
 GROUPS_PER_PAGE_MAX = 500
 """Rows of one answer to a listing of groups: at most three quarters of a frame of long names."""
 
+GROUPS_AT_ONCE_MAX = 8_192
+"""Groups that are told without pages: with short names so many fit a frame."""
+
 GROUP_ROWS_PER_PAGE_MAX = 4_096
 """Members, and as many places, of one answer about a group; fewer, where their names are long."""
 
@@ -638,6 +641,9 @@ of each shard again: half a second for all shards."""
 
 TOPICS_COUNTED_MAX = 65_536
 """Topics that are counted by name in one generation: some 8 MB; what goes beyond is counted together."""
+
+TOPIC_COUNTED_LENGTH = 128
+"""Characters of a topic's name up to which so many are counted; of longer ones fewer, in the same memory."""
 
 TOPICS_CACHED_MAX = 65_536
 """Topics whose bytes and shard a node remembers; a publisher that invents more pays for looking again."""

@@ -7,7 +7,9 @@ from moorline.core.block import Block
 from moorline.core.digest import Digest
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.dropped import Dropped
+from moorline.journal.seal import count_topics
 from moorline.journal.streams import StreamOptions
+from moorline.limits import TOPIC_COUNTED_LENGTH, TOPICS_COUNTED_MAX
 from moorline.testing import MemoryDisk
 
 # --- generations ------------------------------------------------------------------------------------
@@ -286,3 +288,13 @@ def test_what_has_no_seal_is_not_dropped() -> None:
     assert lives.store.drop_expired(lives.now_us()) == []
     lives.seal()
     assert len(lives.store.drop_expired(lives.now_us())) == 1
+
+
+def test_long_names_of_topics_are_counted_in_the_memory_of_short_ones() -> None:
+    topics: dict[str, int] = {}
+    count_topics(topics, ((f"{number}".ljust(1_024, "x"), 1) for number in range(20_000)))
+    assert sum(map(len, topics)) <= TOPICS_COUNTED_MAX * TOPIC_COUNTED_LENGTH
+    assert sum(topics.values()) == 20_000, "the others are counted together"
+    before = len(topics)
+    count_topics(topics, [("short", 2)])
+    assert (topics["short"], len(topics)) == (2, before + 1)

@@ -14,14 +14,14 @@ from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
-from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound
+from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound, TooLarge
 from moorline.groups.founding import found
 from moorline.groups.lagging import in_order, led_places, stored_places
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.groups.start import start_of
-from moorline.limits import GROUP_PAGE_BYTES_MAX
+from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
@@ -94,7 +94,12 @@ class GroupBroker:
 
     async def _list(self, session: Session, call: ListGroups) -> Answer:  # noqa: ARG002
         after = _name(call.after) if call.after else None
-        rows = await self._leaders.groups.list(after, call.count or None)
+        rows = await self._leaders.groups.list(after, call.count or GROUPS_AT_ONCE_MAX + 1)
+        if not call.count and len(rows) > GROUPS_AT_ONCE_MAX:
+            raise TooLarge(
+                f"the answer does not fit a frame: there are more than {GROUPS_AT_ONCE_MAX} groups, ask for "
+                f"pages of at most {GROUPS_PER_PAGE_MAX}"
+            )
         return GroupsListed(call.call, [_facts(row) for row in rows])
 
     async def _describe(self, session: Session, call: DescribeGroup) -> Answer:  # noqa: ARG002

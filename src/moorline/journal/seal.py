@@ -21,7 +21,7 @@ import xxhash
 from moorline.core.digest import Digest
 from moorline.journal.disk import Disk
 from moorline.journal.segment import Piece
-from moorline.limits import PRODUCERS_MAX, TOPICS_COUNTED_MAX
+from moorline.limits import PRODUCERS_MAX, TOPIC_COUNTED_LENGTH, TOPICS_COUNTED_MAX
 
 _HEAD = struct.Struct("<8sIIQQ")
 _MAGIC = b"MOORSEAL"
@@ -154,6 +154,9 @@ def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None
 def count_topics(topics: dict[str, int], found: Iterable[tuple[str, int]]) -> None:
     """Adds up, by name as long as there are not too many."""
     for name, count in found:
-        is_counted = name in topics or len(topics) < TOPICS_COUNTED_MAX
+        # A long name is let in only where as many as are there would fit if all of them were as long.
+        length = max(len(name), TOPIC_COUNTED_LENGTH)
+        has_room = len(topics) * length < TOPICS_COUNTED_MAX * TOPIC_COUNTED_LENGTH
+        is_counted = name in topics or has_room
         counted = name if is_counted else OTHERS
         topics[counted] = topics.get(counted, 0) + count
