@@ -1,5 +1,8 @@
 """The upkeep of a node's streams, in the test's own process."""
 
+import asyncio
+import itertools
+
 import pytest
 
 from moorline.groups.streams import LocalStreams, log_problems
@@ -89,3 +92,25 @@ def test_files_that_are_not_as_they_were_are_a_few_lines_and_a_count(
     log_problems(problems, "n1")
     assert len(caplog.records) == DAMAGE_LINES_MAX + 1
     assert caplog.records[-1].__dict__["messages"] == 2 * (1_000 - DAMAGE_LINES_MAX)
+
+
+async def test_retention_drops_one_generation_in_a_turn_of_the_loop() -> None:
+    """Whoever else is there has a turn between two of them."""
+    options = StreamOptions(shards=1, sync=False, retention_bytes=1)
+    store = StreamStore(MemoryDisk(), "n1", options, lambda: 1)
+    store.open()
+    for offset in range(1, 8):
+        store.skip_to(0, offset)
+    for shard, generation in store.unsealed():
+        store.sealed(shard, generation, store.seal(shard, generation)())
+    streams = LocalStreams(store, "n1")
+    left: list[int] = []
+    dropping = asyncio.create_task(streams._drop())
+    while not dropping.done():
+        left.append(len(list(store.all_generations())))
+        await asyncio.sleep(0)
+    await dropping
+    assert len(set(left)) > 4
+    assert all(before - after <= 1 for before, after in itertools.pairwise(left))
+    await streams.close()
+    store.close()

@@ -13,6 +13,7 @@ from moorline.core.block import Block
 from moorline.core.stream import Extent, Gap, Shard
 from moorline.errors import MoorlineError, StartError
 from moorline.journal.disk_watch import FillsDisk
+from moorline.journal.dropped import Dropped
 from moorline.journal.stream_inspection import StreamProblem
 from moorline.journal.streams import StreamBatch, StreamStore
 from moorline.limits import (
@@ -321,22 +322,25 @@ class LocalStreams(FillsDisk):
             self.store.sealed(shard, generation, seal)
             log.info("sealed", extra={"shard": shard, "generation": generation})
 
-    def _drop(self) -> None:
-        dropped = self.store.drop_expired(self.clock.expiry_us())
-        for one in dropped:
-            self.dropped_messages += one.count
-            log.warning(
-                "retention dropped messages",
-                extra={
-                    "stream": f"{self.node}/{one.shard}/{one.generation}",
-                    "messages": one.count,
-                    "first": one.first,
-                    "upto": one.upto,
-                    "reason": one.reason,
-                },
-            )
-        if dropped:
-            self._tell_reshaped(sorted({one.shard for one in dropped}))
+    async def _drop(self) -> None:
+        # One in a turn of the loop, each with its note synced: there may be thousands.
+        while (one := self.store.drop_next(self.clock.expiry_us())) is not None:
+            self._dropped(one)
+            await asyncio.sleep(0)
+
+    def _dropped(self, one: Dropped) -> None:
+        self.dropped_messages += one.count
+        log.warning(
+            "retention dropped messages",
+            extra={
+                "stream": f"{self.node}/{one.shard}/{one.generation}",
+                "messages": one.count,
+                "first": one.first,
+                "upto": one.upto,
+                "reason": one.reason,
+            },
+        )
+        self._tell_reshaped([one.shard])
 
     async def close(self) -> None:
         """Commits what is left and says how far it came, if it may still be answered."""

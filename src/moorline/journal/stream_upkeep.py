@@ -2,7 +2,7 @@
 retention gives up is dropped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from moorline.journal.disk import Disk
 from moorline.journal.dropped import AGE, BYTES, Dropped
@@ -101,12 +101,10 @@ class StreamUpkeep:
 
     # --- retention --------------------------------------------------------------------------------
 
-    def drop_expired(self, now_us: int) -> list[Dropped]:
-        dropped = []
+    def drop_expired(self, now_us: int) -> Iterator[Dropped]:
         while (found := self._next_expired(now_us)) is not None:
             shard, generation, reason = found
-            dropped.append(shard.drop(generation, reason))
-        return dropped
+            yield shard.drop(generation, reason)
 
     def _next_expired(self, now_us: int) -> tuple[ShardLog, Generation, str] | None:
         # Never the newest of a shard that is written; one that is out of use may go as a whole.

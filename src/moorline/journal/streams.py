@@ -408,4 +408,8 @@ class StreamStore(StreamView):
 
     def drop_expired(self, now_us: int) -> list[Dropped]:
         """Retention: gives up whole sealed generations, by age and then by the bytes of all."""
-        return self._upkeep.drop_expired(now_us)
+        return list(self._upkeep.drop_expired(now_us))
+
+    def drop_next(self, now_us: int) -> Dropped | None:
+        """The same for the one generation that is to go first; None if none is to go."""
+        return next(self._upkeep.drop_expired(now_us), None)
