@@ -15,7 +15,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/performance.md"
-BENCHMARKS = ("wire", "queues", "drift", "topics", "pipeline", "planning", "stalls")
+BENCHMARKS = (
+    "wire",
+    "queues",
+    "checkpoints",
+    "drift",
+    "topics",
+    "pipeline",
+    "planning",
+    "stalls",
+)
 """`bench/NAME.py` each; the other files are what they share."""
 
 

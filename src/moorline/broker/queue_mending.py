@@ -154,6 +154,9 @@ class QueueMending:
         """What is only in the log goes into the files, and what no state needs any more leaves them."""
         store = self._store
         await self._broker.commits.quiet()
+        while queue.touched_lsn > store.committed_lsn:
+            # Calls about it wait, but what is in memory may have expired meanwhile.
+            await self._broker.commits.committed(queue.touched_lsn)
         checkpoint.flush(store, queue, wall_ms())
         # At once: what is cached could expire, and that would be a change.
         store.files.close_queue(queue)
