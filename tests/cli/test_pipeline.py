@@ -11,6 +11,7 @@ import pytest
 from tests.process.nodes import NodeProcess, run_moor
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import COUNT, publish
+from tests.spark.quick_java import quicken
 
 from moorline.cli.spark_run import check_every, time_us
 from moorline.errors import ConfigError
@@ -135,6 +136,7 @@ def test_times_between_batches(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -> None:
+    quicken()
     where = tmp_path / "archive"
 
     def moor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -168,6 +170,7 @@ def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_file_is_no_archive_and_filters_that_match_nothing_are_told(tmp_path: Path) -> None:
+    quicken()
     (tmp_path / "notes.txt").write_text("mine\n")
     topics, empty = "missing/#,no", str(tmp_path / "empty")
     with NodeProcess(tmp_path / "data", "--roles=broker") as node:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import xxhash
 from tests.process.nodes import NodeProcess, clean_environment
+from tests.process.template import copy_catalog
 
 from moorline.client.moor import Moor
 from moorline.wire.packed_rows import packed
@@ -127,6 +128,8 @@ class KilledNode(NodeProcess):
 
     def __init__(self, data: Path, point: str, *flags: str) -> None:
         self.data = data
+        if not data.exists():
+            copy_catalog(data / "catalog")
         program = [sys.executable, "-m", "tests.groups.killed_node", point, "serve"]
         self.process = subprocess.Popen(
             [*program, f"--data={data}", "--listen=tcp://127.0.0.1:0", "--http=off", *flags],

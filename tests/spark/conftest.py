@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
 from tests.spark.publishing import Message, publish
+from tests.spark.quick_java import quicken
 
 import moorline.spark
 from moorline.spark.session import SHORT_JOB
@@ -23,6 +24,7 @@ def spark() -> Iterator[SparkSession]:
     # Workers find the code under test as we do, and the tests' own modules by the folder above.
     with contextlib.ExitStack() as stack:
         stack.enter_context(_variable("PYTHONPATH", str(SOURCES)))
+        quicken()
         made = moorline.spark.session(master="local[2,4]", app_name="tests", config=SHORT_JOB)
         stack.callback(made.stop)
         yield made

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyspark
 from tests.process.nodes import clean_environment
+from tests.spark.quick_java import quicken
 
 from moorline.spark.java import ensure_java
 
@@ -32,11 +33,12 @@ HEAP = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 def environment(**more: str) -> dict[str, str]:
     """What Spark's processes inherit: the Python of the tests, the code under test, and loopback."""
+    flags = quicken()
     found = clean_environment() | {
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "512m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(HEAP),
+        "SPARK_DAEMON_JAVA_OPTS": f"{' '.join(HEAP)} {flags}",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(
             [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -5,6 +5,7 @@ import runpy
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import (
@@ -107,3 +108,5 @@ def test_the_example_runs_and_publishes_through_the_sink(tmp_path: Path) -> None
         found = asyncio.run(messages_of(node.address, "alerts", len(large)))
         assert sorted(one.value for one in found) == large
         assert asyncio.run(count_of(node.address, "alerts")) == len(large)
+    by_topic = pq.read_table(project / "spark-warehouse" / "orders_by_topic").to_pylist()
+    assert by_topic == [{"topic": "orders/eu", "count": len(small + large)}]

@@ -8,15 +8,12 @@ import asyncio
 import json
 import re
 import runpy
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.archives import count_of
-from tests.spark.servers import HOME, environment
 from tests.test_examples import PRINTED_ON_SPARK, Examples, example
 
 import moorline
@@ -25,13 +22,6 @@ from moorline.cli.main import run as run_command
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
 LARGE, SMALL = 5, 10
-SPEC = """
-name: orders
-storage: file://{folder}/storage
-libraries:
-  - glob:
-      include: transformations/**
-"""
 
 
 @pytest.fixture(scope="module")
@@ -98,24 +88,3 @@ def test_the_flows_run_and_the_copy_is_proven(
     assert asyncio.run(count_of(examples.address, "copy/orders/eu")) == total
     assert asyncio.run(count_of(examples.address, "large-orders")) == LARGE
     assert pq.read_table(days).num_rows == total
-
-
-@pytest.mark.usefixtures("orders")
-def test_the_declared_pipeline_runs(examples: Examples, tmp_path: Path) -> None:
-    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
-    (tmp_path / "transformations").mkdir()
-    code = examples.addressed(example("spark_declarative"))
-    (tmp_path / "transformations" / "orders.py").write_text(code)
-    done = subprocess.run(
-        [str(HOME / "bin" / "spark-pipelines"), "run"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    by_topic = pq.read_table(tmp_path / "spark-warehouse" / "orders_by_topic").to_pylist()
-    assert by_topic == [{"topic": "orders/eu", "count": LARGE + SMALL}]
-    assert asyncio.run(count_of(examples.address, "alerts")) == LARGE
