@@ -1,21 +1,20 @@
-"""A link that can be cut: TCP on loopback at both ends, to a target that may move."""
+"""Ways that can be cut: a listening port on loopback, and what is behind it."""
 
 import asyncio
 import contextlib
 from types import TracebackType
+from typing import Self
 
 CHUNK_BYTES = 65_536
 
 
-class LinkProxy:
-    """One listening port that stays; behind it the port that a node has since its last start."""
+class Proxy:
+    """A port that stays, behind which everything can be held back; what is behind it, a subclass says."""
 
     def __init__(self) -> None:
-        self.target: int | None = None
-        self._server: asyncio.Server | None = None
         self._open = asyncio.Event()
         self._open.set()
-        self._is_closed = False
+        self._server: asyncio.Server | None = None
         self._pairs: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
     @property
@@ -24,22 +23,14 @@ class LinkProxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    def drop(self) -> None:
-        """Every connection ends at once, and none is let in."""
-        self._is_closed = True
-        for writers in self._pairs.values():
-            for writer in writers:
-                writer.transport.abort()
-
     def hold(self) -> None:
         """Nothing passes and nobody is told, as on a network that is away."""
         self._open.clear()
 
-    def heal(self) -> None:
-        self._is_closed = False
+    def release(self) -> None:
         self._open.set()
 
-    async def __aenter__(self) -> "LinkProxy":
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         return self
 
@@ -51,38 +42,79 @@ class LinkProxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._pairs:
+        tasks = list(self._pairs)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._pairs, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        writers = self._pairs[task] = [writer]
+        self._pairs[task] = [writer]
         try:
-            if self._is_closed or self.target is None:
-                return
-            there, back = await asyncio.open_connection("127.0.0.1", self.target)
-            writers.append(back)
-            ways = [
-                asyncio.ensure_future(self._pass(reader, back)),
-                asyncio.ensure_future(self._pass(there, writer)),
-            ]
-            try:
-                # One end that is gone is the end of both: neither side may wait for a dead one.
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-        except OSError:
-            pass
-        except asyncio.CancelledError:
+            found = await self._behind()
+            if found is not None:
+                self._pairs[task].append(found[1])
+                await self._join((reader, writer), found)
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
-            for one in writers:
+            for one in self._pairs.pop(task):
                 one.close()
-            self._pairs.pop(task, None)
+
+    async def _behind(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """A connection to what is behind; None lets nobody in."""
+        raise NotImplementedError
+
+    async def _join(
+        self,
+        near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        """Passes both ways until one end is gone."""
+        raise NotImplementedError
+
+
+class LinkProxy(Proxy):
+    """TCP at both ends, to a target that may move: the port that a node has since its last start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target: int | None = None
+        self._is_closed = False
+
+    def drop(self) -> None:
+        """Every connection ends at once, and none is let in."""
+        self._is_closed = True
+        for writers in self._pairs.values():
+            for writer in writers:
+                writer.transport.abort()
+
+    def heal(self) -> None:
+        self._is_closed = False
+        self.release()
+
+    async def _behind(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        if self._is_closed or self.target is None:
+            return None
+        return await asyncio.open_connection("127.0.0.1", self.target)
+
+    async def _join(
+        self,
+        near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        ways = [
+            asyncio.ensure_future(self._pass(near[0], far[1])),
+            asyncio.ensure_future(self._pass(far[0], near[1])),
+        ]
+        try:
+            # One end that is gone is the end of both: neither side may wait for a dead one.
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -35,7 +35,7 @@ SMALL: dict[str, object] = {
 }
 """Everything that waits for a fault to be noticed, made short."""
 
-PATIENT = SMALL | {"groups.lease_ms": 5_000, "groups.member_timeout_ms": 5_000}
+PATIENT = SMALL | {"groups.lease_ms": 5_000, "groups.member_timeout_ms": 60_000}
 """For counts that must be exact: nobody is taken for dead because the machine is busy."""
 
 WITHIN_S = 20

@@ -22,7 +22,7 @@ SMALL = (
     "--set=streams.sync=process",
     "--set=groups.lease_ms=20000",
     "--set=groups.ping_ms=200",
-    "--set=groups.member_timeout_ms=6000",
+    "--set=groups.member_timeout_ms=60000",
     "--set=groups.revoke_ms=500",
     "--set=groups.rebalance_ms=20",
     "--set=groups.commit_ms=10",

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -263,8 +262,7 @@ async def test_a_member_that_leaves_before_it_has_a_leader_leaves_no_ghost(
         again = await unsubscribed.subscribe(group)
         await again.close()
     await asyncio.gather(die(died), closed.close())
-    started = time.monotonic()
     for group in groups:
         await moor.subscribe(group)
+        # Sooner than a ghost would go by itself, which is after a minute.
         await described(moor, group, is_shared_by(1))
-    assert time.monotonic() - started < 5  # a ghost would have six seconds

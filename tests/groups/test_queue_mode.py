@@ -1,6 +1,5 @@
 """F21: groups that share single messages (`$queue/…`), with one real node."""
 
-import time
 from collections import Counter
 
 import pytest
@@ -71,7 +70,6 @@ async def test_f21_a_rejected_message_goes_to_another_member_at_once(
     refused = await picky.subscribe(group)
     taken = await other.subscribe(group)
     await described(moor, group, lambda found: len(found.members) == 2)
-    started = time.monotonic()
     for number in range(20):
         await moor.publish(name, b"%d" % number)
         if (message := await refused.get(0.02)) is None:
@@ -80,11 +78,11 @@ async def test_f21_a_rejected_message_goes_to_another_member_at_once(
             await message.ack()
             continue
         await message.reject()
+        # Sooner than what a silent member holds is given to others: that is a minute.
         again = await taken.get(10)
         assert again is not None
         assert (again.body, again.deliveries) == (message.body, 2)
         await again.ack()
-    assert time.monotonic() - started < 5
     await described(moor, group, is_done)
 
 

@@ -1,7 +1,6 @@
 """Groups of whole streams, with one real node: who gets what, once, while members come and go."""
 
 import asyncio
-import time
 from collections import Counter, defaultdict
 from functools import partial
 
@@ -165,10 +164,9 @@ async def test_f10_a_clean_end_hands_over_before_any_timeout(connect: Connect, n
     await publish_all(moor, name, numbered(40))
     await until(lambda: bool(held._waiting))
     stays = Reader(await moor.subscribe(group))
-    started = time.monotonic()
     await leaver.close()
+    # Sooner than the streams of a member that is only silent would go to others: that is a minute.
     await until(lambda: each_once([stays], numbered(40)))
-    assert time.monotonic() - started < 4  # a member that is only silent has six seconds
     assert {message.deliveries for message in stays.got} == {1}
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.process.nodes import MOOR, NodeProcess, clean_environment
+from chaos.small_disk import SmallDisk
+from tests.process.small_disk import NodeInside, disk, free_mib, run_inside
 from tests.process.test_serve import fetch
 
 import moorline
@@ -18,88 +16,10 @@ from moorline.limits import DISK_FREE_BYTES_MIN, MIB
 
 pytestmark = pytest.mark.process
 
+__all__ = ["disk"]
+
 FREE_MIB = 20
 """Room that is left: below the reserve, and below what a queue's log and files could need."""
-
-
-class SmallDisk:
-    """A disk of a few hundred MiB, which only those see who are sent inside."""
-
-    def __init__(self, folder: Path, size_mib: int) -> None:
-        self.folder = folder / "disk"
-        self.folder.mkdir()
-        is_root = os.geteuid() == 0
-        mount = f"mount -t tmpfs -o size={size_mib}m,mode=0777 small {self.folder}"
-        self._process = subprocess.Popen(
-            [
-                "unshare",
-                "-m" if is_root else "-rm",
-                "sh",
-                "-c",
-                f"{mount} && echo made && exec cat",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdout is not None
-        self.is_made = self._process.stdout.readline() == b"made\n"
-        rights = [] if is_root else ["-U", "--preserve-credentials"]
-        self.inside = ["nsenter", "-t", str(self._process.pid), *rights, "-m"]
-        self.seen = Path(f"/proc/{self._process.pid}/root{self.folder}")
-        """The same folder as those outside reach it."""
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
-
-    def leave_free(self, mib: int) -> None:
-        room = os.statvfs(self.seen)
-        with (self.seen / "ballast").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - mib * MIB)
-        assert os.statvfs(self.seen).f_bavail * room.f_frsize < DISK_FREE_BYTES_MIN
-
-    def moor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.inside, *MOOR, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=clean_environment(),
-            check=False,
-        )
-
-
-class NodeInside(NodeProcess):
-    """A node whose data folder is on that disk."""
-
-    def __init__(self, disk: SmallDisk, errors: Path, data: str = "data") -> None:
-        self.data = errors
-        self.process = subprocess.Popen(
-            [
-                *disk.inside,
-                *MOOR,
-                *("serve", f"--data={disk.folder}/{data}", "--listen=tcp://127.0.0.1:0"),
-                "--http=127.0.0.1:0",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=(errors.parent / f"{errors.name}.stderr").open("ab"),
-            env=clean_environment(),
-        )
-        self.ready_line = self._wait_ready()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    try:
-        made = SmallDisk(tmp_path, 400)
-    except FileNotFoundError:
-        pytest.skip("no unshare on this machine")
-    try:
-        if not made.is_made or subprocess.run([*made.inside, "true"], check=False).returncode:
-            pytest.skip("this machine lets nobody mount a small disk")
-        yield made
-    finally:
-        made.close()
 
 
 async def fill(address: str) -> str:
@@ -162,17 +82,20 @@ def test_a_node_below_its_reserve_is_checked_exported_started_and_drained(
 ) -> None:
     with NodeInside(disk, tmp_path / "first") as node:
         queue = asyncio.run(fill(node.address))
-    disk.leave_free(FREE_MIB)
+    disk.fill(left_bytes=FREE_MIB * MIB)
+    assert free_mib(disk) * MIB < DISK_FREE_BYTES_MIN
     data = f"--data={disk.folder}/data"
-    done = disk.moor("journal", "check", data, "--json")
+    done = run_inside(disk, "journal", "check", data, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["messages"] == 5
-    done = disk.moor("journal", "export", str(tmp_path / "queues.jsonl"), data, "--json")
+    done = run_inside(disk, "journal", "export", str(tmp_path / "queues.jsonl"), data, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["messages"] == 5
     # What would need room is refused by its name, with nothing begun.
-    assert disk.moor("journal", "import", str(tmp_path / "queues.jsonl"), data).returncode == 9
-    done = disk.moor("serve", f"--data={disk.folder}/new", "--listen=tcp://127.0.0.1:0")
+    assert (
+        run_inside(disk, "journal", "import", str(tmp_path / "queues.jsonl"), data).returncode == 9
+    )
+    done = run_inside(disk, "serve", f"--data={disk.folder}/new", "--listen=tcp://127.0.0.1:0")
     assert done.returncode == 9
     assert f"only {FREE_MIB - 1} MiB left" in done.stderr or f"only {FREE_MIB} MiB" in done.stderr
 
@@ -189,7 +112,7 @@ def test_a_node_below_its_reserve_is_checked_exported_started_and_drained(
                 pages = await asyncio.to_thread(health, node)
                 assert pages["/livez"] == (200, []), "a restart would not help"
                 assert pages["/readyz"] == pages["/healthz"] == (503, list(warnings))
-                (disk.seen / "ballast").unlink()
+                disk.empty()
                 await taken_again(moor, queue)
                 assert (await moor.describe()).warnings == ()
                 pages = await asyncio.to_thread(health, node)

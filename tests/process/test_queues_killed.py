@@ -6,14 +6,15 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.process.nodes import MOOR, NodeProcess, clean_environment
+from chaos.small_disk import SmallDisk
+from tests.process.nodes import NodeProcess
+from tests.process.small_disk import NodeInside, disk, free_mib
 
 import moorline
 from moorline.client.moor import Moor
@@ -22,9 +23,12 @@ from moorline.errors import CallFailed, ConnectionLost, NodeDiskFull
 from moorline.journal.disk import FileDisk
 from moorline.journal.files import StoreOptions
 from moorline.journal.store import Store
+from moorline.limits import MIB
 from moorline.net.clock import wall_ms
 
 pytestmark = pytest.mark.process
+
+__all__ = ["disk"]
 
 SMALL = (
     "--set=queues.max_queue_messages=60",
@@ -255,49 +259,10 @@ def test_a_stopped_and_continued_node_loses_nothing(tmp_path: Path) -> None:
 # --- a full disk ----------------------------------------------------------------------------------
 
 
-class NodeOnSmallDisk(NodeProcess):
-    """A node whose data folder is a small disk of its own, which only it can see."""
-
-    def __init__(self, folder: Path, size_mib: int, *flags: str) -> None:
-        self.data = folder / "data"
-        disk = folder / "disk"
-        disk.mkdir()
-        serve = [*MOOR, "serve", f"--data={disk}/data", "--listen=tcp://127.0.0.1:0"]
-        script = (
-            f"mount -t tmpfs -o size={size_mib}m small {disk} && "
-            f"exec {' '.join(serve)} --http=127.0.0.1:0 {' '.join(flags)}"
-        )
-        rights = ["-m"] if os.geteuid() == 0 else ["-rm"]
-        self.process = subprocess.Popen(
-            ["unshare", *rights, "sh", "-c", script],
-            stdout=subprocess.PIPE,
-            stderr=(folder / "data.stderr").open("ab"),
-            env=clean_environment(),
-        )
-        self.ready_line = self._wait_ready()
-        # `exec` keeps the process, and its view of the disk is here.
-        self.disk = Path(f"/proc/{self.process.pid}/root{disk}")
-
-    def free_mib(self) -> float:
-        room = os.statvfs(self.disk)
-        return room.f_bavail * room.f_frsize / 2**20
-
-
 @pytest.fixture
-def small_disk_node(tmp_path: Path) -> Iterator[NodeOnSmallDisk]:
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare on this machine")
-    rights = ["-m"] if os.geteuid() == 0 else ["-rm"]
-    (tmp_path / "probe").mkdir()
-    probe = subprocess.run(
-        ["unshare", *rights, "mount", "-t", "tmpfs", "small", str(tmp_path / "probe")],
-        capture_output=True,
-        check=False,
-    )
-    if probe.returncode:
-        pytest.skip("this machine lets nobody mount a small disk")
+def small_disk_node(disk: SmallDisk, tmp_path: Path) -> Iterator[NodeInside]:
     flags = ("--set=queues.max_queue_messages=500", "--set=queues.max_file_messages=501")
-    node = NodeOnSmallDisk(tmp_path, 400, *flags)
+    node = NodeInside(disk, tmp_path / "data", *flags)
     with node:
         yield node
 
@@ -333,7 +298,7 @@ async def taken_again(moor: Moor, queue_id: bytes, sent: list[bytes]) -> None:
 
 
 def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
-    small_disk_node: NodeOnSmallDisk,
+    small_disk_node: NodeInside, disk: SmallDisk
 ) -> None:
     """NODE_DISK_FULL to senders, acks pass, nothing answered is lost; with room it goes on."""
     node = small_disk_node
@@ -343,10 +308,8 @@ def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
             queue = await moor.create_queue()
             sent: list[bytes] = []
             await taken_again(moor, queue.id, sent)
-            ballast = node.disk / "ballast"
-            with ballast.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, int((node.free_mib() - 60) * 2**20))
-            assert node.free_mib() < 64
+            disk.fill(left_bytes=60 * MIB)
+            assert free_mib(disk) < 64
             await fill(moor, queue.id, sent, within_s=10)
             found = await everything_in(moor, queue.id)
             assert [name_of(message) for message in found] == sent
@@ -356,7 +319,7 @@ def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
             numbers = [b"%08d " % (10_000 + n) for n in range(3)]
             with pytest.raises(NodeDiskFull):
                 await moor.send(queue.id, numbers[0])
-            ballast.unlink()
+            disk.empty()
             async with asyncio.timeout(10):
                 while numbers:
                     with contextlib.suppress(NodeDiskFull):
@@ -373,7 +336,7 @@ def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
 
 
 def test_a_disk_that_is_full_to_the_last_byte_loses_nothing_answered(
-    small_disk_node: NodeOnSmallDisk, tmp_path: Path
+    small_disk_node: NodeInside, disk: SmallDisk, tmp_path: Path
 ) -> None:
     """Somebody else fills the disk at once: what was answered is in the log, whole."""
     node = small_disk_node
@@ -384,9 +347,7 @@ def test_a_disk_that_is_full_to_the_last_byte_loses_nothing_answered(
             queue = await moor.create_queue()
             sent.append(b"%08d " % 0)
             await moor.send(queue.id, sent[0] + bytes(4_000))
-            with (node.disk / "ballast").open("wb", buffering=0) as file:
-                free = os.statvfs(node.disk)
-                os.posix_fallocate(file.fileno(), 0, (free.f_bavail - 32) * free.f_frsize)
+            disk.fill(left_bytes=32 * os.statvfs(disk.outside).f_frsize)
             with contextlib.suppress(ConnectionLost, NodeDiskFull):
                 while len(sent) < 400:
                     name = b"%08d " % len(sent)
@@ -395,18 +356,13 @@ def test_a_disk_that_is_full_to_the_last_byte_loses_nothing_answered(
             assert len(sent) < 400, "the disk did not get full"
             return queue.id
 
-    # The disk goes with the node that sees it, unless somebody holds it.
-    held = os.open(node.disk, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        queue_id = asyncio.run(scenario())
-        # Either the look at the disk was in time, or the write was the first to know.
-        if node.process.poll() is None and "messages are refused" in node.errors:
-            node.kill()
-        else:
-            assert node.process.wait(20) == 9, node.errors
-        shutil.copytree(f"/proc/self/fd/{held}/data/queues", tmp_path / "copy")
-    finally:
-        os.close(held)
+    queue_id = asyncio.run(scenario())
+    # Either the look at the disk was in time, or the write was the first to know.
+    if node.process.poll() is None and "messages are refused" in node.errors:
+        node.kill()
+    else:
+        assert node.process.wait(20) == 9, node.errors
+    shutil.copytree(disk.outside / "data" / "queues", tmp_path / "copy")
     store = Store(FileDisk(tmp_path / "copy"), StoreOptions(queue_messages_max=500), wall_ms)
     store.open()
     queue = store.find(queue_id)
