@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chaos.small_disk import SmallDisk
+from tests.process.nodes import NodeProcess
 from tests.process.small_disk import NodeInside, disk, free_mib, run_inside
 from tests.process.test_serve import fetch
 

@@ -31,7 +31,7 @@ OF_NOUNS = {
     "journal": ("moorline.journal.check", "moorline.journal.transfer"),
     "pipeline": ("pyspark.sql", "moorline.spark.jobs.archive", "moorline.spark.jobs.verify"),
 }
-"""What commands import when they are called; that of a noun at its first command."""
+"""What commands import when they are called; that of a noun at its first command. Others call a node."""
 
 
 def run_warm(
@@ -116,7 +116,7 @@ def _serve(channel: socket.socket) -> None:
         if not data:
             return
         request = json.loads(data)
-        _load(OF_NOUNS.get(request["arguments"][0], ()))
+        _load_noun(request["arguments"][0])
         if os.fork() == 0:
             channel.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -131,6 +131,13 @@ def _serve(channel: socket.socket) -> None:
 def _load(modules: Sequence[str]) -> None:
     for module in modules:
         importlib.import_module(module)
+
+
+def _load_noun(noun: str) -> None:
+    from moorline.cli.main import NOUNS
+
+    if noun in NOUNS:
+        _load((f"moorline.cli.{NOUNS[noun]}", *OF_NOUNS.get(noun, ("moorline.client.moor",))))
 
 
 def _wait(process: int, stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:
