@@ -7,6 +7,7 @@ import pytest
 from bench.run import BENCHMARKS, DOCUMENT, ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_has_its_place_and_its_flags(name: str) -> None:
     assert f"<!-- bench {name} -->" in DOCUMENT.read_text()

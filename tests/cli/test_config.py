@@ -107,6 +107,7 @@ def opened() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_check_looks_at_the_data_folder(opened: Path) -> None:
     """Root may write everywhere, so a root asks as nobody."""
     folder = opened
@@ -209,6 +210,7 @@ def test_an_interrupt_is_quiet(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_quiet() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -218,6 +220,7 @@ def test_a_reader_that_has_enough_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (main.EXIT_OUTPUT_CLOSED, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["config", "show"], ["--help"], ["queue", "--help"], ["--version"]]
 )

@@ -144,6 +144,7 @@ def test_migrate_says_what_to_set(data: Path, capsys: pytest.CaptureFixture[str]
     assert run(["journal", "migrate", "--levels=9", f"--data={data}"]) == 2
 
 
+@pytest.mark.slow
 def test_export_and_import(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """J11, from the command line, in both formats and through a pipe."""
     assert run(["journal", "export", "q.jsonl", "--json", f"--data={data}"]) == 0
@@ -199,6 +200,7 @@ def test_the_levels_of_the_store_count_not_those_of_the_settings(data: Path) -> 
     assert run(["journal", "check", f"--data={data}", "--set", "queues.folder_levels=4"]) == 0
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(data: Path) -> None:
     command = " ".join(
         [*MOOR, "journal", "export", "-", f"--data={data}", "2>err", "|", "head", "-c1"]
@@ -213,6 +215,7 @@ def test_every_help_ends_with_an_example(command: str, capsys: pytest.CaptureFix
     assert f"Example: moor journal {command}" in capsys.readouterr().out.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_progress_bar(data: Path) -> None:
     """On stderr; stdout stays as it is in a pipe."""
     ours, theirs = os.openpty()

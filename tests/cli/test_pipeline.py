@@ -41,6 +41,7 @@ def test_help_is_quick_and_needs_no_spark() -> None:
     assert all(job in done.stdout for job in JOBS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_every_job_has_help_with_an_example(job: str) -> None:
     done = run_moor("pipeline", job, "--help")

@@ -4,7 +4,9 @@ import pytest
 from tests.journal.damage import Damage, History, Outcome, Trial, run
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
+)
 def test_damage_to_any_one_file_loses_nothing_that_can_be_read(block: int) -> None:
     outcomes = [run(seed, samples=60) for seed in range(block * 2, block * 2 + 2)]
     assert [failure for outcome in outcomes for failure in outcome.failures] == []
