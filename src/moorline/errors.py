@@ -26,6 +26,7 @@
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Drifting               a service and its node found no agreement
     ├── DriftFound             `moor service verify` or a job of `moor pipeline` found what differs
+    ├── FlowFailed             the user's: a function of a flow of `moor pipeline run` raised
     ├── WrongLoop              the caller's: a connection is used from another event loop than its own
     ├── CallFailed             the server's answer to one call; `code` says which
     │   ├── Unsupported        the node does not run the role that answers it
@@ -206,6 +207,13 @@ class DriftFound(MoorlineError):
 
     code = "DRIFT_FOUND"
     exit_code = 17
+
+
+class FlowFailed(MoorlineError):
+    """A function of a flow raised: which flow, what it raised, and where in the user's file."""
+
+    code = "FLOW_FAILED"
+    exit_code = 21
 
 
 class WrongLoop(MoorlineError):

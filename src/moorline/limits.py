@@ -720,6 +720,9 @@ DAMAGE_LINES_MAX = 20
 STAGED_ROOM_MS_MAX = 30_000
 """Time that a decided commit waits for room on a full disk, before whoever asked for it is told so."""
 
+STAGED_REFUSED_NAMED_MAX = 100
+"""Queues that the answer to a commit names, those with the most refused rows first; all rows are counted."""
+
 STAGED_MENDING_MS_MAX = 60_000
 """Time that a decided commit waits for queues that are checked or repaired: each takes seconds at most."""
 
@@ -895,7 +898,19 @@ REPLAY_STEP_PIECES = 8
 """Pieces of a step of a replay without a rate: as many tasks."""
 
 REPLAY_STEP_S = 2
-"""Seconds of a bounded rate that one step brings: a step costs about one to begin and to commit."""
+"""Seconds of a bounded rate that one step brings, at most: what comes in one moment."""
+
+REPLAY_AHEAD_S = 20
+"""Seconds of a bounded rate that one job of Spark's stages ahead: longer than such a job takes on a busy
+machine, so that the next steps are there when those before them are published."""
+
+REPLAY_AHEAD_STEPS_MAX = 64
+"""Steps of such a job, each a task or a few. A filter may leave so little of each
+that the rate is not reached."""
+
+REPLAY_ARREARS_S = 10
+"""Seconds of a bounded rate that are caught up on when steps were late. Behind a longer pause the rest is
+not: a node that was away does not get all of it at once."""
 
 REPLAY_TOKEN_LENGTH_MAX = 100
 """Characters of the name of a replay: it is part of the names of files."""
@@ -914,6 +929,14 @@ FLOW_PARTITIONS_MAX = 4_096
 
 FLOW_CLOCKS_MS_MAX = 600_000
 """How far the clocks of a driver and a node may be apart where a flow is proven."""
+
+PIPELINE_PATIENCE_MS = 600_000
+"""Time for which a job without an end waits for a node that is away: a restart takes seconds, the repair of a
+machine some minutes; later somebody should hear of it by the end of the job."""
+
+PIPELINE_STEADY_MS = 120_000
+"""A query that ran for so long has found its node again, and the next loss is another one: a query without a
+node ends within half a minute."""
 
 PIPELINE_TASKS_MIN = 8
 """Tasks of a comparison at least: where nobody says how many run at once, a small cluster is kept busy."""

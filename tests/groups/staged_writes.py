@@ -67,8 +67,12 @@ async def staged(
     return stage
 
 
-async def committed(moor: Moor, query: str, batch: int, stages: list[Stage]) -> StagesCommitted:
-    return await moor._caller.call(lambda n: CommitStaged(n, query, batch, stages), StagesCommitted)
+async def committed(
+    moor: Moor, query: str, batch: int, stages: list[Stage], aside: str = ""
+) -> StagesCommitted:
+    return await moor._caller.call(
+        lambda n: CommitStaged(n, query, batch, stages, aside), StagesCommitted
+    )
 
 
 async def aborted(moor: Moor, query: str, batch: int, stages: list[Stage]) -> int:

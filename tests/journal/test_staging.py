@@ -82,21 +82,27 @@ def path_of(name: bytes) -> str:
 
 def test_commits_under_way_are_found_without_a_change_of_the_folder() -> None:
     disk = MemoryDisk()
-    assert queries_under_way(disk, TOPICS) == []
+    assert queries_under_way(disk) == []
     store = opened(disk)
-    for query, target in (("topics", TOPICS), ("queues", QUEUES), ("done", TOPICS)):
+    for query, target, aside in (
+        ("topics", TOPICS, ""),
+        ("queues", QUEUES, ""),
+        ("aside", QUEUES, "refused"),
+        ("done", TOPICS, ""),
+    ):
         name, _, _ = staged(store, query)
-        store.decide(query, 0, target, [name])
+        store.decide(query, 0, target, [name], aside)
     store.advance("topics", Place(0, 4))
     store.complete("done")
     disk.crash(random.Random(1), "all")
     before = disk.files()
-    assert queries_under_way(disk, TOPICS) == ["topics"]
-    assert queries_under_way(disk, QUEUES) == ["queues"]
+    # Those that publish to topics: rows that queues refuse go there too.
+    assert queries_under_way(disk) == ["topics", "aside"]
     assert disk.files() == before
     store = opened(disk)
     store.complete("topics")
-    assert queries_under_way(disk, TOPICS) == []
+    store.complete("aside")
+    assert queries_under_way(disk) == []
 
 
 def test_what_is_left_of_a_decided_stage_stays_and_other_garbage_goes() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually
 from tests.spark.archives import filled, messages_in, verified
+from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import COUNT, message, publish
 
 from moorline.spark.jobs.archive_files import Archive
@@ -53,14 +55,17 @@ def reach(process: "subprocess.Popen[str]", where: Path, count: int) -> None:
     eventually(is_there, within_s=WAIT_S_MAX)
 
 
-def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> dict[str, int]:
-    """What it says when all processes of it are told to end: one JSON value, and nothing else.
+def ended(
+    process: "subprocess.Popen[str]", number: signal.Signals, told: str = ""
+) -> dict[str, int]:
+    """What it says when all processes of it are told to end: one JSON value, and nothing else but `told`.
 
     So do a terminal, a service manager and `timeout`; Java must outlive it until the query has ended.
     """
     os.killpg(process.pid, number)
     out, errors = process.communicate(timeout=WAIT_S_MAX)
-    assert (process.returncode, errors) == (0, "")
+    assert process.returncode == 0, errors
+    assert re.fullmatch(told, errors), errors
     facts: dict[str, int] = json.loads(out)
     return facts
 
@@ -86,3 +91,46 @@ def test_it_takes_what_comes_ends_when_told_to_and_goes_on_where_it_was(
     report = verified(spark, filled, where)
     assert report.is_equal
     assert report.messages + report.unsealed == COUNT + 150
+
+
+WAITING = r"moor: .*: waiting for the node, up to 600 seconds\n"
+AGAIN = r"moor: the node answers again: going on\n"
+
+
+def test_it_survives_a_node_that_is_killed_and_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    where, data = tmp_path / "archive", tmp_path / "data"
+    with NodeProcess(data, *SMALL_GENERATIONS) as node:
+        asyncio.run(publish(node.address, 300))
+        with archiving(node, where) as process:
+            reach(process, where, 300)
+            node.kill()
+            told = waited_for(process)
+            # At the same address: what was told to Spark when it began still holds.
+            with NodeProcess(data, *SMALL_GENERATIONS, f"--listen={node.address}"):
+                asyncio.run(publish(node.address, 100, 300))
+                reach(process, where, 400)
+                facts = ended(process, signal.SIGTERM, AGAIN)
+                assert re.fullmatch(WAITING, told)
+                assert facts["messages"] == 400
+                assert messages_in(spark, where) == [message(number) for number in range(400)]
+
+
+def test_it_ends_when_told_to_while_it_waits_for_its_node(tmp_path: Path) -> None:
+    where = tmp_path / "archive"
+    with NodeProcess(tmp_path / "data", *SMALL_GENERATIONS) as node:
+        asyncio.run(publish(node.address, 100))
+        with archiving(node, where) as process:
+            reach(process, where, 100)
+            node.stop()
+            waited_for(process)
+            assert ended(process, signal.SIGTERM)["messages"] == 100
+
+
+def waited_for(process: "subprocess.Popen[str]") -> str:
+    """The line in which it says what it waits for."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "waiting for the node" in line, line
+    return line

@@ -9,9 +9,9 @@ from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, filled, messages_of, source_of
 from tests.spark.publishing import COUNT, message, number_of, publish
 
-from moorline.errors import ConfigError, DriftFound
+from moorline.errors import ConfigError, DriftFound, FlowFailed
 from moorline.spark import flow
-from moorline.spark.jobs.flows import FlowsOptions, check, flows_in, run_flows
+from moorline.spark.jobs.flows import FlowReport, FlowsOptions, check, flows_in, run_flows
 
 __all__ = ["filled"]
 
@@ -159,3 +159,104 @@ def test_an_error_names_its_flow(spark: SparkSession, filled: NodeProcess, file:
         run_flows(spark, FlowsOptions(file, ["typo"], source_of(filled)))
     with pytest.raises(ConfigError, match="flow no frame: it returned int, not a DataFrame"):
         run_flows(spark, FlowsOptions(file, ["no frame"], source_of(filled)))
+
+
+RAISING = """
+from pyspark.sql import functions
+from moorline.spark import flow
+
+def looked_up(messages):
+    return messages.select({}["no such column"])
+
+@functions.udf("string")
+def shouted(value):
+    if int(bytes(value).split(b":")[0]) >= 1_900:
+        raise ValueError("this one is not for shouting")
+    return "LOUD"
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "first"})
+def first(messages):
+    return messages.select("value")
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "x"})
+def raises(messages):
+    return looked_up(messages)
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "x"})
+def unknown(messages):
+    return messages.select("walue")
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "x"})
+def leaves(messages):
+    raise SystemExit("no")
+
+@flow(source={"topics": "#", "maxOffsetsPerTrigger": "500"}, sink={"topic": "loud"})
+def loud(messages):
+    return messages.where("topic like 'orders/%'").select(shouted("value").alias("value"))
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "x"})
+def last(messages):
+    return messages.select("value")
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_flow_that_raises_is_named_and_what_was_done_before_is_told(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    path = tmp_path / "raising.py"
+    path.write_text(RAISING, encoding="utf-8")
+    stored = asyncio.run(count_of(filled.address, "orders/#"))
+
+    def run(*names: str, trigger: str = "") -> tuple[str, list[FlowReport]]:
+        reports: list[FlowReport] = []
+        options = FlowsOptions(str(path), list(names), source_of(filled), trigger=trigger)
+        with pytest.raises(FlowFailed) as caught:
+            run_flows(spark, options, reports=reports)
+        assert "\n" not in str(caught.value)
+        return str(caught.value), reports
+
+    text, reports = run("first", "raises", "last")
+    assert text == (
+        "flow raises: KeyError: 'no such column' (raising.py, line 6, in looked_up: "
+        'return messages.select({}["no such column"]))'
+    )
+    assert [(one.name, one.state, one.messages) for one in reports] == [
+        ("first", "DONE", stored),
+        ("raises", "FAILED", 0),
+        ("last", "NOT_BEGUN", 0),
+    ]
+    assert asyncio.run(count_of(filled.address, "first")) == stored
+    text, _ = run("unknown")
+    assert text.startswith("flow unknown: AnalysisException: [UNRESOLVED_COLUMN")
+    assert "(raising.py, line 24, in unknown: " in text
+    text, _ = run("leaves")
+    assert text.startswith("flow leaves: SystemExit: no (raising.py, line 28, in leaves: ")
+    # In a worker, behind batches that were published.
+    text, (report,) = run("loud")
+    assert text == (
+        "flow loud: ValueError: this one is not for shouting (raising.py, line 11, in shouted)"
+    )
+    assert report.state == "FAILED"
+    assert report.batches > 0
+    # Side by side: the one that fails ends the others, and both are told.
+    text, reports = run("first", "raises", trigger="1 second")
+    assert text.startswith("flow raises: KeyError")
+    assert [(one.name, one.state) for one in reports] == [("first", "DONE"), ("raises", "FAILED")]
+
+
+def test_a_file_that_raises_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "flows.py"
+    for text, words in (
+        (
+            "x = 1\ny = x / 0\n",
+            r"ZeroDivisionError: division by zero \(flows\.py, line 2, in <module>",
+        ),
+        ("import sys\nsys.exit(0)\n", r"SystemExit: 0 \(flows\.py, line 2"),
+        ("def\n", "SyntaxError"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            flows_in(str(path))

@@ -4,7 +4,17 @@ import pytest
 
 from moorline.core.stream import Extent, Stream
 from moorline.errors import ConfigError
-from moorline.spark.places import Lines, Missing, Range, limited, lines_of, ranges, resolved, tasks
+from moorline.spark.places import (
+    Lines,
+    Missing,
+    Range,
+    check_order,
+    limited,
+    lines_of,
+    ranges,
+    resolved,
+    tasks,
+)
 
 
 def extent(shard: int, generation: int, first: int, end: int) -> Extent:
@@ -77,3 +87,9 @@ def test_tasks_have_every_message_once(lines: Lines, min_partitions: int, max_re
 def test_small_streams_of_a_shard_share_a_task(lines: Lines) -> None:
     found, _ = ranges({"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, lines)
     assert [[part.stream.shard for part in task] for task in tasks(found, 0, 0)] == [[0, 0], [1]]
+
+
+def test_a_start_above_its_end_is_refused_by_name() -> None:
+    check_order({"a/0": 5, "a/1": 7}, {"a/0": 5, "a/1": 8})
+    with pytest.raises(ConfigError, match="the start of 'a/1' is 9, above its end, 8"):
+        check_order({"a/0": 5, "a/1": 9}, {"a/0": 5, "a/1": 8})

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession, functions
@@ -21,7 +22,7 @@ from tests.spark.archives import (
 )
 from tests.spark.publishing import COUNT, Message, message, number_of, ttl_s_of
 
-from moorline.errors import ConfigError, DriftFound
+from moorline.errors import ConfigError, DriftFound, MoorlineError, NotFound
 from moorline.limits import REPLAY_STEP_S
 from moorline.spark.jobs.archive_files import Archive, archived
 from moorline.spark.jobs.compaction import compact
@@ -168,3 +169,31 @@ def test_a_compaction_in_the_middle_of_a_replay_is_no_reason_to_end(
     assert merged[0] > 1
     assert done.messages == expected
     assert asyncio.run(count_of(filled.address, "moved/#")) == expected
+
+
+def test_what_nothing_can_come_of_is_an_error_and_nothing_is_published(
+    spark: SparkSession, filled: NodeProcess, where: Path
+) -> None:
+    newest_us = max(file.last_us for file in Archive(str(where)).live())
+    target = source_of(filled)
+    refused: list[tuple[dict[str, Any], type[MoorlineError], str]] = [
+        ({"topics": "orders/nowhere"}, NotFound, "no message of the topic 'orders/nowhere'"),
+        ({"topics": "orders/eu/#,absent"}, NotFound, "no message of the topic 'absent'"),
+        ({"topics": "absent/#"}, NotFound, "no archived message matches absent/#"),
+        ({"first_us": newest_us + 1}, NotFound, "no archived message of # is from 2"),
+        ({"upto_us": 1}, NotFound, "is from the first to before 1970"),
+        ({"first_us": 10, "upto_us": 10}, ConfigError, "--from is not before --until"),
+        ({"first_us": 11, "upto_us": 10}, ConfigError, "--from is not before --until"),
+    ]
+    for chosen, kind, text in refused:
+        options = ReplayOptions(str(where), target, prefix="refused/", **chosen)
+        with pytest.raises(kind, match=f"{text}.*nothing was published"):
+            replay(spark, options)
+    assert asyncio.run(count_of(filled.address, "refused/#")) == 0
+    plans = (where / "_moorline" / "replays").glob("*.plan.json")
+    assert not any("refused/" in plan.read_text() for plan in plans)
+    # One that was there and is complete is no mistake, however often it is said.
+    options = ReplayOptions(str(where), target, topics="größe", prefix="taken/")
+    count = replay(spark, options).messages
+    assert count == asyncio.run(count_of(filled.address, "taken/#")) > 0
+    assert replay(spark, options).messages == 0

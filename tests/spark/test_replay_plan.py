@@ -1,13 +1,19 @@
 """The steps of a replay: every message once, a shard in order, no step above the rate, the same tomorrow."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
 from moorline.core.stream import Stream
-from moorline.limits import REPLAY_PIECE_ROWS, REPLAY_STEP_S
+from moorline.limits import (
+    REPLAY_AHEAD_STEPS_MAX,
+    REPLAY_ARREARS_S,
+    REPLAY_PIECE_ROWS,
+    REPLAY_STEP_S,
+)
 from moorline.spark.jobs.manifest import ArchivedFile
 from moorline.spark.jobs.replay import ReplayOptions
+from moorline.spark.jobs.replay_pace import Schedule, steps_ahead
 from moorline.spark.jobs.replay_plan import Plan, Step
 
 
@@ -110,3 +116,63 @@ def test_the_same_replay_has_the_same_name() -> None:
         "archive", {"address": "tcp://b:1"}, prefix="again/"
     ).name("id")
     assert ReplayOptions("archive", target, token="t").name("id") == "t"
+
+
+# --- the pace: a clock that is moved by hand --------------------------------------------------------
+
+
+def run_at(rate: int, counts: list[int], late_s: list[float]) -> list[tuple[float, int]]:
+    """(time, messages) of each step; each may be ready so much later than the one before was published."""
+    schedule, now_s = Schedule(rate), 100.0
+    found = []
+    for count, late in zip(counts, late_s, strict=True):
+        now_s += late
+        now_s += schedule.wait_s(now_s)
+        schedule.published(count, now_s)
+        found.append((now_s, count))
+    return found
+
+
+def rate_of(found: list[tuple[float, int]]) -> float:
+    return sum(count for _, count in found[:-1]) / (found[-1][0] - found[0][0])
+
+
+def test_a_rate_is_kept_although_steps_take_their_time() -> None:
+    """600 messages are two seconds' worth: a step that takes 1.9 seconds, or sometimes 7, is made up for."""
+    steady = run_at(300, [600] * 50, [1.9] * 50)
+    assert abs(rate_of(steady) - 300) < 0.001
+    uneven = run_at(300, [600] * 50, [7.0 if number % 10 == 5 else 0.1 for number in range(50)])
+    assert abs(rate_of(uneven) - 300) < 3
+    # Never more than the rate from the first on, but for the step that is being published.
+    for number, (now_s, count) in enumerate(uneven):
+        passed = sum(one for _, one in uneven[: number + 1])
+        assert passed <= 300 * (now_s - uneven[0][0]) + count + 1e-6
+
+
+def test_a_long_pause_is_not_followed_by_a_burst() -> None:
+    counts, late_s = [600] * 40, [0.0] * 40
+    late_s[10] = 3_600.0
+    found = run_at(300, counts, late_s)
+    back_s = found[10][0]
+    at_once = sum(count for now_s, count in found[10:] if now_s < back_s + 0.001)
+    assert at_once <= 300 * REPLAY_ARREARS_S + 600
+    behind = [now_s for now_s, _ in found[20:]]
+    assert all(after - before > 1.999 for before, after in pairwise(behind))
+
+
+def test_without_a_rate_nobody_waits_and_what_was_kept_is_told() -> None:
+    assert {now_s for now_s, _ in run_at(0, [600] * 5, [0.0] * 5)} == {100.0}
+    schedule = Schedule(300)
+    assert schedule.rate_kept is None
+    for now_s in (5.0, 7.0, 9.0):
+        schedule.published(600, now_s)
+    assert schedule.rate_kept == 300.0
+
+
+def test_so_much_is_staged_ahead_that_the_next_job_has_its_time() -> None:
+    assert steps_ahead(0, 0, 0) == steps_ahead(0, 10**9, 5) == 1
+    assert steps_ahead(300, 6_000, 10) == 10
+    # A filter that leaves little of each step: more of them, up to a bound.
+    assert steps_ahead(300, 600, 10) == REPLAY_AHEAD_STEPS_MAX
+    assert steps_ahead(300, 0, 10) == REPLAY_AHEAD_STEPS_MAX
+    assert steps_ahead(10, 10**6, 10) == 1

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,14 @@ def make_queues(node: NodeProcess, count: int) -> list[bytes]:
             return [queue.id for queue in await moor.create_queues(count)]
 
     return asyncio.run(made())
+
+
+def delete_queue(node: NodeProcess, queue_id: bytes) -> None:
+    async def deleted() -> None:
+        async with moorline.connect(node.address) as moor:
+            await moor.queue(queue_id).delete()
+
+    asyncio.run(deleted())
 
 
 def waiting_in(node: NodeProcess, queue_id: bytes) -> list[bytes]:
@@ -288,6 +297,49 @@ def test_a_batch_below_the_last_one_is_an_error_and_not_silence(node: NodeProces
     assert [message.body for message in messages_in(node, "days")] == [b"a"]
 
 
+def test_one_deleted_queue_does_not_stop_a_stream_that_has_a_topic_for_its_rows(
+    spark: SparkSession, node: NodeProcess, tmp_path: Path
+) -> None:
+    ids = make_queues(node, 4)
+    delete_queue(node, ids[2])
+    bodies = [b"%03d" % number for number in range(80)]
+    rows = [(ids[number % 4], bodies[number]) for number in range(80)]
+    source = tmp_path / "rows"
+    for part in range(2):
+        frame = spark.createDataFrame(
+            rows[40 * part : 40 * part + 40], "queue binary, value binary"
+        )
+        frame.coalesce(1).write.mode("append").parquet(str(source))
+
+    def streamed(**options: str) -> None:
+        query = (
+            spark.readStream.schema("queue binary, value binary")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(source))
+            .coalesce(1)
+            .writeStream.format("moorline")
+            .options(address=node.address, **options)
+            .option("checkpointLocation", str(tmp_path / "state"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(PySparkException, match=f"{text_of(ids[2])} takes no messages: NOT_FOUND"):
+        streamed()
+    # The same checkpoint, with another mind; and once more, for nothing.
+    for _ in range(2):
+        streamed(deadLetterTopic="refused/rows")
+    aside = messages_in(node, "refused/rows")
+    assert sorted(message.body for message in aside) == bodies[2::4]
+    assert {message.key for message in aside} == {ids[2]}
+    assert dict(aside[0].headers)["dead-queue"] == text_of(ids[2]).encode()
+    for place in (0, 1, 3):
+        assert sorted(waiting_in(node, ids[place])) == bodies[place::4]
+    with urllib.request.urlopen(f"{node.http}/metrics", timeout=30) as told:
+        assert b"moorline_staged_rows_aside_total 20.0" in told.read()
+
+
 # --- options and columns --------------------------------------------------------------------------
 
 VALUE = schema_of(value="binary")
@@ -313,6 +365,12 @@ VALUE = schema_of(value="binary")
         ),
         ({"topic": "a", "address": "http://x"}, VALUE, "address"),
         ({"topic": "a", "batch": "1"}, VALUE, "of which query"),
+        ({"topic": "a", "deadLetterTopic": "b"}, VALUE, "it is for writes to queues"),
+        (
+            {"deadLetterTopic": "b/#"},
+            schema_of(queue="string", value="binary"),
+            "deadLetterTopic: .*wildcard",
+        ),
         ({"topic": "a", "query": "q", "batch": "-1"}, VALUE, "batch: '-1'"),
     ],
 )

@@ -12,6 +12,7 @@ import typer
 from moorline.cli import output
 from moorline.cli import pipeline_tables as tables
 from moorline.cli.installed import need_spark
+from moorline.cli.pipeline_sets import audit, diff
 from moorline.cli.reach import Reach, with_node
 from moorline.cli.spark_run import (
     AsJson,
@@ -21,11 +22,9 @@ from moorline.cli.spark_run import (
     check_every,
     spark_run,
     stoppable,
-    tasks_of,
     time_us,
 )
-from moorline.errors import ConfigError
-from moorline.limits import ARCHIVE_BATCH_MESSAGES, PIPELINE_IDS_SHOWN
+from moorline.limits import ARCHIVE_BATCH_MESSAGES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -124,7 +123,7 @@ def archive(
         stoppable(continuously) as stopping,
     ):
         job.check_format(spark, format_name)
-        done = job.archive(spark, options, lambda: ask(source).seals, seen, stopping)
+        done = job.archive(spark, options, lambda: ask(source).seals, seen, stopping, output.error)
     facts = {**msgspec.structs.asdict(done), "lost_messages": done.lost_messages}
     output.emit(as_json, facts, lambda: tables.show_archived(done))
     if not (continuously or done.messages or done.files or done.lost):
@@ -251,91 +250,12 @@ def replay(
     output.emit(as_json, done, lambda: tables.show_replayed(done))
 
 
-@app.command(
+app.command(
     epilog="Example: moor pipeline audit --data ./moorline-data --client billing=billing.sqlite"
+)(audit)
+app.command(epilog="Example: moor pipeline diff ids.parquet#id csv:export.csv#queue --out missing")(
+    diff
 )
-def audit(
-    catalog: Annotated[
-        str,
-        typer.Option(
-            envvar="MOOR_CATALOG", show_default=False, help="postgresql://… of the catalog."
-        ),
-    ] = "",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False, help="Data folder of a running node with its own catalog."
-        ),
-    ] = None,
-    client: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SERVICE=SET",
-            show_default=False,
-            help="A client's list to compare with: FILE.sqlite, parquet:…, csv:…. Repeatable.",
-        ),
-    ] = None,
-    master: Master = None,
-    remote: Remote = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-) -> None:
-    """Recompute the digests of all services from their associations, and compare with those kept.
-
-    Ends with 17 if something differs.
-    """
-    address = catalog or _own_catalog(data)
-    need_spark()
-    from moorline.spark.id_sets import Side, check_sides
-    from moorline.spark.jobs import audit as job
-
-    clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
-    job.services_of(address, clients)
-    check_sides(*clients.values())
-    with spark_run("auditing", master, remote, conf) as (spark, seen):
-        found = job.audit(spark, address, clients, seen)
-    output.emit(
-        as_json, [tables.audit_facts(one) for one in found], lambda: tables.show_audit(found)
-    )
-    job.check(found)
-
-
-@app.command(epilog="Example: moor pipeline diff ids.parquet#id csv:export.csv#queue --out missing")
-def diff(
-    left: Annotated[
-        str,
-        typer.Argument(
-            show_default=False,
-            help="parquet:PATH#COLUMN, csv:PATH#COLUMN, sqlite:FILE, catalog:postgresql://…#SERVICE.",
-        ),
-    ],
-    right: Annotated[str, typer.Argument(show_default=False, help="The other set of ids.")],
-    out: Annotated[
-        str, typer.Option(show_default=False, help="Store all differences there, as Parquet.")
-    ] = "",
-    limit: Annotated[
-        int, typer.Option(min=0, help="Ids that are printed, at most.")
-    ] = PIPELINE_IDS_SHOWN,
-    master: Master = None,
-    remote: Remote = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-) -> None:
-    """Find what is missing on either side of two sets of ids, of any size.
-
-    65,536 digests of each side are compared first; equal sets cost one look. Rows without an id are left out
-    and counted. Ends with 17 if they differ, or if neither side has an id.
-    """
-    need_spark()
-    from moorline.spark.id_sets import Side
-    from moorline.spark.jobs import diff as job
-
-    sides = Side.of(left), Side.of(right)
-    job.check_before(*sides, out)
-    with spark_run("comparing", master, remote, conf) as (spark, seen):
-        found = job.diff(spark, *sides, tasks=tasks_of(spark), limit=limit, out=out, seen=seen)
-    output.emit(as_json, tables.diff_facts(found), lambda: tables.show_diff(found))
-    job.check(found)
 
 
 @app.command(
@@ -364,7 +284,8 @@ def run(
 ) -> None:
     """Run the functions of a Python file that are marked with @moorline.spark.flow.
 
-    Flows that name no node get the one that is given here. Ends with 17 if a one-to-one copy is none.
+    Flows that name no node get the one that is given here. Ends with 17 if a one-to-one copy is none, and
+    with 21 if a function of yours raises; what flows did until then is printed.
     """
     need_spark()
     from moorline.spark.jobs import flows as job
@@ -379,12 +300,17 @@ def run(
     if not remote:
         for one in job.nodes_of(flows, options.reach):
             check_reached(one)
-    with (
-        spark_run("running", master, remote, conf, is_light=False) as (spark, seen),
-        stoppable(continuously) as stopping,
-    ):
-        reports = job.run_flows(spark, options, seen, stopping)
-    output.emit(as_json, reports, lambda: tables.show_flows(reports))
+    reports: list[job.FlowReport] = []
+    try:
+        with (
+            spark_run("running", master, remote, conf, is_light=False) as (spark, seen),
+            stoppable(continuously) as stopping,
+        ):
+            job.run_flows(spark, options, seen, stopping, reports, output.error)
+    finally:
+        # What was published before one of them failed stays published, and is told.
+        if reports:
+            output.emit(as_json, reports, lambda: tables.show_flows(reports))
     job.check(reports)
 
 
@@ -403,24 +329,3 @@ def reach_options(reach: Reach) -> dict[str, str]:
 
 def source_of(reach: Reach, path: Path | None) -> dict[str, str]:
     return {"path": str(path.absolute())} if path is not None else reach_options(reach)
-
-
-def _own_catalog(data: Path | None) -> str:
-    from moorline.catalog.datafolder import SUPERUSER
-    from moorline.catalog.socket_folder import PORT
-
-    if data is None:
-        raise ConfigError("which catalog? Give --catalog, or --data for a node with its own")
-    folder = (data / "run").resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"{data}: no node with a catalog of its own runs there: give --catalog")
-    return f"postgresql://{SUPERUSER}@/{SUPERUSER}?host={folder}&port={PORT}"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, rest = text.partition("=")
-    if not equals or not name or not rest:
-        raise ConfigError(
-            f"--client {text!r}: accepted: SERVICE=FILE.sqlite, SERVICE=parquet:PATH#COLUMN"
-        )
-    return name, rest

@@ -33,16 +33,27 @@ def show_archived(done: "Archived") -> None:
 
 
 def show_replayed(done: "Replayed") -> None:
+    rate = "" if done.rate_kept is None else f" ({done.rate_kept:,.0f} a second)"
     output.line(
         f"{done.messages:,} messages published in {_many(done.steps, 'step', 'steps')} and "
-        f"{done.seconds:.1f} s; {done.messages_in_all:,} by the replay {done.token} in all"
+        f"{done.seconds:.1f} s{rate}; {done.messages_in_all:,} by the replay {done.token} in all"
     )
 
 
 def show_flows(reports: list["FlowReport"]) -> None:
     output.table(
-        ("flow", "messages", "batches", "verified", "in sink"),
-        [(one.name, one.messages, one.batches, one.verified, one.sink_count) for one in reports],
+        ("flow", "state", "messages", "batches", "verified", "in sink"),
+        [
+            (
+                one.name,
+                one.state.lower().replace("_", " "),
+                one.messages,
+                one.batches,
+                one.verified,
+                one.sink_count,
+            )
+            for one in reports
+        ],
     )
 
 

@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 from moorline.core.parts import prepare
 from moorline.core.queue import NODES_OWN, Queue
+from moorline.core.topic import check_topic
 from moorline.errors import (
     JournalDamaged,
     Malformed,
@@ -39,6 +40,17 @@ from moorline.errors import (
     OutcomeUnknown,
     StartError,
     Unsupported,
+)
+from moorline.groups.staged_aside import (
+    AsideRow,
+    Refused,
+    aside_of,
+    check_bodies,
+    named,
+    publish_aside,
+    publish_leftovers,
+    put_aside,
+    send_or_refuse,
 )
 from moorline.groups.staged_queues import (
     NodeQueues,
@@ -52,6 +64,7 @@ from moorline.groups.staged_queues import (
 )
 from moorline.groups.topics import TopicBroker
 from moorline.ids import id_of, text_of
+from moorline.journal.commit_log import Decided
 from moorline.journal.disk import Disk
 from moorline.journal.segment_index import read_all
 from moorline.journal.stage_file import Chunk
@@ -68,6 +81,7 @@ from moorline.wire.packed_rows import unpacked
 from moorline.wire.staging import (
     QUEUES,
     CommitStaged,
+    QueueRow,
     StagesCommitted,
     producer_of,
     queue_rows_decoder,
@@ -78,6 +92,9 @@ log = logging.getLogger("moorline.groups")
 NOTES_FILE = "notes.queue"
 """Holds the id of the queue of notes."""
 
+OUTBOX_FILE = "outbox.queue"
+"""Holds the id of the queue of rows on their way aside."""
+
 Made = TypeVar("Made")
 
 
@@ -85,10 +102,17 @@ class StagedCommits:
     """Decides, publishes, and finishes what a start before this one decided. `thread` owns the store."""
 
     def __init__(
-        self, store: StagingStore, disk: Disk, broker: TopicBroker, thread: Executor
+        self,
+        store: StagingStore,
+        disk: Disk,
+        broker: TopicBroker,
+        thread: Executor,
+        topic_bytes_max: int,
     ) -> None:
         self.queues: NodeQueues | None = None
         self.committed_rows = 0
+        self.aside_rows = 0
+        self._topic_bytes_max = topic_bytes_max
         self._store = store
         self._disk = disk
         self._broker = broker
@@ -135,8 +159,10 @@ class StagedCommits:
     async def commit(self, call: CommitStaged) -> Answer:
         if not call.stages:
             raise Malformed("a commit names at least one stage")
+        if call.aside:
+            check_topic(call.aside)
         rows = sum(count for _, count, _ in call.stages)
-        refused: list[tuple[str, str, int]] = []
+        refused: Refused = Counter()
         async with self.turn_of(call.query):
             last = await self.in_thread(self._store.last_batch, call.query)
             if call.batch <= last:
@@ -150,11 +176,17 @@ class StagedCommits:
                 # One at a time: there is one note for all of them.
                 async with self._queue_turn:
                     queues = self.need_queues()
-                    counts = await self.in_thread(self._rows_by_queue, names)
-                    check_queues(queues, counts)
-                    await self._notes_queue(queues)
-                    await self._note(self._store.decide, call.query, call.batch, target, names)
+                    counts, largest = await self.in_thread(self._rows_by_queue, names)
+                    if call.aside:
+                        check_bodies(largest, self._topic_bytes_max)
+                        await self._own_queue(queues, OUTBOX_FILE)
+                    check_queues(queues, Counter() if call.aside else counts)
+                    await self._own_queue(queues, NOTES_FILE)
+                    batch = call.query, call.batch, target, names, call.aside
+                    await self._note(self._store.decide, *batch)
                     refused = await self._send(queues, call.query)
+            elif call.aside:
+                raise Malformed("rows for topics go aside to no other topic: they are for queues")
             else:
                 await self._note(self._store.decide, call.query, call.batch, target, names)
                 stored = await self._publish(call.query)
@@ -162,8 +194,9 @@ class StagedCommits:
                     # Nothing of a new batch can have been there before.
                     extra = {"query": call.query, "batch": call.batch, "rows": rows - stored}
                     log.error("rows of a staged commit were taken for duplicates", extra=extra)
-        lost = sum(count for _, _, count in refused)
-        return StagesCommitted(call.call, False, rows - lost, call.batch, refused)
+        lost = refused.total()
+        aside = lost if call.aside else 0
+        return StagesCommitted(call.call, False, rows - lost, call.batch, named(refused), aside)
 
     async def go_on(self, query: str) -> None:
         """Behind a start."""
@@ -265,31 +298,39 @@ class StagedCommits:
 
     # --- queues -----------------------------------------------------------------------------------
 
-    def _rows_by_queue(self, names: list[bytes]) -> Counter[bytes]:
+    def _rows_by_queue(self, names: list[bytes]) -> tuple[Counter[bytes], int]:
+        """How many rows each queue would get, and the bytes of the largest."""
         counts: Counter[bytes] = Counter()
+        largest = 0
         for name in names:
             for chunk in self._store.chunks(name):
-                counts.update(row.queue for row in queue_rows_decoder.decode(chunk.rows))
-        return counts
+                rows = queue_rows_decoder.decode(chunk.rows)
+                counts.update(row.queue for row in rows)
+                largest = max(largest, *(len(row.body) for row in rows), 0)
+        return counts, largest
 
-    async def _notes_queue(self, queues: NodeQueues) -> Queue:
-        """The queue of notes, made durably before anything relies on it."""
-        text = await self.in_thread(read_all, self._disk, NOTES_FILE)
+    async def _own_queue(self, queues: NodeQueues, file: str) -> Queue:
+        """A queue of the node's own, made durably before anything relies on it."""
+        text = await self.in_thread(read_all, self._disk, file)
         found = queues.store.find(id_of(text.decode())) if text else None
         if found is None:
             found = queues.store.create(NODES_OWN)
             await durable(queues)
-            await self.in_thread(self._disk.write_whole, NOTES_FILE, text_of(found.id).encode())
+            await self.in_thread(self._disk.write_whole, file, text_of(found.id).encode())
         return found
 
-    async def _send(self, queues: NodeQueues, query: str) -> list[tuple[str, str, int]]:
+    async def _send(self, queues: NodeQueues, query: str) -> Refused:
+        """What queues refused: rows that went aside, where the commit has a topic for them."""
         decided, _ = self._store.pending[query]
-        notes = await self._notes_queue(queues)
+        sending = Sending(queues, decided, await self._own_queue(queues, NOTES_FILE))
+        if decided.aside:
+            sending.outbox = await self._own_queue(queues, OUTBOX_FILE)
+            await publish_leftovers(queues, sending.outbox, self._streams)
         await undisturbed(queues)
-        start = noted(queues.store, notes, decided)
-        refused: Counter[tuple[bytes, str]] = Counter()
+        start, is_emptied = noted(queues.store, sending.notes, decided), False
         for place in range(start.stage, len(decided.stages)):
             first = start.row if place == start.stage else 0
+            facts = await self.in_thread(self._store.facts, decided.stages[place])
             async for chunk in self._chunks(decided.stages[place], first):
                 rows = queue_rows_decoder.decode(chunk.rows)
                 upto = chunk.upto_row
@@ -297,18 +338,50 @@ class StagedCommits:
                     end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
                     some = rows[row - chunk.first_row : end - chunk.first_row]
                     await undisturbed(queues)
-                    # Without an await between the two, so that they are in one batch of the log.
-                    for one in some:
-                        code = send_row(queues.store, one.queue, one.body)
-                        if code:
-                            refused[one.queue, code] += 1
-                    leave_note(queues.store, notes, decided, Place(place, end))
-                    queues.counts.stored += len(some)
-                    self.committed_rows += len(some)
+                    aside = sending.turn(some, row, facts.partition, Place(place, end))
+                    queues.counts.stored += len(some) - len(aside)
+                    self.committed_rows += len(some) - len(aside)
                     await durable(queues)
+                    if sending.outbox is not None:
+                        await publish_aside(queues, sending.outbox, self._streams, aside)
+                        self.aside_rows += len(aside)
+                        is_emptied = bool(aside)
+        if is_emptied:
+            # Behind its end nobody looks into the outbox: what was taken off it must be so for good.
+            await durable(queues)
         await self._note(self._store.complete, query)
-        named = [(text_of(queue), code, count) for (queue, code), count in refused.items()]
-        for queue, code, count in named:
-            extra = {"query": query, "queue": queue, "code": code, "messages": count}
-            log.warning("a queue was closed between a decision and its sends", extra=extra)
-        return named
+        for (queue, code), count in sending.refused.items():
+            extra = {"query": query, "queue": text_of(queue), "code": code, "messages": count}
+            log.warning("a queue refused rows of a staged commit", extra=extra)
+        return sending.refused
+
+
+class Sending:
+    """The sends of one decision, turn by turn."""
+
+    def __init__(self, queues: NodeQueues, decided: Decided, notes: Queue) -> None:
+        self.refused: Refused = Counter()
+        self.notes = notes
+        self.outbox: Queue | None = None
+        self._queues = queues
+        self._decided = decided
+
+    def turn(self, rows: list[QueueRow], first: int, partition: int, upto: Place) -> list[AsideRow]:
+        """Rows and their note, without an await between them: so they are in one batch of the log.
+
+        Those that are to be published from the outbox.
+        """
+        store, aside = self._queues.store, list[AsideRow]()
+        for number, row in enumerate(rows, first):
+            if self.outbox is None:
+                code = send_row(store, row.queue, row.body)
+            else:
+                code = send_or_refuse(self._queues, row)
+            if not code:
+                continue
+            self.refused[row.queue, code] += 1
+            if self.outbox is not None:
+                aside.append(aside_of(self._decided, partition, number, row, code))
+                put_aside(store, self.outbox, aside[-1])
+        leave_note(store, self.notes, self._decided, upto)
+        return aside

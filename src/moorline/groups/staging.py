@@ -64,7 +64,7 @@ class Staging:
         self._streams = broker.streams
         self._checker = RowChecker(settings.message_bytes_max)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-staging")
-        self._commits = StagedCommits(store, disk, broker, self._thread)
+        self._commits = StagedCommits(store, disk, broker, self._thread, settings.message_bytes_max)
         self._turns = Turns()
         self._open: dict[Session, set[bytes]] = {}
         self._waiting_bytes = 0
@@ -74,6 +74,10 @@ class Staging:
     @property
     def committed_rows(self) -> int:
         return self._commits.committed_rows
+
+    @property
+    def aside_rows(self) -> int:
+        return self._commits.aside_rows
 
     def handlers(self) -> Handlers:
         take_rows = self._turns.later(self._take_rows)

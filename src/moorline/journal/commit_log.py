@@ -41,6 +41,8 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=2):
     target: int
     stages: list[bytes]
     time_s: int
+    aside: str = ""
+    """The topic for rows that queues refuse, if they are not to fail the batch."""
 
 
 class Advanced(msgspec.Struct, frozen=True, array_like=True, tag=3):

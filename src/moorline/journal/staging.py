@@ -43,7 +43,7 @@ from moorline.limits import (
     STAGED_QUERY_KEPT_S,
     STAGES_MAX,
 )
-from moorline.wire.staging import ROWS_MAX, STAGE_BYTES
+from moorline.wire.staging import ROWS_MAX, STAGE_BYTES, TOPICS
 
 log = logging.getLogger("moorline.journal")
 
@@ -57,11 +57,15 @@ class Place(NamedTuple):
     row: int = 0
 
 
-def queries_under_way(disk: Disk, target: int) -> list[str]:
-    """Queries with a commit to that target that is decided and not published to its end; changes nothing."""
+def queries_under_way(disk: Disk) -> list[str]:
+    """Queries with a commit to topics that is decided and not published to its end; changes nothing."""
     store = StagingStore(disk, lambda: 0)
     store.read_decisions()
-    return [query for query, (decided, _) in store.pending.items() if decided.target == target]
+    return [
+        query
+        for query, (decided, _) in store.pending.items()
+        if decided.target == TOPICS or decided.aside
+    ]
 
 
 class StagingStore:
@@ -253,12 +257,14 @@ class StagingStore:
             raise CallFailed("one commit publishes to topics or to queues, not to both")
         return targets.pop() if targets else 0
 
-    def decide(self, query: str, batch: int, target: int, names: list[bytes]) -> Decided:
+    def decide(
+        self, query: str, batch: int, target: int, names: list[bytes], aside: str = ""
+    ) -> Decided:
         """The decision is durable when this returns. After an error nobody knows: the node must end."""
         assert query not in self.pending, "one decision of a query at a time"
         assert batch > self.last_batch(query), "this batch is decided"
         in_order = sorted(names, key=lambda name: self._stages[name].facts.partition)
-        decided = Decided(query, batch, target, in_order, self._now_s())
+        decided = Decided(query, batch, target, in_order, self._now_s(), aside)
         self._write(decided)
         return decided
 

@@ -44,7 +44,6 @@ from moorline.metrics import Metrics
 from moorline.net.session import Handlers, Session
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
-from moorline.wire.staging import TOPICS
 
 log = logging.getLogger("moorline.node")
 
@@ -215,7 +214,7 @@ def _shards_of_this_run(data: Path, streams: Disk, staged: Disk, wanted: int) ->
     if before == wanted:
         return wanted
     with opening(data / STAGING_FOLDER):
-        queries = queries_under_way(staged, TOPICS)
+        queries = queries_under_way(staged)
     if not queries:
         return wanted
     if not before:
@@ -263,6 +262,10 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "staged_rows_total": (
             "Rows of staged writes that were published.",
             lambda: topics.staging.committed_rows,
+        ),
+        "staged_rows_aside_total": (
+            "Rows of staged writes that their queues refused, and that went to a topic in place.",
+            lambda: topics.staging.aside_rows,
         ),
         "stream_commits_total": ("Group commits of streams.", lambda: streams.commits),
         "stream_messages_dropped_total": (

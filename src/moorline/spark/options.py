@@ -150,6 +150,11 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         raise ConfigError("startingOffsets: latest leaves nothing to read; use earliest or offsets")
     if ending == "earliest":
         raise ConfigError("endingOffsets: earliest leaves nothing to read; use latest or offsets")
+    starting_us, ending_us = (_time_us(given, f"{one}Timestamp") for one in ("starting", "ending"))
+    if starting_us > ending_us >= 0:
+        raise ConfigError(
+            "startingTimestamp is behind endingTimestamp: nothing can be between them"
+        )
     return TopicOptions(
         filters=_filters(given["topics"]),
         path=path_of(given),
@@ -157,8 +162,8 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         reach=reach_of(options),
         starting=starting,
         ending=ending,
-        starting_us=_time_us(given, "startingTimestamp"),
-        ending_us=_time_us(given, "endingTimestamp"),
+        starting_us=starting_us,
+        ending_us=ending_us,
         max_offsets=number_of(given, "maxOffsetsPerTrigger"),
         min_offsets=number_of(given, "minOffsetsPerTrigger"),
         max_delay_ms=_parsed(given, "maxTriggerDelay", _duration_ms, 900_000, "90s, 15m, 2h"),

@@ -87,6 +87,15 @@ def resolved(given: str | Offsets, otherwise: str, bounds: Bounds, option: str) 
     return found
 
 
+def check_order(start: Offsets, end: Offsets) -> None:
+    """Refuses a start behind its end: nothing can be between them."""
+    for line, offset in start.items():
+        if offset > end.get(line, offset):
+            raise ConfigError(
+                f"the start of {line!r} is {offset}, above its end, {end[line]}: give a start below it"
+            )
+
+
 def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     """At most so many messages, of each shard a part that goes with what waits in it."""
     waiting = {line: max(0, end[line] - start.get(line, end[line])) for line in end}

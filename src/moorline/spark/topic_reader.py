@@ -38,6 +38,7 @@ from moorline.spark.places import (
     Lines,
     Missing,
     Range,
+    check_order,
     ends,
     firsts,
     limited,
@@ -282,6 +283,7 @@ class TopicBatchReader(TopicReads, DataSourceReader):
             bounds = self.bounds(needs_all=True)
             self.check_topics(bounds)
             start, end = self.start(bounds), self.end(bounds)
+            check_order(start, end)
             return self.plan(start, end, self.described(start, needs_all=True).lines)
         finally:
             self.close()

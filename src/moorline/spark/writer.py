@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moorline.spark")
 
-OPTIONS = (*REACH, "topic", "queue", "query", "batch")
+OPTIONS = (*REACH, "topic", "queue", "query", "batch", "deadLetterTopic")
 SPARKS_OPTIONS = ("checkpointLocation", "path", "queryName")
 """What Spark itself puts among the options of a query."""
 
@@ -89,6 +89,8 @@ class Destination(msgspec.Struct, frozen=True):
 
     reach: Reach
     columns: Columns
+    aside: str = ""
+    """A topic for rows that their queue refuses; without one they fail the write."""
 
 
 def writer(
@@ -166,11 +168,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def stage(
-    destination: Destination, query: str, batch: int, batches: Iterator["RecordBatch"]
+    destination: Destination,
+    query: str,
+    batch: int,
+    batches: Iterator["RecordBatch"],
+    place: int | None = None,
 ) -> Staged:
-    """In a task: its rows, durable at the node and seen by nobody. What fails leaves nothing behind."""
+    """In a task: its rows, durable at the node and seen by nobody. What fails leaves nothing behind.
+
+    `place` is which part of the batch it is, where the task of Spark's does not say so.
+    """
     context = TaskContext.get()
-    partition = context.partitionId() if context else 0
+    partition = place if place is not None else context.partitionId() if context else 0
     attempt = context.taskAttemptId() if context else 0
     target = QUEUES if destination.columns.is_queues else TOPICS
     filled = (one for one in batches if one.num_rows)
@@ -216,7 +225,7 @@ def commit(
         try:
             answer = _once(
                 destination.reach,
-                lambda call: CommitStaged(call, query, batch, stages),
+                lambda call: CommitStaged(call, query, batch, stages, destination.aside),
                 StagesCommitted,
             )
         except Untrusted:
@@ -229,6 +238,15 @@ def commit(
             break
     for queue, code, messages in answer.refused:
         log.warning("the queue %s refused %d messages: %s", queue, messages, code)
+    if answer.aside:
+        log.warning(
+            "%d rows of batch %d of %s went to the topic %s, and %d to their queues",
+            answer.aside,
+            batch,
+            query,
+            destination.aside,
+            answer.published,
+        )
     return answer
 
 
@@ -305,13 +323,23 @@ def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: b
     if topic and queue:
         raise ConfigError("topic and queue: give one")
     if topic:
-        try:
-            check_topic(topic)
-        except BadTopic as error:
-            raise ConfigError(f"topic: {error}") from None
+        _check_topic(topic, "topic")
     reach = reach_of(options)
     address_of(reach.address)
-    return Destination(reach, columns_of(schema, topic, _queue_id(queue)))
+    columns = columns_of(schema, topic, _queue_id(queue))
+    aside = given.get("deadlettertopic", "")
+    if aside and not columns.is_queues:
+        raise ConfigError("deadLetterTopic: topics refuse nothing; it is for writes to queues")
+    if aside:
+        _check_topic(aside, "deadLetterTopic")
+    return Destination(reach, columns, aside)
+
+
+def _check_topic(topic: str, option: str) -> None:
+    try:
+        check_topic(topic)
+    except BadTopic as error:
+        raise ConfigError(f"{option}: {error}") from None
 
 
 _SPARKS = {name.lower() for name in SPARKS_OPTIONS}

@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
+from moorline.limits import STAGED_REFUSED_NAMED_MAX, TOPIC_BYTES_MAX
 from moorline.wire.bounds import Body, Code, Id, Name, RowsMax
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import QueueId
@@ -96,27 +97,34 @@ class StageClosed(Answer, frozen=True, gc=False, tag=155):
 
 
 class CommitStaged(Call, frozen=True, gc=False, tag=156):
-    """Publishes these stages, (stage, count, hash), as a batch of that query; once, however often said."""
+    """Publishes these stages, (stage, count, hash), as a batch of that query; once, however often said.
+
+    Without `aside`, a queue that would refuse a row refuses the commit. With it, such rows go to that topic.
+    """
 
     query: Query
     batch: BatchNumber
     stages: Annotated[
         list[tuple[StageId, RowCount, StageHash]], Meta(max_length=STAGES_PER_COMMIT_MAX)
     ]
+    aside: Annotated[str, Meta(max_length=TOPIC_BYTES_MAX)] = ""
 
 
 class StagesCommitted(Answer, frozen=True, gc=False, tag=157):
     """All is published. `already` is that it was so before; nothing was published now. `last` is the last
     batch of the query that is committed.
 
-    `refused` names the queues that were deleted or closed between the decision and the send: (id as
-    text, code, messages).
+    `refused` names queues that refused messages, (id as text, code, messages): without a topic for these,
+    they were deleted or closed between the decision and the send. `aside` is how many went to that topic.
     """
 
     already: bool
     published: int = 0
     last: int = -1
-    refused: Annotated[list[tuple[Name, Code, int]], RowsMax] = msgspec.field(default_factory=list)
+    refused: Annotated[list[tuple[Name, Code, int]], Meta(max_length=STAGED_REFUSED_NAMED_MAX)] = (
+        msgspec.field(default_factory=list)
+    )
+    aside: int = 0
 
 
 class AbortStaged(Call, frozen=True, gc=False, tag=158):
@@ -136,6 +144,7 @@ EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborte
 
 _encoder = msgspec.msgpack.Encoder()
 _PRODUCERS_SEED = 0x5354_4147_4544  # "STAGED"
+_ASIDE_SEED = 0x4153_4944_45  # "ASIDE"
 queue_rows_decoder = msgspec.msgpack.Decoder(QueueRows)
 
 
@@ -143,6 +152,11 @@ def producer_of(query: str, partition: int) -> int:
     """As whose a partition of a query is published. Hashed with another seed than the names that publishers
     give themselves: else one could take the other's place, and its rows would pass for duplicates."""
     return xxhash.xxh3_64_intdigest(f"{query}/{partition}".encode(), _PRODUCERS_SEED) or 1
+
+
+def aside_producer_of(query: str, partition: int) -> int:
+    """As whose the rows of a partition go aside: no other's, or they would pass for duplicates."""
+    return xxhash.xxh3_64_intdigest(f"{query}/{partition}".encode(), _ASIDE_SEED) or 1
 
 
 def encode_queue_rows(rows: list[QueueRow]) -> bytes:

@@ -8,7 +8,6 @@ new query goes on where the archive ends.
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from moorline.spark.jobs.compaction import compact
 from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
 from moorline.spark.jobs.manifest import Entry, LostRange, reached
 from moorline.spark.jobs.node_side import node_ids, opened_streams
+from moorline.spark.jobs.patience import Patience, Told, now_ms, silent, wait_for_nodes
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
 from moorline.spark.places import ends, firsts
 from moorline.spark.topic_reader import REMEDY
@@ -88,52 +88,39 @@ def archive(
     sealed: Callable[[], Iterable[SealedStream]],
     seen: Seen = nobody,
     stopping: Stopping = never,
+    told: Told = silent,
 ) -> Archived:
     """Runs until all that is stored now is archived; with a `trigger`, until `stopping` or an interrupt.
 
     `sealed` asks the nodes for their sealed streams. Their digests are kept in the archive, so that it can
-    be verified when retention has taken the streams.
+    be verified when retention has taken the streams. With a `trigger`, a node that is away is waited for, and
+    `told` hears of it.
     """
     target = opened(options)
     busy = f"another run of `moor pipeline archive` works on {target.where}: there can be one"
     with target.alone(f"{OWN}/lock", busy):
         target.complete_receipts()
         know_nodes(target, node_ids(options.source))
-        return _archived(spark, options, target, sealed, seen, stopping)
+        upkeep = _Upkeep(spark, options, target, sealed)
+        target.note_seals(sealed())
+        return _archived(upkeep, _Following(spark, options, target, seen, stopping, told))
 
 
-def _archived(
-    spark: "SparkSession",
-    options: ArchiveOptions,
-    target: Archive,
-    sealed: Callable[[], Iterable[SealedStream]],
-    seen: Seen,
-    stopping: Stopping,
-) -> Archived:
-    upkeep = _Upkeep(spark, options, target, sealed)
-    target.note_seals(sealed())
-    stored = _waiting(options, target)
-    query = _begun(spark, options, target)
-
-    def ahead(done: int, behind: int) -> tuple[int, int]:
-        left = behind or max(0, stored - done)
-        batch = min(left, options.messages_per_batch)
-        return int(batch * share_of(spark, str(query.runId))), left
-
+def _archived(upkeep: "_Upkeep", following: "_Following") -> Archived:
+    target = following.target
     try:
-        with _remedied():
-            wait(query, seen, upkeep.now_and_then, count=moved, stopping=stopping, ahead=ahead)
+        following.run(upkeep.now_and_then)
     except KeyboardInterrupt:
         # Who interrupts a run without an end wants its end, and what it did.
-        if not options.trigger:
+        if not following.options.trigger:
             raise
     except JavaGone:
         # Who ends all processes at once ends Java too. What is in the manifest is archived.
-        if not stopping():
+        if not following.stopping():
             raise
     else:
-        if not stopping():
-            upkeep.compact(seen)
+        if not following.stopping():
+            upkeep.compact(following.seen)
     upkeep.count()
     entries = upkeep.new.values()
     return Archived(
@@ -146,6 +133,61 @@ def _archived(
         [lost for entry in entries for lost in entry.lost],
         upkeep.refused,
     )
+
+
+class _Following:
+    """The query, from its beginning to its end; begun again where its node was away, if it has no end."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        options: ArchiveOptions,
+        target: Archive,
+        seen: Seen,
+        stopping: Stopping,
+        told: Told,
+    ) -> None:
+        self.options = options
+        self.target = target
+        self.seen = seen
+        self.stopping = stopping
+        self._spark = spark
+        self._told = told
+        self._stored = _waiting(options, target)
+        self._done = 0
+        """Messages of the queries before this one, for the bar."""
+
+    def run(self, also: Callable[[], None]) -> None:
+        patience = Patience(now_ms())
+        while True:
+            try:
+                with _remedied():
+                    self._follow(also)
+                return
+            except ConnectionLost as error:
+                if not self.options.trigger:
+                    raise
+                wait_for_nodes([self.options.source], error, patience, self._told, self.stopping)
+                if self.stopping():
+                    return
+
+    def _follow(self, also: Callable[[], None]) -> None:
+        query = _begun(self._spark, self.options, self.target)
+        before, shown = self._done, [self._done]
+
+        def ahead(done: int, behind: int) -> tuple[int, int]:
+            left = behind or max(0, self._stored - before - done)
+            batch = min(left, self.options.messages_per_batch)
+            return int(batch * share_of(self._spark, str(query.runId))), left
+
+        def seen(done: int, total: int) -> None:
+            shown.append(before + done)
+            self.seen(before + done, before + total)
+
+        try:
+            wait(query, seen, also, count=moved, stopping=self.stopping, ahead=ahead)
+        finally:
+            self._done = shown[-1]
 
 
 @contextlib.contextmanager
@@ -195,12 +237,12 @@ class _Upkeep:
         self._target = target
         self._sealed = sealed
         self._before = {entry.name for entry in target.entries()}
-        self._due_ms = _now_ms() + ARCHIVE_UPKEEP_MS
+        self._due_ms = now_ms() + ARCHIVE_UPKEEP_MS
 
     def now_and_then(self) -> None:
         """In a run that does not end. A node that is away is asked again the next time."""
-        if self._options.trigger and _now_ms() >= self._due_ms:
-            self._due_ms = _now_ms() + ARCHIVE_UPKEEP_MS
+        if self._options.trigger and now_ms() >= self._due_ms:
+            self._due_ms = now_ms() + ARCHIVE_UPKEEP_MS
             self._note_seals()
             self.compact(nobody)
 
@@ -225,10 +267,6 @@ class _Upkeep:
             self.merged_files += done.files
             self.merged_into += done.into
             self.refused = done.refused
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> Any:

@@ -11,6 +11,7 @@ streaming query with a checkpoint. One that is declared `one_to_one` is verified
 function over the same source messages, as a batch, must give what the sink has; as many, and the same.
 """
 
+import contextlib
 import runpy
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from moorline.errors import ConfigError, DriftFound
-from moorline.spark.jobs.failures import JavaGone, explained
+from moorline.errors import ConfigError, ConnectionLost, DriftFound
+from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
+from moorline.spark.jobs.flow_errors import of_flow, place_in, said_by
+from moorline.spark.jobs.patience import Patience, Told, now_ms, silent, wait_for_nodes
 from moorline.spark.jobs.watching import LOOK_S, Seen, Stopping, never, nobody, rows_of, wait
 from moorline.spark.options import Reach, reach_of
 
@@ -44,7 +47,10 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 class FlowReport(msgspec.Struct, frozen=True):
-    """What a flow did in this run; `verified` is None where there was nothing to verify."""
+    """What a flow did in this run; `verified` is None where there was nothing to verify.
+
+    `state` is DONE, FAILED (what it did until then counts) or NOT_BEGUN, because another one failed first.
+    """
 
     name: str
     messages: int
@@ -53,6 +59,7 @@ class FlowReport(msgspec.Struct, frozen=True):
     source_count: int | None = None
     sink_count: int | None = None
     digest: str | None = None
+    state: str = "DONE"
 
 
 class FlowsOptions(msgspec.Struct, frozen=True):
@@ -64,6 +71,11 @@ class FlowsOptions(msgspec.Struct, frozen=True):
     checkpoints: str = ""
     trigger: str = ""
     verify: bool = True
+
+    @property
+    def path(self) -> str:
+        """As tracebacks name it."""
+        return str(Path(self.file))
 
 
 def flow(
@@ -103,8 +115,10 @@ def flows_in(file: str, names: list[str] | None = None) -> list[Flow]:
         found = runpy.run_path(str(path), run_name="__moorline_flows__")
     except ConfigError:
         raise
-    except Exception as error:
-        raise ConfigError(f"{file}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        where = place_in(error, str(path))
+        what = f"{file}: {said_by(error)}"
+        raise ConfigError(f"{what} ({where})" if where else what) from error
     flows = [made for value in found.values() if (made := getattr(value, MARK, None)) is not None]
     known = [one.name for one in flows]
     twice = sorted({name for name in known if known.count(name) > 1})
@@ -119,27 +133,67 @@ def flows_in(file: str, names: list[str] | None = None) -> list[Flow]:
 
 
 def run_flows(
-    spark: "SparkSession", options: FlowsOptions, seen: Seen = nobody, stopping: Stopping = never
+    spark: "SparkSession",
+    options: FlowsOptions,
+    seen: Seen = nobody,
+    stopping: Stopping = never,
+    reports: list[FlowReport] | None = None,
+    told: Told = silent,
 ) -> list[FlowReport]:
-    """One flow after the other until each has caught up; or all at once, until `stopping` or an interrupt."""
+    """One flow after the other until each has caught up; or all at once, until `stopping` or an interrupt.
+
+    `reports` has a report of every flow also where one of them raises. All at once, a node that is away is
+    waited for, and `told` hears of it.
+    """
     flows = flows_in(options.file, options.names)
+    reports = [] if reports is None else reports
     if options.trigger:
-        return _continuously(spark, options, flows, seen, stopping)
-    return [_once(spark, options, one, seen) for one in flows]
+        _continuously(_Flows(spark, options, flows, told), seen, stopping, reports)
+        return reports
+    try:
+        for one in flows:
+            _once(spark, options, one, seen, reports)
+    finally:
+        for one in flows[len(reports) :]:
+            reports.append(FlowReport(one.name, 0, 0, state="NOT_BEGUN"))
+    return reports
 
 
-def _once(spark: "SparkSession", options: FlowsOptions, one: Flow, seen: Seen) -> FlowReport:
-    with explained(f"flow {one.name}"):
-        checkpoint = checkpoint_of(options, one)
-        query = _started(spark, options, one, checkpoint)
-        run = Run()
-        messages = wait(query, seen, heard=run.hear)
-        report = FlowReport(one.name, messages, run.batches)
-        if not (one.one_to_one and options.verify and run.batches):
-            return report
-        from moorline.spark.jobs.flow_proof import prove
+def _once(
+    spark: "SparkSession",
+    options: FlowsOptions,
+    one: Flow,
+    seen: Seen,
+    reports: list[FlowReport],
+) -> None:
+    """Its report is the last one then, whatever happened."""
+    query: Any = None
+    run, batches = Run(), dict[int, int]()
+    report = FlowReport(one.name, 0, 0, state="FAILED")
+    try:
+        with of_flow(one.name, options.path):
+            checkpoint = checkpoint_of(options, one)
+            query = _started(spark, options, one, checkpoint)
+            wait(query, seen, lambda: _count(query, batches), run.hear)
+            _count(query, batches)
+            report = _report(one, batches, "DONE")
+            if one.one_to_one and options.verify and run.batches:
+                from moorline.spark.jobs.flow_proof import prove
 
-        return prove(spark, options.reach, one, checkpoint, str(query.id), run, report)
+                report = prove(spark, options.reach, one, checkpoint, str(query.id), run, report)
+    except BaseException:
+        # A query that failed has still told of the batches before.
+        with contextlib.suppress(Exception):
+            _count(query, batches)
+        report = _report(one, batches, "FAILED")
+        raise
+    finally:
+        reports.append(report)
+
+
+def _report(one: Flow, batches: Mapping[int, int], state: str) -> FlowReport:
+    count = sum(1 for rows in batches.values() if rows)
+    return FlowReport(one.name, sum(batches.values()), count, state=state)
 
 
 class Run:
@@ -170,59 +224,101 @@ class Run:
 
 
 def _continuously(
-    spark: "SparkSession", options: FlowsOptions, flows: list[Flow], seen: Seen, stopping: Stopping
-) -> list[FlowReport]:
-    done: dict[str, dict[int, int]] = {one.name: {} for one in flows}
+    running: "_Flows", seen: Seen, stopping: Stopping, reports: list[FlowReport]
+) -> None:
     try:
         with explained():
-            _followed(spark, options, flows, done, seen, stopping)
+            running.follow(seen, stopping)
     except JavaGone:
         # Who ends all processes at once ends Java too; what was heard of until then is told.
         if not stopping():
             raise
-    return [
-        FlowReport(name, sum(batches.values()), sum(1 for rows in batches.values() if rows))
-        for name, batches in done.items()
-    ]
-
-
-def _followed(
-    spark: "SparkSession",
-    options: FlowsOptions,
-    flows: list[Flow],
-    done: dict[str, dict[int, int]],
-    seen: Seen,
-    stopping: Stopping,
-) -> None:
-    running: list[tuple[Flow, Any]] = []
-    try:
-        for one in flows:
-            with explained(f"flow {one.name}"):
-                running.append((one, _started(spark, options, one, checkpoint_of(options, one))))
-        while all(query.isActive for _, query in running) and not stopping():
-            _count(running, done)
-            seen(sum(sum(batches.values()) for batches in done.values()), 0)
-            time.sleep(LOOK_S)
-    except KeyboardInterrupt:
-        pass
     finally:
-        for _, query in running:
+        reports += running.reports()
+
+
+class _Flows:
+    """Flows side by side: their queries, the rows of their batches, and how they are."""
+
+    def __init__(
+        self, spark: "SparkSession", options: FlowsOptions, flows: list[Flow], told: Told
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        self._flows = flows
+        self._told = told
+        self._queries: dict[str, Any] = {}
+        self._batches: dict[str, dict[int, int]] = {one.name: {} for one in flows}
+        self._states = {one.name: "NOT_BEGUN" for one in flows}
+        self._patience = Patience(now_ms())
+
+    def reports(self) -> list[FlowReport]:
+        return [
+            _report(one, self._batches[one.name], self._states[one.name]) for one in self._flows
+        ]
+
+    def follow(self, seen: Seen, stopping: Stopping) -> None:
+        """Until they are to stop, or one of them fails, which ends the others."""
+        try:
+            for one in self._flows:
+                self._begin(one)
+            while not stopping():
+                for one in self._flows:
+                    self._look(one, stopping)
+                seen(sum(sum(batches.values()) for batches in self._batches.values()), 0)
+                time.sleep(LOOK_S)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._stop()
+        for one in self._flows:
+            self._check(one)
+
+    def _begin(self, one: Flow) -> None:
+        self._states[one.name] = "FAILED"
+        with of_flow(one.name, self._options.path):
+            checkpoint = checkpoint_of(self._options, one)
+            self._queries[one.name] = _started(self._spark, self._options, one, checkpoint)
+        self._states[one.name] = "DONE"
+
+    def _look(self, one: Flow, stopping: Stopping) -> None:
+        """Counts, and begins a query again whose node was away."""
+        query = self._queries[one.name]
+        _count(query, self._batches[one.name])
+        if query.isActive:
+            return
+        try:
+            self._check(one)
+        except ConnectionLost as error:
+            nodes = nodes_of([one], self._options.reach)
+            wait_for_nodes(nodes, error, self._patience, self._told, stopping)
+            if not stopping():
+                self._begin(one)
+
+    def _check(self, one: Flow) -> None:
+        """Raises what its query failed with; one that was stopped has no error."""
+        query = self._queries.get(one.name)
+        if query is None or query.isActive:
+            return
+        self._states[one.name] = "FAILED"
+        with of_flow(one.name, self._options.path):
+            query.awaitTermination()
+        self._states[one.name] = "DONE"
+
+    def _stop(self) -> None:
+        for query in self._queries.values():
             if query.isActive:
                 query.stop()
-    _count(running, done)
-    for one, query in running:
-        # One that failed ended the others; one that was stopped has no error.
-        with explained(f"flow {one.name}"):
-            query.awaitTermination()
+        for name, query in self._queries.items():
+            with contextlib.suppress(*spark_errors()):
+                _count(query, self._batches[name])
 
 
-def _count(running: list[tuple[Flow, Any]], done: dict[str, dict[int, int]]) -> None:
+def _count(query: Any, batches: dict[int, int]) -> None:
     """Rows by batch: Spark remembers the last of them only, and we all."""
-    for one, query in running:
-        batches = done[one.name]
-        for progress in query.recentProgress:
-            number = int(progress["batchId"])
-            batches[number] = max(rows_of(progress), batches.get(number, 0))
+    for progress in query.recentProgress if query is not None else ():
+        number = int(progress["batchId"])
+        batches[number] = max(rows_of(progress), batches.get(number, 0))
 
 
 def _started(spark: "SparkSession", options: FlowsOptions, one: Flow, checkpoint: str) -> Any:

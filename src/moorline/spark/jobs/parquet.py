@@ -5,7 +5,7 @@ Written: as many of a folder as the size asks for. Read by jobs that must not go
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -171,7 +171,11 @@ def check_unchanged(archive: Archive, file: ArchivedFile) -> None:
 
 
 def rows_between(
-    archive: Archive, file: ArchivedFile, first: int, upto: int
+    archive: Archive,
+    file: ArchivedFile,
+    first: int,
+    upto: int,
+    columns: Sequence[str] = COLUMNS,
 ) -> Iterator[pa.RecordBatch]:
     """The row groups with messages `first` to before `upto`; refuses a file that is not as it was written."""
     problem = problem_of(archive, file)
@@ -189,7 +193,7 @@ def rows_between(
                 if known is None or (known.min < upto and known.max >= first)
             ]
             if groups:
-                yield from opened.iter_batches(ARCHIVE_READ_ROWS, groups, list(COLUMNS))
+                yield from opened.iter_batches(ARCHIVE_READ_ROWS, groups, list(columns))
     except (OSError, pa.ArrowException) as error:
         raise _changed(archive, file, f"cannot be read: {error}") from error
 

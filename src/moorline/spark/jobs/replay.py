@@ -10,43 +10,34 @@ replay is history and not state: the mark of a retained message is left out, or 
 be one of long ago for everybody who subscribes from then on.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
-from moorline.core.frame import decode_headers
-from moorline.core.stream import Stream
-from moorline.core.topic import Matcher, check_filter, check_topic
-from moorline.errors import BadTopic, ConfigError, DriftFound
-from moorline.limits import REPLAY_STAGE_ROWS, REPLAY_TOKEN_LENGTH_MAX
-from moorline.spark.frames import HEADERS_TYPE
-from moorline.spark.jobs import tasks
+from moorline.core.topic import check_filter, check_topic
+from moorline.errors import ConfigError
+from moorline.limits import REPLAY_TOKEN_LENGTH_MAX
 from moorline.spark.jobs.archive_files import Archive
-from moorline.spark.jobs.failures import explained
-from moorline.spark.jobs.manifest import MAX_US, ArchivedFile, by_stream
-from moorline.spark.jobs.parquet import rows_between
-from moorline.spark.jobs.replay_plan import Piece, Plan, Step
-from moorline.spark.jobs.ttl_bits import to_seconds
+from moorline.spark.jobs.manifest import MAX_US, ArchivedFile
+from moorline.spark.jobs.replay_choice import check_chosen
+from moorline.spark.jobs.replay_pace import Schedule, steps_ahead
+from moorline.spark.jobs.replay_plan import Plan, Step
+from moorline.spark.jobs.replay_steps import Numbered, Stager, destination_of
 from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.options import reach_of
-from moorline.spark.rows import Columns
-from moorline.spark.writer import Destination, Staged, commit, stage
+from moorline.spark.writer import Staged, abort, commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TOKEN = re.compile(rf"[A-Za-z0-9._-]{{1,{REPLAY_TOKEN_LENGTH_MAX}}}")
-
-COLUMNS = ("topic", "key", "value", "headers", "ttl_s")
-
-Files = dict[Stream, list[ArchivedFile]]
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -64,6 +55,10 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         return reach_of(self.target).address
+
+    @property
+    def filters(self) -> list[str]:
+        return [part.strip() for part in self.topics.split(",")]
 
     def name(self, archive_id: str) -> str:
         """The token, given or made of what the replay is: the same command is the same replay.
@@ -91,6 +86,8 @@ class Replayed(msgspec.Struct, frozen=True):
     messages_in_all: int
     steps: int
     seconds: float
+    rate_kept: float | None = None
+    """Messages a second, between the first step and the last; None where there was one step, or no rate."""
 
 
 def replay(
@@ -98,37 +95,77 @@ def replay(
     options: ReplayOptions,
     seen: Seen = nobody,
     pause: Callable[[float], None] = time.sleep,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Replayed:
     archive = opened(options)
     token = options.name(archive.holdings().id or archive.of_spark)
     progress = _progress(archive, token)
     live = archive.live()
+    if archive.read_own(_plan_name(token), Plan) is None:
+        check_chosen(spark, archive, options, live)
     plan = _planned(archive, options, token, live, progress.done)
-    began, first = time.monotonic(), progress
-    publisher = _Publisher(spark, options, token, archive, by_stream(live))
-    total, passed = sum(_rows_in(step) for step in plan.steps()), 0
-    for number, step in enumerate(plan.steps()):
-        if number >= first.done:
+    began_s, first = now_s(), progress
+    total = sum(_rows_in(step) for step in plan.steps())
+    passed = sum(_rows_in(step) for step in islice(plan.steps(), first.done))
+    steps = islice(enumerate(plan.steps()), first.done, None)
+    schedule = Schedule(options.rate)
+    destination = destination_of(options.target)
+    with contextlib.closing(Ahead(Stager(spark, options, token, archive), steps, options)) as ahead:
+        for number, step, staged in ahead:
             seen(passed, total)
-            step_began = time.monotonic()
-            count = publisher.publish(number, step)
+            if (early_s := schedule.wait_s(now_s())) > 0:
+                pause(early_s)
+            commit(destination, token, number, staged)
+            count = sum(one.count for one in staged)
+            schedule.published(count, now_s())
             progress = Progress(number + 1, progress.messages + count)
             archive.write_own(_progress_name(token), progress)
-            # Each step has its own time, and none catches up on another: so no second has more.
-            early_s = (
-                count / options.rate - (time.monotonic() - step_began) if options.rate else 0.0
-            )
-            if early_s > 0:
-                pause(early_s)
-        passed += _rows_in(step)
+            passed += _rows_in(step)
     seen(total, total)
     return Replayed(
         token,
         progress.messages - first.messages,
         progress.messages,
         progress.done - first.done,
-        round(time.monotonic() - began, 3),
+        round(now_s() - began_s, 3),
+        schedule.rate_kept,
     )
+
+
+class Ahead:
+    """Steps that are staged, in their order: while one is published, the next are being staged."""
+
+    def __init__(self, stager: Stager, steps: Iterator[Numbered], options: ReplayOptions) -> None:
+        self._stager = stager
+        self._steps = steps
+        self._options = options
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-replay")
+        self._staged: dict[int, list[Staged]] = {}
+        self._count = 0
+        self._messages = 0
+
+    def __iter__(self) -> Iterator[tuple[int, Step, list[Staged]]]:
+        group, work = self._begun()
+        while group:
+            self._staged = work.result()
+            self._count += len(group)
+            self._messages += sum(one.count for some in self._staged.values() for one in some)
+            following, work = self._begun()
+            for number, step in group:
+                yield number, step, self._staged[number]
+                del self._staged[number]
+            group = following
+
+    def _begun(self) -> tuple[list[Numbered], "Future[dict[int, list[Staged]]]"]:
+        count = steps_ahead(self._options.rate, self._messages, self._count)
+        group = list(islice(self._steps, count))
+        return group, self._thread.submit(self._stager.stage, group)
+
+    def close(self) -> None:
+        """What is staged and not wanted any more goes; what a task is still staging goes after a day."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        for number, staged in self._staged.items():
+            abort(destination_of(self._options.target), staged[0].query, number, staged)
 
 
 def opened(options: ReplayOptions) -> Archive:
@@ -138,8 +175,12 @@ def opened(options: ReplayOptions) -> Archive:
         raise ConfigError(
             f"the archive at {archive.where} is {archive.holdings().format}: replay reads parquet only"
         )
-    for text in options.topics.split(","):
-        check_filter(text.strip())
+    for text in options.filters:
+        check_filter(text)
+    if options.first_us >= options.upto_us:
+        raise ConfigError(
+            "--from is not before --until: no message can be between them; nothing was published"
+        )
     if options.prefix:
         check_topic(options.prefix + "x")
     if options.token and not _TOKEN.fullmatch(options.token):
@@ -190,166 +231,3 @@ def _progress_name(token: str) -> str:
 
 def _rows_in(step: Step) -> int:
     return sum(piece.upto - piece.first for piece in step)
-
-
-# --- a step -----------------------------------------------------------------------------------------
-
-
-class ReplayItem(msgspec.Struct, frozen=True):
-    where: str
-    target: dict[str, str]
-    token: str
-    step: int
-    topics: list[str]
-    first_us: int
-    upto_us: int
-    prefix: str
-    piece: Piece
-    files: list[ArchivedFile]
-
-
-class StagedPiece(msgspec.Struct, frozen=True):
-    """What a task has staged."""
-
-    place: int
-    stage: bytes
-    count: int
-    hash: bytes
-
-
-class _Publisher:
-    """Publishes steps, and knows which files their messages are in."""
-
-    def __init__(
-        self,
-        spark: "SparkSession",
-        options: ReplayOptions,
-        token: str,
-        archive: Archive,
-        files: Files,
-    ) -> None:
-        self._spark = spark
-        self._options = options
-        self._token = token
-        self._archive = archive
-        self._files = files
-
-    def publish(self, number: int, step: Step) -> int:
-        """How many messages the step has."""
-        try:
-            return self._publish(number, step)
-        except DriftFound:
-            # A compaction may have replaced a file meanwhile: then it is no problem at all.
-            now = by_stream(self._archive.live())
-            if all(now.get(piece.stream) == self._files.get(piece.stream) for piece in step):
-                raise
-            self._files = now
-            return self._publish(number, step)
-
-    def _publish(self, number: int, step: Step) -> int:
-        options = self._options
-        items = [
-            ReplayItem(
-                self._archive.where,
-                options.target,
-                self._token,
-                number,
-                [part.strip() for part in options.topics.split(",")],
-                options.first_us,
-                options.upto_us,
-                options.prefix,
-                piece,
-                [file for file in self._files.get(piece.stream, []) if _meets(file, piece)],
-            )
-            for piece in step
-        ]
-        with explained():
-            results = tasks.run(self._spark, stage_piece, items, StagedPiece)
-        found = sorted(results, key=lambda one: one.place)
-        staged = [Staged(self._token, number, one.stage, one.count, one.hash) for one in found]
-        commit(_destination(options.target), self._token, number, staged)
-        return sum(one.count for one in found)
-
-
-def _meets(file: ArchivedFile, piece: Piece) -> bool:
-    return file.first < piece.upto and file.last >= piece.first
-
-
-def _destination(target: dict[str, str]) -> Destination:
-    return Destination(reach_of(target), Columns(COLUMNS))
-
-
-def stage_piece(item: bytes) -> Iterator[StagedPiece]:
-    """In a worker: the messages of a piece, by their offsets, to the node that will publish them."""
-    from pyspark import TaskContext
-
-    wanted = msgspec.json.decode(item, type=ReplayItem)
-    table = _read(wanted)
-    batches = iter(
-        messages_of(table, wanted).to_batches(REPLAY_STAGE_ROWS) if table.num_rows else []
-    )
-    staged = stage(_destination(wanted.target), wanted.token, wanted.step, batches)
-    context = TaskContext.get()
-    place = context.partitionId() if context else 0
-    yield StagedPiece(place, staged.stage, staged.count, staged.hash)
-
-
-def _read(wanted: ReplayItem) -> pa.Table:
-    archive = Archive(wanted.where)
-    matchers = [Matcher(text) for text in wanted.topics]
-    _, first, upto = wanted.piece
-    parts = [
-        _chosen(batch, wanted, matchers)
-        for file in wanted.files
-        for batch in rows_between(archive, file, first, upto)
-    ]
-    if not parts:
-        return pa.table({})
-    table = pa.Table.from_batches(parts)
-    table = table.sort_by("offset")
-    offsets = table.column("offset").to_numpy()
-    if len(offsets) and (np.diff(offsets) == 0).any():
-        raise DriftFound(
-            f"{wanted.piece[0]} has messages twice in the archive at {archive.where}: "
-            "`moor pipeline verify --repair` puts it right"
-        )
-    return table
-
-
-def _chosen(batch: pa.RecordBatch, wanted: ReplayItem, matchers: list[Matcher]) -> pa.RecordBatch:
-    _, first, upto = wanted.piece
-    offsets = batch.column("offset").to_numpy()
-    times = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    mask = (offsets >= first) & (offsets < upto)
-    mask &= (times >= wanted.first_us) & (times < wanted.upto_us)
-    topics = batch.column("topic").dictionary_encode()
-    taken = [any(match(name) for match in matchers) for name in topics.dictionary.to_pylist()]
-    mask &= np.array(taken, np.bool_)[topics.indices.to_numpy()]
-    return batch.filter(pa.array(mask))
-
-
-def messages_of(table: pa.Table, wanted: ReplayItem) -> pa.Table:
-    """As the writer takes them; what it was stored with that a publisher does not set is left out."""
-    topics = table.column("topic")
-    if wanted.prefix:
-        topics = pc.binary_join_element_wise(pa.scalar(wanted.prefix), topics, "")
-        for name in pc.unique(topics).to_pylist():
-            try:
-                check_topic(name)
-            except BadTopic as error:
-                raise ConfigError(f"--prefix {wanted.prefix!r}: {error}") from None
-    headers = table.column("raw_headers").combine_chunks()
-    encoded = pc.fill_null(headers, b"").dictionary_encode()
-    decoded = [
-        [{"key": name, "value": value} for name, value in decode_headers(one)]
-        for one in encoded.dictionary.to_pylist()
-    ]
-    return pa.table(
-        {
-            "topic": topics,
-            "key": table.column("key"),
-            "value": table.column("value"),
-            "headers": pa.array(decoded, HEADERS_TYPE).take(encoded.indices),
-            "ttl_s": to_seconds(table.column("ttl_s")),
-        }
-    )
