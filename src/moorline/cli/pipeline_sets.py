@@ -1,4 +1,4 @@
-"""Room: cli. `moor pipeline audit` and `diff`: sets of ids, compared on Spark. cli/pipeline.py registers them."""
+"""Room: cli. `moor pipeline audit` and `diff`: sets of ids, compared on Spark; cli/pipeline.py has them."""
 
 from pathlib import Path
 from typing import Annotated
