@@ -75,12 +75,18 @@ def ours_in(text: str) -> MoorlineError:
         kind = _kind(name)
         if kind is not None:
             return _with_text(kind, words.strip())
-    raised = _RAISED.findall(text)
+    raised = raised_in(text)
     if raised:
-        return SparkFailed(raised[-1][:SPARK_WORDS_MAX])
+        return SparkFailed(raised)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(("at ", "JVM stacktrace", "==", "File "))]
     return SparkFailed((own[0] if own else text)[:SPARK_WORDS_MAX])
+
+
+def raised_in(text: str) -> str:
+    """The exception that a traceback in a text of Spark's ends with; empty without one."""
+    raised = _RAISED.findall(text)
+    return str(raised[-1])[:SPARK_WORDS_MAX] if raised else ""
 
 
 def _kind(name: str) -> type[MoorlineError] | None:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from moorline.errors import FlowFailed, MoorlineError
 from moorline.limits import SPARK_WORDS_MAX
-from moorline.spark.jobs.failures import SparkFailed, explained
+from moorline.spark.jobs.failures import SparkFailed, explained, raised_in
 
 _FRAME = r'File "{file}", line (\d+), in (\S+)'
-_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Warning|Interrupt)?: .+$")
 
 
 @contextlib.contextmanager
@@ -63,9 +62,10 @@ def said_by(error: BaseException | None) -> str:
     if error is None:
         return ""
     text = str(error)
-    raised = [line for line in text.splitlines() if _RAISED.match(line)]
-    if "Traceback (most recent call last)" in text and raised:
-        return raised[-1][:SPARK_WORDS_MAX]
+    # A worker's exception is in the text of Spark's, and is what the user should hear of.
+    raised = raised_in(text) if "Traceback (most recent call last)" in text else ""
+    if raised:
+        return raised
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     name = type(error).__name__
     return (f"{name}: {first}" if first else name)[:SPARK_WORDS_MAX]
