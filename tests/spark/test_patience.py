@@ -7,11 +7,9 @@ from moorline.spark.jobs.patience import Patience
 def test_patience_is_counted_from_the_first_loss() -> None:
     patience = Patience(0)
     assert patience.lost(5_000) == PIPELINE_PATIENCE_MS
-    assert patience.is_new
     # It answered, and the query lost it again at once: that is the same loss.
     patience.began(6_000)
     assert patience.lost(8_000) == PIPELINE_PATIENCE_MS - 3_000
-    assert not patience.is_new
     patience.began(4_000 + PIPELINE_PATIENCE_MS)
     assert patience.lost(5_000 + PIPELINE_PATIENCE_MS) == 0
 
@@ -21,4 +19,3 @@ def test_a_query_that_ran_steadily_since_makes_it_new() -> None:
     patience.lost(1_000)
     patience.began(2_000)
     assert patience.lost(2_000 + PIPELINE_STEADY_MS) == PIPELINE_PATIENCE_MS
-    assert patience.is_new

@@ -31,8 +31,6 @@ class Patience:
     def __init__(self, now_ms: int) -> None:
         self._began_ms = now_ms
         self._since_ms: int | None = None
-        self.is_new = False
-        """Whether the last loss is not the same one as before."""
 
     def began(self, now_ms: int) -> None:
         """The query is begun, or begun again."""
@@ -40,8 +38,7 @@ class Patience:
 
     def lost(self, now_ms: int) -> int:
         """The query lost its node: how many milliseconds are left to wait."""
-        self.is_new = self._since_ms is None or now_ms - self._began_ms >= PIPELINE_STEADY_MS
-        if self._since_ms is None or self.is_new:
+        if self._since_ms is None or now_ms - self._began_ms >= PIPELINE_STEADY_MS:
             self._since_ms = now_ms
         return max(0, self._since_ms + PIPELINE_PATIENCE_MS - now_ms)
 
@@ -62,7 +59,7 @@ def wait_for_nodes(
     sources = list(sources)
     left_ms = patience.lost(now_ms())
     end_ms = now_ms() + left_ms
-    if patience.is_new:
+    if left_ms:
         told(f"{error}: waiting for the node, up to {left_ms // 1_000} seconds")
     while True:
         # At least once, and a moment later: what a query meets may be over before we look.
@@ -72,8 +69,7 @@ def wait_for_nodes(
         if now_ms() >= end_ms:
             raise error
         if all(map(_answers, sources)):
-            if patience.is_new:
-                told("the node answers again: going on")
+            told("the node answers again: going on")
             patience.began(now_ms())
             return
 
