@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.journal.stores import contents, filled, opened
 
 from moorline.errors import DiskFull, FolderUnusable, TooManyFiles
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile, FileDisk
@@ -385,3 +386,18 @@ def test_a_cache_of_files_gives_one_of_its_own_for_the_next(tmp_path: Path) -> N
             assert handles.get(name, create=False).read_at(0, 10) == name.encode()
     assert len(handles) == disk.open_handles == 5
     handles.close()
+
+
+def test_a_queue_is_not_set_aside_for_want_of_a_descriptor(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    queue_id = filled(disk)[0]
+    before = contents(disk)
+    store = opened(disk)
+    queue = store.find(queue_id)
+    assert queue is not None
+    with no_descriptor_left(), pytest.raises(TooManyFiles):
+        store.head(queue)
+    assert not queue.damaged
+    assert store.head(queue) is not None, "as soon as there is one again"
+    store.close()
+    assert contents(disk) == before
