@@ -200,3 +200,56 @@ def test_however_full_the_log_is_a_sender_waits_for_a_moment_only() -> None:
     idle = Pace(MIB)
     idle.begin(MIB, 0)
     assert not idle.look(MIB + LOG_PACE_BYTES_PER_S_MIN // 2, 0.5, 0, 1_000)
+
+
+async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoints(
+    tmp_path: Path,
+) -> None:
+    """One checkpoint behind the other, while every queue is sent to, read from its files, and read out."""
+    settings = Settings(max_queue_messages=50, max_file_messages=3, sync="power")
+    async with harbour(tmp_path, settings) as node, node.connect() as one, node.connect() as two:
+        queues = await two.create_queues(20)
+        is_done = False
+
+        async def checkpoints() -> int:
+            count = 0
+            while not is_done:
+                await node.broker.commits.checkpoint()
+                count += 1
+            return count
+
+        async def send(queue: Queue) -> None:
+            for number in range(30):
+                await one.send(queue.id, b"%d" % number)
+                if number % 5 == 4:
+                    await node.broker.commits.checkpoint()  # joins the one that is under way
+
+        async def read(queue: Queue) -> list[bytes]:
+            bodies: list[bytes] = []
+            while len(bodies) < 20:
+                found = node.store.find(queue.id)
+                assert found is not None
+                if len(bodies) % 3 == 0:
+                    node.store.files.close_queue(found)  # the next one comes from the files
+                message = await queue.get()
+                if message is not None:
+                    bodies.append(message.body)
+                    await message.ack()
+            return bodies
+
+        checkpointing = asyncio.create_task(checkpoints())
+        async with asyncio.timeout(8 * WITHIN_S):
+            sending = asyncio.gather(*(send(queue) for queue in queues))
+            found = await asyncio.gather(*(read(queue) for queue in queues))
+            await sending
+        is_done = True
+        assert await checkpointing > 2
+        assert not node.broker.commits.failed.done()
+        assert found == [[b"%d" % number for number in range(20)]] * len(queues)
+        assert node.store.files.lost_messages == node.store.files.quarantined == 0
+    async with harbour(tmp_path, settings) as node:
+        for queue in queues:
+            left = node.store.find(queue.id)
+            assert left is not None
+            entries = [node.store.peek(left, place) for place in range(left.size)]
+            assert [e.body for e in entries if e is not None] == [b"%d" % n for n in range(20, 30)]
