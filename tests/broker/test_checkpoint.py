@@ -253,3 +253,24 @@ async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoint
             assert left is not None
             entries = [node.store.peek(left, place) for place in range(left.size)]
             assert [e.body for e in entries if e is not None] == [b"%d" % n for n in range(20, 30)]
+
+
+async def test_a_checkpoint_that_is_cut_short_by_a_stop_leaves_everything_to_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is done with the files before they are closed; the next start replays the log."""
+    monkeypatch.setattr("moorline.broker.commits.STOP_CHECKPOINT_MS_MAX", 1)
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queues = await filled(moor, 2 * CHECKPOINT_GROUP_QUEUES)
+        gate = Gate(monkeypatch, node.disk, "make_folders")
+        checkpoint = await begun(node, gate)
+        # Behind the moment at which the stop gives the checkpoint up.
+        checkpoint.add_done_callback(lambda _: gate.open())
+    assert checkpoint.cancelled() or checkpoint.done()
+    async with harbour(tmp_path, ROOMY) as node:
+        for queue in queues:
+            found = node.store.find(queue.id)
+            assert found is not None
+            entries = [node.store.peek(found, place) for place in range(found.size)]
+            assert [entry.body for entry in entries if entry is not None] == [b"1"]
+        assert node.store.files.lost_messages == node.store.files.quarantined == 0
