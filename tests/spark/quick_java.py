@@ -62,6 +62,8 @@ def quicken() -> str:
 
 
 def _have_made(archive: Path) -> None:
+    if not os.access(ROOT, os.W_OK):
+        return
     KEPT.mkdir(parents=True, exist_ok=True)
     with (KEPT / "lock").open("w") as lock:
         try:
