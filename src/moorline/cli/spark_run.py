@@ -77,7 +77,7 @@ def spark_run(
     from moorline.spark.jobs.failures import explained
 
     with _logged_aside() as log, explained():
-        from moorline.spark.connect_server import is_far
+        from moorline.spark.connect_server import end_patience, is_far
         from moorline.spark.session import SHORT_JOB, session
 
         if is_light and not master and not remote:
@@ -94,6 +94,8 @@ def spark_run(
                 with progress(what) as seen:
                     yield spark, seen
             finally:
+                if is_far(remote):
+                    end_patience(spark)  # a server that is gone need not hear of the end
                 with contextlib.suppress(Exception):
                     spark.stop()
 
