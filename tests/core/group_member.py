@@ -1,21 +1,35 @@
-"""A member in the simulation of a group: the real Handler, with a client that works on a few messages.
+"""A member in the simulation of a group: the real Handler and the real Delivery, with a client at their end.
 
-It acknowledges them in any order, rejects some, and rejects poison always.
+The client works on a few messages at a time, acknowledges them in any order, rejects some, and rejects poison
+always. At times it reads nothing. Reads and burials take their time, and some reads fail.
 """
 
 import random
 from collections import defaultdict, deque
+from typing import Any
 
 from tests.core.group_world import World
 
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
+from moorline.core.delivery import (
+    AwaitNews,
+    Bury,
+    Deliver,
+    Delivery,
+    FeedMoved,
+    ForgetNews,
+    ReadBlock,
+    TellLost,
+    Window,
+)
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.feed import Feed
+from moorline.core.frame import all_stored
 from moorline.core.group_message import FromLeader
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
 from moorline.core.leader import Leader
-from moorline.core.stream import RETENTION, Gap, Shard
+from moorline.core.stream import Gap, Shard
 
 SUBSCRIPTION = 1
 TAKEN_MAX = 4
@@ -43,14 +57,22 @@ class MemberNode:
         self, name: str, home: str, world: World, chance: random.Random, window: int = 16
     ) -> None:
         self.name, self.home, self.world, self.chance = name, home, world, chance
-        self.window = window
+        self.size = window
         self.numbers = iter(range(1, 1_000_000))
         self.handler = Handler(name, self._new_id, lambda: next(self.numbers), TIMES, progress_ms=5)
+        self.delivery = Delivery()
+        self.window = Window(SUBSCRIPTION, "wanted", window, qos=1)
+        self.reads: dict[str, ReadBlock] = {}
+        self.awaiting: dict[int, Shard] = {}
         self.waiting: dict[int, deque[int]] = defaultdict(deque)
+        """Delivered to the client, who has not looked at it yet."""
         self.taken: dict[str, tuple[Feed, int]] = {}
         self.telling: dict[str, tuple[Feed, Gap]] = {}
+        self.burying: dict[str, tuple[Feed, int]] = {}
         self.is_subscribed = False
         self.is_closing = False
+        self.is_slow = False
+        """The client does not read: nothing has a turn."""
         self.now_ms = 0
 
     def _new_id(self) -> str:
@@ -67,7 +89,8 @@ class MemberNode:
                 if self.is_subscribed or self.is_closing:
                     return []
                 self.is_subscribed = True
-                effects = self.handler.on_subscribe(SUBSCRIPTION, self.window, now_ms)
+                self.window = Window(SUBSCRIPTION, "wanted", self.size, qos=1)
+                effects = self.handler.on_subscribe(SUBSCRIPTION, self.size, now_ms)
             case Leave():
                 self.is_subscribed = False
                 effects = self.handler.on_unsubscribe(SUBSCRIPTION, now_ms)
@@ -79,105 +102,131 @@ class MemberNode:
             case Received(_, FromLeader() as message):
                 effects = self.handler.received(message, now_ms)
             case TimerFired("pump"):
-                effects = [SetTimer("pump", 100 if self.world.is_calm else 10)]
-            case TimerFired(name) if name.startswith("ack "):
-                effects = self._finish(name)
-            case TimerFired(name) if name.startswith("lost "):
-                effects = self._tell(name)
+                effects = [
+                    *self._look_around(),
+                    SetTimer("pump", 100 if self.world.is_calm else 10),
+                ]
             case TimerFired(name):
-                effects = self.handler.timer(name, now_ms)
+                effects = self._timer(name)
             case _:
                 return []
-        return self._performed(effects)
-
-    def _performed(self, effects: list[Effect]) -> list[Effect]:
-        done, due, is_pumped = list[Effect](), deque(effects), False
-        while due or not is_pumped or (self.is_closing and not self.taken and not self.telling):
-            if not due and not is_pumped:
-                is_pumped = True
-                due.extend(self._pump())
-                continue
-            if not due:
-                self.is_closing = False
-                due.extend(self.handler.on_disconnect(self.now_ms, blame=False))
-                continue
-            effect = due.popleft()
-            match effect:
-                case ToLeader(_, node, message):
-                    done.append(Send(node or self.home, message))
-                case FeedStopped(feed):
-                    due.extendleft(reversed(self._give_back(feed)))
-                case FeedClosed(feed):
-                    self.waiting.pop(feed.number, None)
-                case FeedOpened():
-                    pass
-                case SubscriptionOver():
-                    self.is_subscribed = False
-                case _:
-                    done.append(effect)
+        done = self._performed(effects)
+        self.delivery.check()
         return done
 
-    def _give_back(self, feed: Feed) -> list[Effect]:
-        for offset in self.waiting.pop(feed.number, ()):
-            feed.give_back(offset, offset + 1)
-        return self.handler.changed(feed, self.now_ms)
+    def _timer(self, name: str) -> list[Effect]:
+        match name.split()[0]:
+            case "read":
+                return self._answer(self.reads.pop(name))
+            case "ack":
+                return self._finish(name)
+            case "lost":
+                return self._confirm(name)
+            case "bury":
+                return self._bury(name)
+            case _:
+                return self.handler.timer(name, self.now_ms)
 
-    def _pump(self) -> list[Effect]:
+    def _performed(self, effects: list[Effect]) -> list[Effect]:
+        done, due = list[Effect](), deque(effects)
+        while True:
+            while due:
+                due.extendleft(reversed(self._perform(due.popleft(), done)))
+            if self.delivery.has_ready and not self.is_slow and not self.is_closing:
+                due.extend(self.delivery.turn(self.now_ms * 1_000))
+            elif self.is_closing and not self.taken and not self.telling and not self.burying:
+                self.is_closing = False
+                due.extend(self.handler.on_disconnect(self.now_ms, blame=False))
+            else:
+                self._take_up(done)
+                return done
+
+    def _perform(self, effect: Effect, done: list[Effect]) -> list[Effect]:
+        match effect:
+            case ToLeader(_, node, message):
+                done.append(Send(node or self.home, message))
+            case FeedOpened(feed):
+                return self.delivery.open(feed, self.window, self._kept_from(feed))
+            case FeedStopped(feed):
+                return self._give_back(feed)
+            case FeedClosed(feed):
+                self.waiting.pop(feed.number, None)
+                return self.delivery.close(feed.number)
+            case FeedMoved(feed):
+                return self.handler.changed(feed, self.now_ms)
+            case SubscriptionOver():
+                self.is_subscribed = False
+            case ReadBlock(feed, _, offset):
+                if self.world.is_calm or self.chance.random() < 0.7:
+                    return self._answer(effect)  # from memory
+                self._later(f"read {feed} {offset}", self.reads, effect, (1, 2, 5), done)
+            case AwaitNews(feed, stream):
+                assert feed not in self.awaiting, "D3: it waits already"
+                self.awaiting[feed] = stream.line
+            case ForgetNews(feed):
+                del self.awaiting[feed]
+            case Deliver():
+                self._receive(effect)
+            case TellLost(_, feed, _, gap):
+                one = self.handler.feeds[feed]
+                name = f"lost {feed} {gap.first} {gap.upto}"
+                self._later(name, self.telling, (one, gap), (1, 2, 3, 20), done)
+            case Bury(feed, offset):
+                self.world.beyond.add((self.handler.feeds[feed].stream.line, offset))
+                dead = (self.handler.feeds[feed], offset)
+                self._later(f"bury {feed} {offset}", self.burying, dead, (1, 2, 10), done)
+            case _:
+                done.append(effect)
+        return []
+
+    def _later(
+        self,
+        name: str,
+        kept: dict[str, Any],
+        what: object,
+        after_ms: tuple[int, ...],
+        done: list[Effect],
+    ) -> None:
+        kept[name] = what
+        done.append(SetTimer(name, self.chance.choice(after_ms)))
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def _kept_from(self, feed: Feed) -> int:
+        return self.world.extents(feed.stream.line)[0].first
+
+    def _look_around(self) -> list[Effect]:
+        """Shards have moved, retention has taken something, the client reads again or no more."""
+        self.is_slow = not self.world.is_calm and self.chance.random() < 0.1
         effects: list[Effect] = []
-        if self.is_closing:
-            return effects
-        for feed in list(self.handler.feeds.values()):
-            self._look_for_gone(feed, effects)
-        room = self.window - sum(len(feed.out) for feed in self.handler.feeds.values())
-        for feed in list(self.handler.feeds.values()):
-            if room > 0 and not feed.stopped:
-                room -= self._read(feed, room, effects)
-        for number, waiting in self.waiting.items():
-            while waiting and len(self.taken) < TAKEN_MAX:
-                offset = waiting.popleft()
-                name = f"ack {number} {offset}"
-                self.taken[name] = (self.handler.feeds[number], offset)
-                effects.append(SetTimer(name, self.chance.choice((1, 2, 3, 20, 60))))
+        for number, shard in list(self.awaiting.items()):
+            if self.world.ends[shard] > self.delivery.feeds[number].feed.next:
+                del self.awaiting[number]
+                self.delivery.moved(number)
+        for number, one in list(self.delivery.feeds.items()):
+            if not self.is_closing:
+                effects += self.delivery.kept_from(number, self._kept_from(one.feed))
         return effects
 
-    def _look_for_gone(self, feed: Feed, effects: list[Effect]) -> None:
-        """The client hears of a loss a little later, and confirms it."""
-        gone = self.world.extents(feed.stream.line)[0].first
-        for gap, _ in feed.lose(0, gone, RETENTION) if gone > feed.progress.low else ():
-            name = f"lost {feed.number} {gap.first} {gap.upto}"
-            self.telling[name] = (feed, gap)
-            effects.append(SetTimer(name, self.chance.choice((1, 2, 3, 20))))
-            effects += self.handler.changed(feed, self.now_ms)
+    def _answer(self, read: ReadBlock) -> list[Effect]:
+        if self.chance.random() < 0.05:
+            self.delivery.unread(read.feed)
+            return []
+        found = self.world.read(read.stream, read.offset, self.chance.randint(1, 12))
+        return self.delivery.found(read.feed, found, self.now_ms * 1_000)
 
-    def _tell(self, name: str) -> list[Effect]:
-        feed, gap = self.telling.pop(name)
-        if feed.number not in self.handler.feeds:
-            return []  # whoever has the stream now is told
-        for number in range(gap.first, gap.upto):
-            self.world.tell_lost((feed.stream.line, number))
-        assert feed.confirm(gap.first, gap.upto)
-        return self.handler.changed(feed, self.now_ms)
+    # --- the client -------------------------------------------------------------------------------
 
-    def _read(self, feed: Feed, room: int, effects: list[Effect]) -> int:
-        world, shard = self.world, feed.stream.line
-        extent = next((e for e in world.extents(shard) if e.stream == feed.stream), None)
-        wanted = feed.wanted(extent.end) if extent is not None else None
-        if wanted is None:
-            return 0
-        first, upto = wanted[0], min(wanted[1], wanted[0] + room)
-        offsets = []
-        for number in range(first, upto):
-            if world.matches((shard, number)):
-                if world.mode is Leader and world.checks_order:
-                    self._check_order(shard, number)
-                if feed.is_beyond(number):
-                    world.bury((shard, number))
-                else:
-                    offsets.append(number)
-        feed.looked_at(first, upto, [(number, number + 1) for number in offsets])
-        self.waiting[feed.number].extend(offsets)
-        effects += self.handler.changed(feed, self.now_ms)
-        return len(offsets)
+    def _receive(self, delivered: Deliver) -> None:
+        feed = self.handler.feeds[delivered.feed]
+        tries = dict(delivered.tries)
+        for message in all_stored(delivered.frames):
+            number = message.offset
+            assert message.topic == "wanted", f"{feed.stream} at {number} is not for anybody"
+            assert tries.get(number, 1) <= feed.deliveries_max, "it should be buried"
+            if self.world.mode is Leader and self.world.checks_order:
+                self._check_order(feed.stream.line, number)
+            self.waiting[delivered.feed].append(number)
 
     def _check_order(self, shard: Shard, number: int) -> None:
         seen = self.world.first_seen.get(shard, -1)
@@ -186,21 +235,47 @@ class MemberNode:
                 between
                 for between in range(max(seen + 1, self.world.dropped[shard]), number)
                 if self.world.matches((shard, between))
+                and (shard, between) not in self.world.beyond
             ]
             assert not skipped, f"I7: {shard} was delivered up to {seen} and then at {number}"
             self.world.first_seen[shard] = number
+
+    def _take_up(self, done: list[Effect]) -> None:
+        """The client begins with some of what it has."""
+        for number, waiting in self.waiting.items():
+            while waiting and len(self.taken) < TAKEN_MAX and not self.is_closing:
+                offset = waiting.popleft()
+                work = (self.handler.feeds[number], offset)
+                self._later(f"ack {number} {offset}", self.taken, work, (1, 2, 3, 20, 60), done)
+
+    def _give_back(self, feed: Feed) -> list[Effect]:
+        waiting = self.waiting.pop(feed.number, ())
+        return self.delivery.give_back(feed.number, [(offset, offset + 1) for offset in waiting])
 
     def _finish(self, name: str) -> list[Effect]:
         feed, number = self.taken.pop(name)
         offset = (feed.stream.line, number)
         if self.world.is_poison(offset) or self.chance.random() < self.world.rejects:
-            is_last = feed.reject(number)
-            if is_last is not None:
+            if feed.number in self.delivery.feeds and number in feed.out:
                 self.world.rejected[offset] += 1
-            if is_last:
-                self.world.bury(offset)
-                feed.ack(number, number + 1)
-        else:
-            self.world.process(offset)
-            feed.ack(number, number + 1)
-        return self.handler.changed(feed, self.now_ms)
+            return self.delivery.reject(feed.number, number)
+        self.world.process(offset)
+        return self.delivery.ack(feed.number, [(number, number + 1)])
+
+    def _confirm(self, name: str) -> list[Effect]:
+        feed, gap = self.telling.pop(name)
+        if feed.number not in self.handler.feeds:
+            return []  # whoever has the stream now is told
+        for number in range(gap.first, gap.upto):
+            self.world.tell_lost((feed.stream.line, number))
+        assert (gap.first, gap.upto) in feed.telling
+        return self.delivery.confirm_lost(feed.number, [(gap.first, gap.upto)])
+
+    def _bury(self, name: str) -> list[Effect]:
+        feed, offset = self.burying.pop(name)
+        if feed.number not in self.handler.feeds:
+            return []  # the stream is another's by now, who finds the same
+        if offset < self.world.dropped[feed.stream.line]:
+            return self.delivery.not_buried(feed.number, offset, "retention")
+        self.world.bury((feed.stream.line, offset))
+        return self.delivery.buried(feed.number, offset)

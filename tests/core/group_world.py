@@ -5,8 +5,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
+from moorline.core.block import Block, block_of
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
+from moorline.core.frame import Stored, frame_of
 from moorline.core.group_message import FromBorrower, LeaderWanted
 from moorline.core.leader import (
     Commit,
@@ -23,7 +26,7 @@ from moorline.core.leader import (
     Stopped,
 )
 from moorline.core.progress import Place
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
 
 LEASE_MS = 600
 CATALOG = "catalog"
@@ -71,6 +74,8 @@ class World:
     buried: Counter[Offset] = field(default_factory=Counter)
     told: Counter[Offset] = field(default_factory=Counter)
     """What clients were told to be lost, whether it matches or not."""
+    beyond: set[Offset] = field(default_factory=set)
+    """What failed as often as it may: it is buried and delivered no more."""
     first_seen: dict[Shard, int] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
     gaps: list[GapFound] = field(default_factory=list)
@@ -133,6 +138,23 @@ class World:
         if oldest is not None:
             self.dropped[shard] = oldest
             self._changed(shard)
+
+    def read(self, stream: Stream, offset: int, count: int) -> Block | Gap | None:
+        """Some messages of a stream from that one on; None at its end."""
+        shard = stream.line
+        if offset < self.dropped[shard]:
+            return Gap(offset, self.dropped[shard], RETENTION)
+        kept = (extent.end for extent in self.extents(shard) if extent.stream == stream)
+        upto = min(next(kept, 0), offset + count)
+        if upto <= offset:
+            return None
+        frames = [self._frame(shard, number) for number in range(offset, upto)]
+        starts = np.cumsum([0, *map(len, frames[:-1])], dtype=np.int64)
+        return block_of(offset, b"".join(frames), starts)
+
+    def _frame(self, shard: Shard, number: int) -> bytes:
+        topic = "wanted" if self.matches((shard, number)) else "other"
+        return frame_of(Stored(number, 0, 0, 0, topic, None, b"", 0, 0, b""), 0)
 
     def process(self, offset: Offset) -> None:
         self.processed[offset] += 1

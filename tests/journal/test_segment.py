@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from moorline.core.block import Block
+from moorline.core.block import Block, block_of, part_of
 from moorline.core.frame import FLAGS_ALL, KEYED, TOMBSTONE, Stored, all_stored, frame_of
 from moorline.core.stream import Gap
 from moorline.journal import segment_index

@@ -106,7 +106,7 @@ async def test_a_mistake_closes_the_driver_and_tells_the_story(tmp_path: Path) -
     assert isinstance(error, MachineError)
     assert "must never hear from bug" in str(error)
     assert "Start()" in str(error)
-    assert wired.driver._timers == {}
+    assert wired.driver._interpreter._timers == {}
 
 
 async def test_an_error_of_the_disk_reaches_the_owner(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_events_during_a_step_wait_for_its_end_and_are_bounded(tmp_path: P
             wired.driver.post(TimerFired("inner"))
         seen.append(effect.message)
 
-    wired.driver._performers = {Send: reenter}
+    wired.driver._interpreter._performers = {Send: reenter}
     wired.driver.post(TimerFired("outer"))
     assert seen == ["outer", "inner"]
 
@@ -133,7 +133,7 @@ async def test_events_during_a_step_wait_for_its_end_and_are_bounded(tmp_path: P
         for _number in range(INBOX_EVENTS_MAX + 1):
             wired.driver.post(TimerFired("flood"))
 
-    wired.driver._performers = {Send: flood}
+    wired.driver._interpreter._performers = {Send: flood}
     wired.driver.post(TimerFired("start"))
     assert "inbox is full" in str(await wired.errors.get())
 
@@ -144,4 +144,4 @@ async def test_closing_is_final(tmp_path: Path, times: int) -> None:
     wired.driver.post(Start())
     for _ in range(times):
         wired.driver.close()
-    assert wired.driver._timers == {}
+    assert wired.driver._interpreter._timers == {}

@@ -17,14 +17,13 @@ import numpy as np
 from moorline.catalog import Catalog
 from moorline.config.addresses import Address, listen_address
 from moorline.config.settings import Config
-from moorline.core.block import Block
+from moorline.core.block import Block, block_of
 from moorline.core.frame import HEAD
 from moorline.core.group_message import BorrowerMessage, LeaderMessage
 from moorline.core.parts import Numbers
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import ConnectionLost, MoorlineError
 from moorline.groups.streams import LocalStreams
-from moorline.journal.segment import block_of
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,

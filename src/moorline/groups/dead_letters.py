@@ -8,12 +8,13 @@ import asyncio
 import logging
 
 from moorline.core.block import Block
+from moorline.core.delivery import OpenFeed
 from moorline.core.frame import TOMBSTONE, decode_headers, encode_headers, stored_at
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster
-from moorline.groups.reading import Reading, Running
+from moorline.groups.delivering import DeliveryHost
 from moorline.limits import (
     PEER_RETRY_MS,
     STREAM_READ_BYTES_MAX,
@@ -26,16 +27,16 @@ log = logging.getLogger("moorline.groups")
 
 
 async def bury(
-    cluster: Cluster, reading: Reading, running: Running, offset: int, group: SharedName
+    cluster: Cluster, delivery: DeliveryHost, one: OpenFeed, offset: int, group: SharedName
 ) -> None:
     """Stores a dead letter and takes its message off the stream."""
-    stream = running.feed.stream
-    failures = running.feed.progress.failures.get(offset, 0)
-    found = await _read(cluster, running, offset)
+    stream = one.feed.stream
+    failures = one.feed.progress.failures.get(offset, 0)
+    found = await _read(cluster, one, offset)
     if found is None:
         return  # the stream is another's by now, who finds the same
     if isinstance(found, Gap):
-        reading.not_buried(running, offset, found.reason)
+        delivery.not_buried(one.feed.number, offset, found.reason)
         return
     message = stored_at(found.data, 0)
     origin = [
@@ -54,7 +55,7 @@ async def bury(
             "a dead letter failed too often, and is given up",
             extra={"group": str(group), "stream": str(stream), "offset": offset},
         )
-        reading.buried(running, offset)
+        delivery.buried(one.feed.number, offset)
         return
     headers = encode_headers([*decode_headers(message.headers), *origin])
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
@@ -70,7 +71,7 @@ async def bury(
         "a message failed too often",
         extra={"group": str(group), "stream": str(stream), "offset": offset, "kept": topic},
     )
-    reading.buried(running, offset)
+    delivery.buried(one.feed.number, offset)
 
 
 def _topic_of_letter(group: SharedName, topic: str) -> str:
@@ -79,10 +80,10 @@ def _topic_of_letter(group: SharedName, topic: str) -> str:
     return "/".join(levels).encode()[:TOPIC_BYTES_MAX].decode(errors="ignore")
 
 
-async def _read(cluster: Cluster, running: Running, offset: int) -> Block | Gap | None:
+async def _read(cluster: Cluster, one: OpenFeed, offset: int) -> Block | Gap | None:
     """The message, as long as the stream is ours and until it can be read and there is room for it."""
-    stream, local = running.feed.stream, cluster.local
-    while running.is_open:
+    stream, local = one.feed.stream, cluster.local
+    while one.is_open:
         found: Block | Gap | None = None
         try:
             if stream.node != cluster.node:

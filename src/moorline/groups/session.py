@@ -13,8 +13,8 @@ from itertools import count
 from moorline.catalog.sessions import SessionRow
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
-from moorline.core.effects import CancelTimer, Effect, SetTimer
-from moorline.core.feed import Feed
+from moorline.core.delivery import Bury, FeedMoved, Window
+from moorline.core.effects import Effect, Event, TimerFired
 from moorline.core.group_message import (
     Disconnect,
     LeaderMessage,
@@ -29,19 +29,14 @@ from moorline.errors import MoorlineError
 from moorline.groups.cluster import Lines
 from moorline.groups.context import Context
 from moorline.groups.dead_letters import bury
-from moorline.groups.holding import release
-from moorline.groups.reading import Reading, Running, Window
+from moorline.groups.delivering import DeliveryHost
+from moorline.groups.outlet import NativeOutlet
 from moorline.groups.saving import Saving
 from moorline.groups.subscription import Subscription
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
+from moorline.net.interpreter import Interpreter
 from moorline.net.session import Session
-from moorline.wire.topic import (
-    FeedBegun,
-    FeedEnded,
-    FeedStopping,
-    TopicSubscriptionEnded,
-)
 
 log = logging.getLogger("moorline.groups")
 
@@ -61,9 +56,23 @@ class TopicSession:
         self._numbers = count(1)
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._handler_made: Handler | None = None
-        self.reading = Reading(session, context.cluster, self._changed, self._bury)
+        self._outlet = NativeOutlet(session)
+        self.delivery = DeliveryHost(self._outlet, context.cluster, self._perform)
+        self._interpreter = Interpreter(
+            {
+                **self.delivery.performers(),
+                FeedOpened: self._open_feed,
+                FeedStopped: self._stop_feed,
+                FeedClosed: self._close_feed,
+                FeedMoved: self._feed_moved,
+                Bury: self._bury,
+                ToLeader: self._to_leader,
+                SubscriptionOver: self._subscription_over,
+            },
+            self._heard,
+            self._failed,
+        )
         self._saving = Saving(self, context)
         session.at_end(self._ended)
 
@@ -108,11 +117,10 @@ class TopicSession:
         """Takes part in a group; a second time changes only the window and the qos."""
         for number, known in self.subscriptions.items():
             if known.reader == reader and known.group is not None and not known.is_leaving:
-                self.reading.change(known.window, size, qos)
+                self.delivery.change(known.window, size, qos)
                 return number
         number = next(self._numbers)
-        window = Window(number, group.filter, size, qos)
-        window.is_held = hold
+        window = Window(number, group.filter, size, qos, is_held=hold)
         self.subscriptions[number] = Subscription(filter_text, window, group, reader)
         self._perform(self._handler.on_subscribe(number, size, monotonic_ms()))
         return number
@@ -173,8 +181,8 @@ class TopicSession:
         subscription = self._drop(number)
         if subscription is None:
             return
-        if self.session.is_open:
-            self.session.send(TopicSubscriptionEnded(number, code))
+        if self._outlet.is_open:
+            self._outlet.end_subscription(number, code)
         if code == "DELETED" and self.row is not None:
             # A session that came back with it would make the group anew.
             self._context.spawn(self._forget_for_good(self.row, subscription.filter))
@@ -225,55 +233,38 @@ class TopicSession:
     # --- effects ----------------------------------------------------------------------------------
 
     def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case FeedOpened(feed):
-                    self._open_feed(feed)
-                case FeedStopped(feed):
-                    if self.session.is_open:
-                        self.session.send(FeedStopping(feed.number))
-                case FeedClosed(feed):
-                    self._close_feed(feed)
-                case ToLeader():
-                    self._to_leader(effect)
-                case SetTimer(name, after_ms):
-                    self._cancel(name)
-                    self._timers[name] = self._loop.call_later(after_ms / 1_000, self._fire, name)
-                case CancelTimer(name):
-                    self._cancel(name)
-                case SubscriptionOver(number, reason):
-                    self.end_subscription(number, reason)
-                case _:
-                    raise AssertionError(f"nobody to perform {effect}")
+        self._interpreter.perform(effects)
 
-    def _open_feed(self, feed: Feed) -> None:
-        subscription = self.subscriptions[feed.subscription]
-        self.session.send(FeedBegun(feed.number, feed.subscription, *feed.stream))
-        self.reading.begin(feed, subscription.window)
-
-    def _close_feed(self, feed: Feed) -> None:
-        self.reading.end(feed)
-        if self.session.is_open:
-            self.session.send(FeedEnded(feed.number))
-        subscription = self.subscriptions.get(feed.subscription)
-        if subscription is not None and subscription.group is not None:
-            self._loop.call_soon(self._forget_if_over, feed.subscription)
-
-    def _fire(self, name: str) -> None:
-        self._timers.pop(name, None)
+    def _heard(self, event: Event) -> None:
+        """Timers of shared subscriptions: nothing else answers later."""
+        assert isinstance(event, TimerFired)
         if self.is_open:
-            self._perform(self._handler.timer(name, monotonic_ms()))
-            if name.endswith("unsubscribe"):
+            self._perform(self._handler.timer(event.name, monotonic_ms()))
+            if event.name.endswith("unsubscribe"):
                 for number in list(self.subscriptions):
                     if self.subscriptions[number].group is not None:
                         self._forget_if_over(number)
 
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
+    def _open_feed(self, opened: FeedOpened) -> None:
+        feed = opened.feed
+        self._outlet.begin_feed(feed)
+        self.delivery.open(feed, self.subscriptions[feed.subscription].window)
 
-    def _changed(self, feed: Feed) -> None:
+    def _stop_feed(self, stopped: FeedStopped) -> None:
+        if self._outlet.is_open:
+            self._outlet.stop_feed(stopped.feed)
+
+    def _close_feed(self, closed: FeedClosed) -> None:
+        feed = closed.feed
+        self.delivery.end(feed)
+        if self._outlet.is_open:
+            self._outlet.end_feed(feed)
+        subscription = self.subscriptions.get(feed.subscription)
+        if subscription is not None and subscription.group is not None:
+            self._loop.call_soon(self._forget_if_over, feed.subscription)
+
+    def _feed_moved(self, moved: FeedMoved) -> None:
+        feed = moved.feed
         subscription = self.subscriptions.get(feed.subscription)
         if subscription is None:
             return
@@ -283,14 +274,21 @@ class TopicSession:
         else:
             self._perform(self._handler.changed(feed, monotonic_ms()))
 
-    # --- dead letters -----------------------------------------------------------------------------
-
-    def _bury(self, running: Running, offset: int) -> None:
-        subscription = self.subscriptions.get(running.feed.subscription)
+    def _bury(self, dead: Bury) -> None:
+        one = self.delivery.machine.feeds.get(dead.feed)
+        if one is None:
+            return  # the stream is another's by now, who finds the same
+        subscription = self.subscriptions.get(one.feed.subscription)
         if subscription is not None and subscription.group is not None:
             self._context.spawn(
-                bury(self._context.cluster, self.reading, running, offset, subscription.group)
+                bury(self._context.cluster, self.delivery, one, dead.offset, subscription.group)
             )
+
+    def _subscription_over(self, over: SubscriptionOver) -> None:
+        self.end_subscription(over.subscription, over.reason)
+
+    def _failed(self, error: Exception) -> None:
+        raise AssertionError("no effect of a session is awaited") from error
 
     # --- one connection after another -------------------------------------------------------------
 
@@ -303,7 +301,7 @@ class TopicSession:
         if not self.session.is_open:
             return
         for number in self.subscriptions:
-            self.session.send(TopicSubscriptionEnded(number, "TAKEN_OVER"))
+            self._outlet.end_subscription(number, "TAKEN_OVER")
         # The subscriptions stay known: their Borrowers say their last word when the connection is over.
         self.session.close("TAKEN_OVER", "another connection has opened this session")
 
@@ -320,13 +318,12 @@ class TopicSession:
         if not self.is_open:
             return
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")
-        release(self.reading)
+        self.delivery.machine.release()
         if self._handler_made is not None:
             self._perform(self._handler_made.on_disconnect(monotonic_ms(), blame=blame))
         self.is_open = False
-        for name in list(self._timers):
-            self._cancel(name)
+        self._interpreter.close()
         self._context.forget(self)
         if self.row is not None:
             self._saving.settle(self.row)
-        self.reading.close()
+        self.delivery.close()

@@ -186,7 +186,7 @@ class SessionBroker:
             reader = await self._remember(own, call, start)
             known = own.find(call.filter)
             if known is not None:
-                own.reading.change(own.subscriptions[known].window, call.window, call.qos)
+                own.delivery.change(own.subscriptions[known].window, call.window, call.qos)
                 return TopicSubscribed(call.call, known, call.filter)
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
@@ -231,7 +231,7 @@ class SessionBroker:
             shard: extents[0].first for shard, extents in lines.items() if extents
         }
         for own in list(self._sessions.values()):
-            own.reading.reshaped(lines)
+            own.delivery.reshaped(lines)
             for number, subscription in list(own.subscriptions.items()):
                 if subscription.private is not None:
                     own.see(number, lines, starts)
@@ -265,33 +265,33 @@ class SessionBroker:
         own = self._sessions.get(session)
         if own is not None:
             for message in messages:
-                own.reading.ack(message.feed, message.ranges)
+                own.delivery.ack(message.feed, message.ranges)
         return ()
 
     def _reject(self, session: Session, messages: list[RejectMessage]) -> Iterable[Answer]:
         own = self._sessions.get(session)
         if own is not None:
             for message in messages:
-                own.reading.reject(message.feed, message.offset)
+                own.delivery.reject(message.feed, message.offset)
         return ()
 
     def _give_back(self, session: Session, messages: list[GiveBack]) -> Iterable[Answer]:
         own = self._sessions.get(session)
         if own is not None:
             for message in messages:
-                own.reading.give_back(message.feed, message.ranges)
+                own.delivery.give_back(message.feed, message.ranges)
         return ()
 
     def _confirm_lost(self, session: Session, messages: list[ConfirmLost]) -> Iterable[Answer]:
         own = self._sessions.get(session)
         if own is not None:
             for message in messages:
-                own.reading.confirm_lost(message.feed, message.ranges)
+                own.delivery.confirm_lost(message.feed, message.ranges)
         return ()
 
     def _take(self, session: Session, call: TakeMessages) -> Answer:
         own = self._sessions.get(session)
-        return take(own.reading if own is not None else None, self.context.cluster, call)
+        return take(own.delivery if own is not None else None, self.context.cluster, call)
 
     def _for_leader(self, session: Session, messages: list[ForLeader]) -> Iterable[Answer]:
         link = self._links.get(session)

@@ -1,8 +1,8 @@
 """Room: groups. One subscription of a session, private or shared, as the session keeps it."""
 
+from moorline.core.delivery import Window
 from moorline.core.private import PrivateLines
 from moorline.core.topic import SharedName
-from moorline.groups.reading import Window
 
 
 class Subscription:

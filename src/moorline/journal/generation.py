@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from moorline.core.block import Block
+from moorline.core.block import Block, block_of
 from moorline.core.digest import Digest
+from moorline.core.frame_fields import times_of
 from moorline.core.parts import Numbers
 from moorline.core.stream import DAMAGE, RETENTION, Gap
 from moorline.journal.disk import Disk, DiskFile, parent
@@ -20,10 +21,8 @@ from moorline.journal.segment import (
     Hole,
     Piece,
     SegmentHead,
-    block_of,
     next_whole,
     read_frames,
-    times_of,
 )
 from moorline.journal.segment_index import (
     IndexBuild,

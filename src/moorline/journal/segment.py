@@ -21,15 +21,14 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from moorline.core.block import Block, FramePlaces
 from moorline.core.frame import CHECK_MASK, CONTENT, FLAGS_ALL, FRAME, HEAD, PRODUCER, check_of
 from moorline.core.frame_fields import (
     FLAGS_AT,
     HEADERS_AT,
     KEY_AT,
-    TIME_AT,
     TOPIC_AT,
     Sizes,
+    topics_of,
 )
 from moorline.core.parts import Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
@@ -44,10 +43,6 @@ NO_STORE = bytes(STORE_BYTES)
 _CHECK = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
 _BEGINNING = struct.Struct("<IIQ")
-
-
-Positions = Numbers | FramePlaces
-"""Where frames begin, as they are found or as a block has them."""
 
 
 class SegmentHead(NamedTuple):
@@ -84,7 +79,7 @@ class Piece(NamedTuple):
 
     def topic_counts(self) -> list[tuple[str, int]]:
         """How many frames each topic has."""
-        names, topics = _topics(self.data, self.positions).distinct()
+        names, topics = topics_of(self.data, self.positions).distinct()
         counts = np.bincount(topics, minlength=len(names)).tolist()
         return list(zip([name.decode() for name in names], counts, strict=True))
 
@@ -238,60 +233,6 @@ def _candidates(data: bytes, room: int, first: int) -> list[int]:
 
 
 # --- what frames say --------------------------------------------------------------------------------
-
-
-def block_of(first: int, data: bytes, positions: Numbers) -> Block:
-    """A block of whole frames; `data` holds these and nothing else."""
-    names, topics = _topics(data, positions).distinct()
-    return Block(
-        first,
-        first + len(positions),
-        data,
-        positions.astype(np.uint32),
-        [name.decode() for name in names],
-        topics,
-    )
-
-
-def _topics(data: bytes, positions: Numbers) -> Parts:
-    return Parts(data, positions + FRAME.size, field(data, positions, TOPIC_AT, "<u2"))
-
-
-def part_of(block: Block, offset: int, bytes_max: int) -> Block:
-    """The block from that message on, within `bytes_max` or else one message; itself if it fits."""
-    start = offset - block.first
-    begin = int(block.positions[start])
-    if len(block.data) - begin <= bytes_max:
-        stop, end = len(block.positions), len(block.data)
-        if start == 0:
-            return block
-    else:
-        # The last frame that begins within the bytes ends outside, or exactly at their end.
-        stop = int(np.searchsorted(block.positions, begin + bytes_max, "right")) - 1
-        stop = max(stop, start + 1)
-        end = int(block.positions[stop]) if stop < len(block.positions) else len(block.data)
-    return Block(
-        offset,
-        block.first + stop,
-        block.data[begin:end],
-        block.positions[start:stop] - np.uint32(begin),
-        block.names,
-        block.topics[start:stop],
-    )
-
-
-def field(data: bytes, positions: Positions, at: int, kind: str) -> Numbers:
-    """A number of each frame's fixed part."""
-    places = np.asarray(positions, np.int64) + at
-    return words_at(data, kind)[places].astype(np.int64)
-
-
-def times_of(data: bytes, positions: Positions) -> Numbers:
-    return field(data, positions, TIME_AT, "<u8")
-
-
-def flags_of(data: bytes, positions: Positions) -> Numbers:
-    return field(data, positions, FLAGS_AT, "<u2")
 
 
 def time_at(data: bytes, position: int) -> int:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorline.core.frame_fields import times_of
 from moorline.core.parts import Numbers
 from moorline.journal.disk import Disk, DiskFile
-from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece, times_of
+from moorline.journal.segment import SEGMENT_HEAD, Hole, Piece
 from moorline.limits import STREAM_INDEX_EVERY
 
 ENTRY_NUMBERS = 3

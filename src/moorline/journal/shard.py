@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from moorline.core.block import Block
+from moorline.core.block import Block, part_of
 from moorline.core.digest import Digest
 from moorline.core.stream import RETENTION, Extent, Gap, Stream
 from moorline.journal.disk import Disk
@@ -19,7 +19,7 @@ from moorline.journal.dropped import Dropped, log_dropped
 from moorline.journal.framing import Contents, Run, block_of, time_of
 from moorline.journal.generation import SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
-from moorline.journal.segment import NO_STORE, SEGMENT_HEAD, Hole, SegmentHead, part_of
+from moorline.journal.segment import NO_STORE, SEGMENT_HEAD, Hole, SegmentHead
 from moorline.journal.segment_index import SparseIndex, Words, entries_of
 from moorline.journal.stream_manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.tail import Tail

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorline.core.frame import CONTENT, FRAME, HEAD, RETAIN
+from moorline.core.frame_fields import flags_of
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from moorline.journal.dropped import DROPPED_LOG, Dropped, DroppedReading, write_dropped
 from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
@@ -21,7 +22,6 @@ from moorline.journal.segment import (
     SEGMENT_HEAD,
     Piece,
     SegmentHead,
-    flags_of,
     producers_of,
     read_frames,
     time_at,

@@ -39,7 +39,8 @@ from moorline.limits import (
     WRITE_BUFFER_BYTES_MAX,
 )
 from moorline.net.clock import monotonic_ms
-from moorline.net.driver import Driver, Performer
+from moorline.net.driver import Driver
+from moorline.net.interpreter import Performer
 from moorline.net.tls import ANONYMOUS, identity_of
 from moorline.wire.frame import Check, Splitter, frames
 from moorline.wire.link import PROTOCOL, Goodbye, Hello, Ping, Pong, Welcome

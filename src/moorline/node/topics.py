@@ -307,7 +307,7 @@ def _add_up(metrics: Metrics, topics: Topics) -> None:
     metrics.add_up(
         "topic_messages_delivered_total",
         "Deliveries to the sessions that are open.",
-        lambda: (session.reading.delivered for session in list(sessions.sessions)),
+        lambda: (session.delivery.machine.delivered for session in list(sessions.sessions)),
     )
     metrics.add_up(
         "topic_windows_full",

@@ -1,4 +1,4 @@
-"""Room: groups. Which messages of a block are for a subscription: decided for the whole block at once."""
+"""Room: core. Which messages of a block are for a subscription: decided for the whole block at once."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorline.core.block import Block
+from moorline.core.frame_fields import TTL_AT, field, published_by, times_of
 from moorline.core.ranges import Range
 from moorline.core.topic import Matcher
-from moorline.journal.segment import field, times_of
-
-_TTL_AT = 24
-"""Where in a frame the time to live stands."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -25,10 +22,18 @@ class Selection(NamedTuple):
     taken: int
 
 
-def select(block: Block, upto: int, room: int, matcher: Matcher, now_us: int) -> Selection:
-    """The first `room` messages of a block below `upto` that match and have not expired."""
+def select(
+    block: Block, upto: int, room: int, matcher: Matcher, now_us: int, own_producer: int = 0
+) -> Selection:
+    """The first `room` messages of a block below `upto` that match and have not expired.
+
+    Those of `own_producer` are not for this reader, who has published them.
+    """
     count = min(block.upto, upto) - block.first
     mask = _mask(block, count, matcher, now_us)
+    if own_producer:
+        foreign = ~published_by(block.data, block.positions[:count], own_producer)
+        mask = foreign if mask is None else mask & foreign
     if mask is None:
         taken = min(count, room)
         stop = block.first + taken
@@ -56,7 +61,7 @@ def _mask(block: Block, count: int, matcher: Matcher, now_us: int) -> Mask | Non
     if not all(wanted):
         mask = np.array(wanted, np.bool_)[block.topics[:count]]
     positions = block.positions[:count]
-    ttl_s = field(block.data, positions, _TTL_AT, "<u4")
+    ttl_s = field(block.data, positions, TTL_AT, "<u4")
     if ttl_s.any():
         expires_us = times_of(block.data, positions) + ttl_s * 1_000_000
         alive = (ttl_s == 0) | (expires_us > now_us)
