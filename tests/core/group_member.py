@@ -11,8 +11,10 @@ from typing import Any
 from tests.core.group_world import World
 
 from moorline.core.agent import SubscriptionOver, ToLeader
+from moorline.core.block import Block
 from moorline.core.borrower import BorrowerTimes
 from moorline.core.delivery import (
+    FAR,
     AwaitNews,
     Bury,
     Deliver,
@@ -213,7 +215,8 @@ class MemberNode:
             self.delivery.unread(read.feed)
             return []
         found = self.world.read(read.stream, read.offset, self.chance.randint(1, 12))
-        return self.delivery.found(read.feed, found, self.now_ms * 1_000)
+        end = self.world.ends[read.stream.line] if isinstance(found, Block) else FAR
+        return self.delivery.found(read.feed, found, self.now_ms * 1_000, end)
 
     # --- the client -------------------------------------------------------------------------------
 

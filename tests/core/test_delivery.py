@@ -84,6 +84,15 @@ def test_a_feed_reads_delivers_and_reads_on() -> None:
     assert asked(delivery).offset == 4
 
 
+def test_a_feed_that_comes_to_the_end_of_its_stream_waits_at_once() -> None:
+    delivery, feed = opened()
+    asked(delivery)
+    effects = delivery.found(1, blocks(0, 4), NOW_US, end=4)
+    assert effects[-2:] == [FeedMoved(feed), AwaitNews(1, STREAM)]
+    assert state(delivery) is State.WAITING
+    assert not delivery.has_ready
+
+
 def test_a_full_window_starves_its_feed_until_something_is_acknowledged() -> None:
     delivery, _ = opened(size=3)
     asked(delivery)

@@ -373,14 +373,21 @@ class Delivery:
         rest, one.rest = one.rest, None
         if rest is not None and rest.first <= wanted[0] < rest.upto:
             one.rest = rest
-            return self._pass_on(
+            effects = self._pass_on(
                 one, wanted, part_of(rest, wanted[0], STREAM_READ_BYTES_MAX), now_us
             )
+            self._make_ready(one)
+            return effects
         one.state, one.wanted = State.READING, wanted
         return [ReadBlock(feed.number, feed.stream, wanted[0])]
 
-    def found(self, number: int, found: Block | Gap | None, now_us: int) -> list[Effect]:
-        """The answer to `ReadBlock`; None if the stream has no more for now."""
+    def found(
+        self, number: int, found: Block | Gap | None, now_us: int, end: int = FAR
+    ) -> list[Effect]:
+        """The answer to `ReadBlock`; None if the stream has no more for now.
+
+        `end`: where the stream ends now, if that is known. A feed that comes to it waits at once.
+        """
         one = self.feeds.get(number)
         if one is None or one.state is not State.READING:
             return []
@@ -398,7 +405,13 @@ class Delivery:
             return [AwaitNews(number, feed.stream)]
         else:
             one.rest = found if isinstance(found, Block) else None
-            return self._pass_on(one, (wanted[0], min(wanted[1], again[1])), found, now_us)
+            effects = self._pass_on(one, (wanted[0], min(wanted[1], again[1])), found, now_us)
+            if feed.is_at(end) and not feed.stopped:
+                one.state = State.WAITING
+                effects.append(AwaitNews(number, feed.stream))
+            else:
+                self._make_ready(one)
+            return effects
         return []
 
     def _look_again(self, one: OpenFeed) -> list[Effect]:
@@ -426,7 +439,6 @@ class Delivery:
             room = window.size - window.out
             selection = select(found, wanted[1], room, window.matcher, now_us, window.own_producer)
             effects = self._deliver(one, found.first, selection)
-        self._make_ready(one)
         effects.append(FeedMoved(feed))
         return effects
 

@@ -110,6 +110,11 @@ class Feed:
             fresh = self.ranges.clip(self.next, upto)
         return fresh[0] if fresh else None
 
+    def is_at(self, end: int) -> bool:
+        """Whether all below `end` was looked at, and what comes behind it would be ours."""
+        is_ours = self.ranges is None or self.next < self.ranges.end
+        return is_ours and self.next >= end and not self.again
+
     def looked_at(self, first: int, upto: int, delivered: list[Range]) -> None:
         """A range was read: these of it went out, the others are not for this reader and are done."""
         self.again.remove(first, upto)

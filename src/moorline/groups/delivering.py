@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from moorline.core.delivery import (
+    FAR,
     AwaitNews,
     Deliver,
     Delivery,
@@ -67,6 +68,7 @@ class DeliveryHost:
 
     def end(self, feed: Feed) -> None:
         self._did(self.machine.close(feed.number))
+        self._wakers.pop(feed.number, None)
 
     def change(self, window: Window, size: int, qos: int) -> None:
         self._did(self.machine.change(window, size, qos))
@@ -148,7 +150,8 @@ class DeliveryHost:
                 found = store.read(
                     stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )
-                self._perform(self.machine.found(read.feed, found, self._now_us()))
+                end = extent.end if extent is not None else FAR
+                self._perform(self.machine.found(read.feed, found, self._now_us(), end))
                 return
         self._tasks.spawn(self._read_away(read))
 
@@ -176,14 +179,15 @@ class DeliveryHost:
             self._did(self.machine.found(read.feed, found, self._now_us()))
 
     def _await_news(self, wait: AwaitNews) -> None:
-        waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
+        waker = self._wakers.get(wait.feed)
+        if waker is None:
+            waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
         self._cluster.local.when_moved(wait.stream.shard, waker)
 
     def _forget_news(self, wait: ForgetNews) -> None:
-        self._cluster.local.forget(wait.stream.shard, self._wakers.pop(wait.feed))
+        self._cluster.local.forget(wait.stream.shard, self._wakers[wait.feed])
 
     def _moved(self, number: int) -> None:
-        self._wakers.pop(number, None)
         self.machine.moved(number)
         self._did([])
 

@@ -25,7 +25,11 @@ class Interpreter:
         failed: Callable[[Exception], None],
     ) -> None:
         """`post` gets what answers the effects, timers too; `failed` an error of what was awaited."""
-        self._performers = performers
+        self._performers: dict[type[Effect], Performer] = {
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            **performers,
+        }
         self._post = post
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -33,22 +37,17 @@ class Interpreter:
         self._tasks: set[asyncio.Future[Event]] = set()
 
     def perform(self, effects: Iterable[Effect]) -> None:
+        performers = self._performers
         for effect in effects:
-            if isinstance(effect, SetTimer):
-                self._cancel(effect.name)
-                self._timers[effect.name] = self._loop.call_later(
-                    effect.after_ms / 1_000, self._fire, effect.name
-                )
-            elif isinstance(effect, CancelTimer):
-                self._cancel(effect.name)
+            answer = performers[type(effect)](effect)
+            if answer is None:
+                continue
+            if isinstance(answer, Event):
+                self._post(answer)
             else:
-                answer = self._performers[type(effect)](effect)
-                if isinstance(answer, Event):
-                    self._post(answer)
-                elif answer is not None:
-                    task = asyncio.ensure_future(answer)
-                    self._tasks.add(task)
-                    task.add_done_callback(self._answered)
+                task = asyncio.ensure_future(answer)
+                self._tasks.add(task)
+                task.add_done_callback(self._answered)
 
     def close(self) -> None:
         """Cancels timers and what is awaited: nobody hears of them any more."""
@@ -59,8 +58,16 @@ class Interpreter:
             task.cancel()
         self._tasks.clear()
 
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
+    def _set_timer(self, wanted: SetTimer) -> None:
+        before = self._timers.get(wanted.name)
+        if before is not None:
+            before.cancel()
+        self._timers[wanted.name] = self._loop.call_later(
+            wanted.after_ms / 1_000, self._fire, wanted.name
+        )
+
+    def _cancel_timer(self, unwanted: CancelTimer) -> None:
+        timer = self._timers.pop(unwanted.name, None)
         if timer is not None:
             timer.cancel()
 
