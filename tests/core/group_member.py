@@ -134,7 +134,7 @@ class MemberNode:
         while True:
             while due:
                 due.extendleft(reversed(self._perform(due.popleft(), done)))
-            if self.delivery.has_ready and not self.is_slow and not self.is_closing:
+            if self.delivery.ready and not self.is_slow and not self.is_closing:
                 due.extend(self.delivery.turn(self.now_ms * 1_000))
             elif self.is_closing and not self.taken and not self.telling and not self.burying:
                 self.is_closing = False

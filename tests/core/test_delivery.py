@@ -90,7 +90,7 @@ def test_a_feed_that_comes_to_the_end_of_its_stream_waits_at_once() -> None:
     effects = delivery.found(1, blocks(0, 4), NOW_US, end=4)
     assert effects[-2:] == [FeedMoved(feed), AwaitNews(1, STREAM)]
     assert state(delivery) is State.WAITING
-    assert not delivery.has_ready
+    assert not delivery.ready
 
 
 def test_a_full_window_starves_its_feed_until_something_is_acknowledged() -> None:
@@ -108,11 +108,11 @@ def test_what_another_has_read_to_the_end_waits_for_news_once() -> None:
     delivery, _ = opened()
     asked(delivery)
     assert delivery.found(1, None, NOW_US) == [AwaitNews(1, STREAM)]
-    assert not delivery.has_ready
+    assert not delivery.ready
     delivery.moved(1)
     delivery.moved(1)
     assert asked(delivery).offset == 0
-    assert not delivery.has_ready
+    assert not delivery.ready
 
 
 def test_what_is_given_back_is_read_while_the_feed_waits_for_news() -> None:
@@ -251,7 +251,7 @@ def test_a_change_to_qos_0_frees_what_nobody_will_acknowledge() -> None:
 
 def test_who_holds_a_feed_takes_ranges_and_gets_no_messages() -> None:
     delivery, feed = opened(is_held=True)
-    assert not delivery.has_ready
+    assert not delivery.ready
     ranges: list[Range]
     ranges, upto, effects = delivery.pull(1, 8, 5)
     assert (ranges, upto, effects) == ([(0, 5)], 5, [FeedMoved(feed)])

@@ -1,7 +1,7 @@
 """Room: core. Delivery: what the feeds of one session have for its client, block by block.
 
     effects = delivery.open(feed, window, kept_from)
-    effects = delivery.turn(now_us)                  # whenever `has_ready`, and the client has room
+    effects = delivery.turn(now_us)                  # while some are `ready`, and the client has room
     effects = delivery.found(feed.number, block, now_us)
 
 A feed is in one of these states:
@@ -166,11 +166,8 @@ class Delivery:
     def __init__(self) -> None:
         self.feeds: dict[int, OpenFeed] = {}
         self.delivered = 0
-        self._ready: deque[OpenFeed] = deque()
-
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
+        self.ready: deque[OpenFeed] = deque()
+        """Those whose turn comes."""
 
     # --- feeds come and go ------------------------------------------------------------------------
 
@@ -359,7 +356,7 @@ class Delivery:
 
     def turn(self, now_us: int) -> list[Effect]:
         """The next feed that is ready has its turn."""
-        one = self._ready.popleft()
+        one = self.ready.popleft()
         if one.state is not State.READY:
             return []  # it is over
         one.state = State.IDLE
@@ -426,7 +423,7 @@ class Delivery:
             one.state = State.IDLE
         elif one.is_open and one.state is not State.READY:
             one.state = State.READY
-            self._ready.append(one)
+            self.ready.append(one)
 
     def _pass_on(
         self, one: OpenFeed, wanted: Range, found: Block | Gap, now_us: int
@@ -475,7 +472,7 @@ class Delivery:
     def check(self) -> None:
         """Asserts the invariants."""
         out: Counter[Window] = Counter()
-        turns = Counter(id(one) for one in self._ready if one.state is State.READY)
+        turns = Counter(id(one) for one in self.ready if one.state is State.READY)
         for number, one in self.feeds.items():
             window = one.window
             out[window] += len(one.feed.out)

@@ -34,14 +34,13 @@ log = logging.getLogger("moorline.groups")
 class DeliveryHost:
     """The delivery of one session, at work."""
 
-    def __init__(
-        self, outlet: Outlet, cluster: Cluster, perform: Callable[[Iterable[Effect]], None]
-    ) -> None:
-        """`perform` knows our `performers`, and what `FeedMoved` and `Bury` mean to the session."""
+    def __init__(self, outlet: Outlet, cluster: Cluster) -> None:
         self.machine = Delivery()
+        self.perform: Callable[[Iterable[Effect]], None]
+        """The session's: it knows our `performers`, and what `FeedMoved` and `Bury` mean."""
         self._outlet = outlet
         self._cluster = cluster
-        self._perform = perform
+        self._now_us = 0
         self._wakers: dict[int, Callable[[], None]] = {}
         self._turn_due = False
         self._waits_for_client = False
@@ -59,7 +58,7 @@ class DeliveryHost:
 
     def close(self) -> None:
         self._tasks.cancel()
-        self._perform(self.machine.close_all())
+        self.perform(self.machine.close_all())
 
     # --- feeds, and what the client says of their messages ----------------------------------------
 
@@ -104,8 +103,8 @@ class DeliveryHost:
                 self._did(self.machine.kept_from(number, extents[0].first))
 
     def _did(self, effects: list[Effect]) -> None:
-        self._perform(effects)
-        if self.machine.has_ready:
+        self.perform(effects)
+        if self.machine.ready:
             self._turn_soon()
 
     # --- turns ------------------------------------------------------------------------------------
@@ -117,24 +116,22 @@ class DeliveryHost:
 
     def _turn(self) -> None:
         self._turn_due = False
+        self._now_us = self._cluster.local.clock.expiry_us()
         for _ in range(READS_PER_TURN_MAX):
-            if not self.machine.has_ready or not self._outlet.is_open:
+            if not self.machine.ready or not self._outlet.is_open:
                 return
             if not self._outlet.has_room:
                 self._waits_for_client = True
                 self._tasks.spawn(self._wait_for_client())
                 return
-            self._perform(self.machine.turn(self._now_us()))
-        if self.machine.has_ready:
+            self.perform(self.machine.turn(self._now_us))
+        if self.machine.ready:
             self._turn_soon()
 
     async def _wait_for_client(self) -> None:
         await self._outlet.room()
         self._waits_for_client = False
         self._turn_soon()
-
-    def _now_us(self) -> int:
-        return self._cluster.local.clock.expiry_us()
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -144,14 +141,14 @@ class DeliveryHost:
             store = cluster.local.store
             extent = store.extent(stream.shard, stream.generation)
             if extent is not None and extent.end <= read.offset:
-                self._perform(self.machine.found(read.feed, None, self._now_us()))
+                self.perform(self.machine.found(read.feed, None, self._now_us))
                 return
             if store.read_is_cached(stream.shard, stream.generation, read.offset):
                 found = store.read(
                     stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )
                 end = extent.end if extent is not None else FAR
-                self._perform(self.machine.found(read.feed, found, self._now_us(), end))
+                self.perform(self.machine.found(read.feed, found, self._now_us, end))
                 return
         self._tasks.spawn(self._read_away(read))
 
@@ -176,7 +173,8 @@ class DeliveryHost:
             self.machine.unread(read.feed)
             self._did([])
         else:
-            self._did(self.machine.found(read.feed, found, self._now_us()))
+            now_us = cluster.local.clock.expiry_us()
+            self._did(self.machine.found(read.feed, found, now_us))
 
     def _await_news(self, wait: AwaitNews) -> None:
         waker = self._wakers.get(wait.feed)

@@ -14,7 +14,7 @@ from moorline.catalog.sessions import SessionRow
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
 from moorline.core.delivery import Bury, FeedMoved, Window
-from moorline.core.effects import Effect, Event, TimerFired
+from moorline.core.effects import Event, TimerFired
 from moorline.core.group_message import (
     Disconnect,
     LeaderMessage,
@@ -58,7 +58,7 @@ class TopicSession:
         self._loop = asyncio.get_running_loop()
         self._handler_made: Handler | None = None
         self._outlet = NativeOutlet(session)
-        self.delivery = DeliveryHost(self._outlet, context.cluster, self._perform)
+        self.delivery = DeliveryHost(self._outlet, context.cluster)
         self._interpreter = Interpreter(
             {
                 **self.delivery.performers(),
@@ -73,6 +73,7 @@ class TopicSession:
             self._heard,
             self._failed,
         )
+        self._perform = self.delivery.perform = self._interpreter.perform
         self._saving = Saving(self, context)
         session.at_end(self._ended)
 
@@ -231,9 +232,6 @@ class TopicSession:
             context.cluster.to_leader(effect.node, reader, message)
 
     # --- effects ----------------------------------------------------------------------------------
-
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        self._interpreter.perform(effects)
 
     def _heard(self, event: Event) -> None:
         """Timers of shared subscriptions: nothing else answers later."""
