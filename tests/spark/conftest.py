@@ -19,6 +19,13 @@ SOURCES = Path(__file__).parents[2] / "src"
 SMALL_GENERATIONS = ("--set=streams.shards=2", "--set=streams.generation_bytes_max=65536")
 
 
+@pytest.fixture(autouse=True)
+def quick_java(request: pytest.FixtureRequest) -> None:
+    """For what a test starts itself, from the moment on at which the archive of classes is there."""
+    if request.node.get_closest_marker("slow") is not None:
+        quicken()
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # Workers find the code under test as we do, and the tests' own modules by the folder above.
