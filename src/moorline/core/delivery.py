@@ -223,7 +223,8 @@ class Delivery:
         freed = 0
         for first, upto in _sparing(ranges, one.burying):
             freed += one.feed.give_back(first, upto)
-        return self._freed(one, freed) + self._look_again(one)
+        # What ends a wait goes first: a feed that is drained by this is closed by the rest.
+        return self._look_again(one) + self._freed(one, freed)
 
     def reject(self, number: int, offset: int) -> list[Effect]:
         one = self.feeds.get(number)
@@ -235,7 +236,7 @@ class Delivery:
             return [Bury(number, offset)]
         if is_hopeless is None:
             return []  # it is not out
-        return self._freed(one, 1) + self._look_again(one)
+        return self._look_again(one) + self._freed(one, 1)
 
     def confirm_lost(self, number: int, ranges: list[Range]) -> list[Effect]:
         """The client knows of these losses."""
@@ -245,7 +246,7 @@ class Delivery:
         for first, upto in ranges:
             one.feed.confirm(first, upto)
         # With too many that were not confirmed it had stopped to read.
-        return [FeedMoved(one.feed), *self._look_again(one)]
+        return [*self._look_again(one), FeedMoved(one.feed)]
 
     def pull(self, number: int, upto: int, count: int) -> tuple[list[Range], int, list[Effect]]:
         """A member that holds a feed takes so many messages of it by itself, below `upto`.
