@@ -40,6 +40,15 @@ def echo(session: Session, calls: list[Echo]) -> list[Answer]:  # noqa: ARG001
 async def listening(
     descriptors: Descriptors, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Address]:
+    async with listening_at(descriptors, [tls]) as (address,):
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def listening_at(
+    descriptors: Descriptors, contexts: list[ssl.SSLContext | None]
+) -> AsyncIterator[list[Address]]:
+    """At one address for each context."""
     listeners = Listeners(
         {Echo: echo},
         lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
@@ -51,10 +60,12 @@ async def listening(
         ),
         descriptors,
     )
-    wanted = Address("tls" if tls else "tcp", "127.0.0.1", 0)
-    (address,) = await listeners.open(wanted, tls)
+    addresses: list[Address] = []
+    for tls in contexts:
+        wanted = Address("tls" if tls else "tcp", "127.0.0.1", 0)
+        addresses += await listeners.open(wanted, tls)
     try:
-        yield address
+        yield addresses
     finally:
         await listeners.close()
     assert listeners.sessions == set()
@@ -114,6 +125,25 @@ async def test_all_places_taken_the_next_is_told_and_a_place_that_is_free_is_giv
         async with connect(str(address)) as late:
             assert await late.echo(b"in time") == b"in time"
         for moor in inside:
+            await moor.close()
+        await all_back(descriptors)
+
+
+async def test_visitors_of_two_addresses_are_told_apart_and_make_room_for_each_other(
+    papers: Papers,
+) -> None:
+    descriptors = account()
+    async with listening_at(descriptors, [None, papers.context()]) as (plain, secure):
+        for _ in range(2 * PLACES):
+            first, second = await opened(papers, plain), await opened(papers, secure)
+            assert descriptors.held(Use.CONNECTIONS) == 2
+            await first.close()
+            await second.close()
+            await all_back(descriptors)
+        with contextlib.ExitStack() as stack:
+            await silent(plain, 10 * PLACES, stack)
+            moor = await opened(papers, secure)
+            assert await moor.echo(b"served") == b"served"
             await moor.close()
         await all_back(descriptors)
 

@@ -62,10 +62,10 @@ class HttpPort:
         self._health = health
         door = Door(descriptors, Use.HTTP)
         # A short queue: a probe is not to wait behind thousands that say nothing.
-        self._acceptor = Acceptor(door, self._serve, backlog=2 * HTTP_CONNECTIONS_MAX)
+        self._acceptor = Acceptor(door, backlog=2 * HTTP_CONNECTIONS_MAX)
 
     async def open(self, address: Address) -> Address:
-        return (await self._acceptor.open(address))[0]
+        return (await self._acceptor.open(address, self._serve))[0]
 
     async def close(self) -> None:
         """Takes no more requests, and cuts those that are under way."""

@@ -51,30 +51,33 @@ Serve = Callable[[socket.socket, Visit], Awaitable["asyncio.Future[None] | None"
 
 
 class Acceptor:
-    """The listening sockets of one address; visitors are served by `serve`."""
+    """The listening sockets of one door, at however many addresses.
 
-    def __init__(self, door: Door, serve: Serve, backlog: int = LISTEN_BACKLOG) -> None:
+    A door has one acceptor: it cuts visitors by their number, whichever address they came to.
+    """
+
+    def __init__(self, door: Door, backlog: int = LISTEN_BACKLOG) -> None:
         self.accepted = 0
         self._door = door
-        self._serve = serve
         self._backlog = backlog
         self._loop = asyncio.get_running_loop()
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[socket.socket, Serve] = {}
         self._visits: dict[int, Visit] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
         self._noted_ms: int | None = None
         self._unnoted = 0
 
-    async def open(self, address: Address) -> list[Address]:
-        """Listens there; returns the addresses in force (port 0 has become a real one)."""
+    async def open(self, address: Address, serve: Serve) -> list[Address]:
+        """Listens there too; returns the addresses in force (port 0 has become a real one)."""
         try:
-            self._sockets = await _listening(address, self._backlog)
+            opened = await _listening(address, self._backlog)
         except OSError as error:
             raise cannot_listen(address, error) from error
-        for listening in self._sockets:
+        for listening in opened:
+            self._sockets[listening] = serve
             self._loop.add_reader(listening.fileno(), self._accept, listening)
-        names = [listening.getsockname() for listening in self._sockets]
+        names = [listening.getsockname() for listening in opened]
         return [Address(address.scheme, name[0], name[1]) for name in names]
 
     def close(self) -> None:
@@ -83,7 +86,7 @@ class Acceptor:
             if listening.fileno() >= 0:
                 self._loop.remove_reader(listening.fileno())
                 listening.close()
-        self._sockets = []
+        self._sockets = {}
 
     async def cut_all(self) -> None:
         """Ends what is left, and waits until nothing of it runs."""
@@ -117,12 +120,12 @@ class Acceptor:
                     return
                 continue  # it went while it waited
             accepted.setblocking(False)
-            turned_away += self._knocked(accepted, now_ms)
+            turned_away += self._knocked(accepted, self._sockets[listening], now_ms)
             if turned_away > self._door.turned_away_max // 2:
                 self._pause(listening, ACCEPT_BREATH_MS)
                 return
 
-    def _knocked(self, accepted: socket.socket, now_ms: int) -> bool:
+    def _knocked(self, accepted: socket.socket, serve: Serve, now_ms: int) -> bool:
         """Whether somebody was turned away: it, or another for its sake."""
         visitor = next(self._numbers)
         verdicts = self._door.knock(visitor, accepted.fileno(), now_ms)
@@ -130,10 +133,10 @@ class Acceptor:
             match verdict:
                 case Admit():
                     self.accepted += 1
-                    self._begin(accepted, visitor, is_refused=False)
+                    self._begin(accepted, serve, visitor, is_refused=False)
                 case Refuse():
                     self._note("more connections than this node takes: they are refused")
-                    self._begin(accepted, visitor, is_refused=True)
+                    self._begin(accepted, serve, visitor, is_refused=True)
                 case Drop():
                     self._note("hardly a descriptor is left: connections are closed")
                     accepted.close()
@@ -144,19 +147,23 @@ class Acceptor:
                     assert_never(verdict)
         return verdicts != [Admit(visitor)]
 
-    def _begin(self, accepted: socket.socket, visitor: int, *, is_refused: bool) -> None:
+    def _begin(
+        self, accepted: socket.socket, serve: Serve, visitor: int, *, is_refused: bool
+    ) -> None:
         with contextlib.suppress(OSError):  # it may be gone already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         visit = self._visits[visitor] = Visit(self._door, visitor, is_refused=is_refused)
-        task = self._loop.create_task(self._served(accepted, visitor, visit))
+        task = self._loop.create_task(self._served(accepted, serve, visitor, visit))
         visit.cut = task.cancel
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _served(self, accepted: socket.socket, visitor: int, visit: Visit) -> None:
+    async def _served(
+        self, accepted: socket.socket, serve: Serve, visitor: int, visit: Visit
+    ) -> None:
         gone: asyncio.Future[None] | None = None
         try:
-            gone = await self._serve(accepted, visit)
+            gone = await serve(accepted, visit)
         except (OSError, asyncio.CancelledError):
             accepted.close()
         except Exception:

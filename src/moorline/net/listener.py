@@ -41,27 +41,23 @@ class Listeners:
         self._handlers = handlers
         self._welcome = welcome
         self._admission = admission
-        self._acceptors: list[Acceptor] = []
         self._made = 0
         account = descriptors or of_process(admission.connections_max, shards=0)
         self.door = Door(account, Use.CONNECTIONS)
+        self._acceptor = Acceptor(self.door)
 
     @property
     def accepted(self) -> int:
         """Since the start."""
-        return sum(acceptor.accepted for acceptor in self._acceptors)
+        return self._acceptor.accepted
 
     async def open(self, address: Address, tls: ssl.SSLContext | None) -> list[Address]:
         """Listens there; returns the addresses in force (port 0 has become a real one)."""
-        acceptor = Acceptor(self.door, partial(self._enter, tls))
-        bound = await acceptor.open(address)
-        self._acceptors.append(acceptor)
-        return bound
+        return await self._acceptor.open(address, partial(self._enter, tls))
 
     async def close(self) -> None:
         """Stops accepting and ends every session with a goodbye."""
-        for acceptor in self._acceptors:
-            acceptor.close()
+        self._acceptor.close()
         leaving = list(self.sessions)
         for session in leaving:
             session.close("STOPPING", "the node stops; connect again to another or later")
@@ -70,8 +66,7 @@ class Listeners:
             await asyncio.wait(
                 [session.gone for session in leaving], timeout=GOODBYE_MS_MAX / 1_000
             )
-        for acceptor in self._acceptors:
-            await acceptor.cut_all()
+        await self._acceptor.cut_all()
 
     async def _enter(
         self, tls: ssl.SSLContext | None, accepted: socket.socket, visit: Visit
