@@ -657,6 +657,9 @@ STREAM_PLACES_MAX = 1_024
 RETAINED_LOG_BYTES_MIN = 8 * MIB
 """The log of retained messages is not compacted below this, and above it when half of it is outdated."""
 
+RETAINED_SLICE_BYTES = MIB
+"""Of a compaction of that log, what one commit writes at least: publishers wait for a commit."""
+
 RETAINED_TOMBSTONE_S = 30 * 86_400
 """Time for which a node remembers that a retained message was removed, for nodes that still have one."""
 

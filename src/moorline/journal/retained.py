@@ -6,6 +6,9 @@ A frame is the message as its shard has it, offset included. The newest by time 
 tombstone: it says since when there is none. The log is compacted at a start, and when half of it is
 outdated. It is written after the shards, so it never knows of a message that they have lost; what it has
 missed in a crash the shards' tails bring back.
+
+A compaction takes several commits: each adds its frames to the log as ever, and then a slice to the new log
+beside it (`retained_copy.py`). Until the new one has all and takes the name, the old one is the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,9 +17,10 @@ from typing import NamedTuple
 from moorline.core.frame import CONTENT, FRAME, HEAD, PRODUCER, PRODUCER_PART, check_of
 from moorline.core.topic_tree import TopicTree
 from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.retained_copy import RetainedCopy
 from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, next_whole, read_head, whole_frames
 from moorline.journal.segment_index import read_all
-from moorline.limits import RETAINED_LOG_BYTES_MIN, RETAINED_TOMBSTONE_S
+from moorline.limits import RETAINED_LOG_BYTES_MIN, RETAINED_SLICE_BYTES, RETAINED_TOMBSTONE_S
 
 PATH = "retained.log"
 _SHARD = 0xFFFF_FFFF
@@ -38,10 +42,11 @@ class Entry(NamedTuple):
 
 
 class RetainedPart(NamedTuple):
-    """What one commit brings: frames to append, or the whole log anew."""
+    """What one commit brings: frames to append, and whether the log is to be compacted from now on."""
 
     entries: list[Entry]
-    whole: bytes | None
+    begins_copy: bool
+    now_us: int
 
 
 class Retained:
@@ -56,6 +61,8 @@ class Retained:
         self._live_bytes = 0
         self._log_bytes = 0
         self._file: DiskFile | None = None
+        self._copy: RetainedCopy | None = None
+        """A compaction that is under way."""
 
     def open(self, missed: list[bytes], now_us: int) -> None:
         """Reads the log, adds what the shards have and it has not, and writes it anew if it has to change."""
@@ -72,7 +79,7 @@ class Retained:
         for entry in self._entries.values():
             self._by_level.put(entry.topic, entry)
         if not is_as_it_is:
-            self._write_whole(self._whole([], now_us))
+            self._write_whole(now_us)
         self._file = self._disk.open(PATH, create=False)
         # What was read may have been only in the system's memory; from now on we rely on it.
         self._file.sync()
@@ -81,6 +88,9 @@ class Retained:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
 
     def walk(self, filter_text: str) -> Iterator[Entry | None]:
         """Those that match, step by step; None where a step found none. See core.topic_tree."""
@@ -91,21 +101,32 @@ class Retained:
     def take(self, contents: list[bytes], now_us: int) -> RetainedPart:
         entries = [self._entry_of(content) for content in contents]
         size = sum(len(entry.frame) for entry in entries)
-        if self._log_bytes + size > max(RETAINED_LOG_BYTES_MIN, 2 * self._live_bytes):
-            return RetainedPart(entries, self._whole(entries, now_us))
-        return RetainedPart(entries, None)
+        is_long = self._log_bytes + size > max(RETAINED_LOG_BYTES_MIN, 2 * self._live_bytes)
+        return RetainedPart(entries, is_long and self._copy is None, now_us)
 
     def write(self, part: RetainedPart, *, is_synced: bool) -> None:
         assert self._file is not None
-        if part.whole is not None:
-            self._file.close()
-            self._write_whole(part.whole)
-            self._file = self._disk.open(PATH, create=False)
-            return
-        self._file.append_many([entry.frame for entry in part.entries])
-        self._log_bytes += sum(len(entry.frame) for entry in part.entries)
+        frames = [entry.frame for entry in part.entries]
+        size = sum(map(len, frames))
+        self._file.append_many(frames)
+        self._log_bytes += size
         if is_synced:
             self._file.sync()
+        if part.begins_copy:
+            # Nothing changes them meanwhile: this batch is the one that is on its way.
+            kept = [entry.frame for entry in self._entries.values()]
+            self._copy = RetainedCopy(self._disk, PATH, self._head(part.now_us), kept)
+        if self._copy is not None:
+            self._copy_more(self._copy, frames, size)
+
+    def _copy_more(self, copy: RetainedCopy, frames: list[bytes], size: int) -> None:
+        """Twice what was added at least: so it comes to its end, and the log to thrice of what counts."""
+        copy.add(frames)
+        if copy.write_slice(max(RETAINED_SLICE_BYTES, 2 * size)):
+            assert self._file is not None
+            self._file.close()
+            self._file, self._log_bytes = copy.take_place()
+            self._copy = None
 
     def committed(self, part: RetainedPart) -> None:
         for entry in part.entries:
@@ -131,16 +152,11 @@ class Retained:
         frame = HEAD.pack(len(content), check_of(content, self._seed)) + content
         return Entry(time_us, offset, name, frame)
 
-    def _whole(self, entries: list[Entry], now_us: int) -> bytes:
-        kept = dict(self._entries)
-        for entry in entries:
-            known = kept.get(entry.topic)
-            if known is None or entry.is_newer_than(known):
-                kept[entry.topic] = entry
-        head = SegmentHead(_SHARD, 0, 0, now_us, self._seed)
-        return b"".join([bytes(head), *(entry.frame for entry in kept.values())])
+    def _head(self, now_us: int) -> bytes:
+        return bytes(SegmentHead(_SHARD, 0, 0, now_us, self._seed))
 
-    def _write_whole(self, data: bytes) -> None:
+    def _write_whole(self, now_us: int) -> None:
+        data = b"".join([self._head(now_us), *(entry.frame for entry in self._entries.values())])
         self._disk.write_whole(PATH, data)
         self._log_bytes = len(data)
 
