@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import threading
 
 import pytest
 
@@ -112,5 +113,73 @@ async def test_retention_drops_one_generation_in_a_turn_of_the_loop() -> None:
     await dropping
     assert len(set(left)) > 4
     assert all(before - after <= 1 for before, after in itertools.pairwise(left))
+    await streams.close()
+    store.close()
+
+
+class DiskWithThreads(MemoryDisk):
+    """Remembers which changes of dropped generations were asked for by the thread of the loop, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps_on_the_loop: list[str] = []
+        self.steps_seen: list[str] = []
+        self.loop_thread = threading.get_ident()
+
+    def _note(self, step: str) -> None:
+        self.steps_seen.append(step)
+        if threading.get_ident() == self.loop_thread:
+            self.steps_on_the_loop.append(step)
+
+    def open(self, path: str, *, create: bool) -> DiskFile:
+        if path.endswith("dropped.log"):
+            self._note("note")
+        return super().open(path, create=create)
+
+    def sync_folder(self, path: str) -> None:
+        self._note("sync")
+        super().sync_folder(path)
+
+    def remove(self, path: str) -> None:
+        if path.endswith(".seg"):
+            self._note("remove")
+        super().remove(path)
+
+
+async def test_the_disk_work_of_retention_is_not_done_on_the_loop() -> None:
+    """In a thread the note is synced and then the files go; between them the loop takes it out of sight."""
+    disk = DiskWithThreads()
+    options = StreamOptions(shards=1, sync=False, retention_bytes=1)
+    store = StreamStore(disk, "n1", options, lambda: 1)
+    store.open()
+    for offset in range(1, 4):
+        store.skip_to(0, offset)
+    for shard, generation in store.unsealed():
+        store.sealed(shard, generation, store.seal(shard, generation)())
+    streams = LocalStreams(store, "n1")
+    streams.reshaped.append(lambda _: disk._note(f"told of {store.first(0)}"))
+    disk.steps_seen, disk.steps_on_the_loop = [], []
+    await streams._drop()
+    told = [f"told of {first}" for first in (1, 2, 3)]
+    assert disk.steps_on_the_loop == told
+    assert disk.steps_seen == [step for first in told for step in ("note", "sync", first, "remove")]
+    await streams.close()
+    store.close()
+
+
+async def test_a_note_that_fails_leaves_the_generation_in_sight() -> None:
+    disk = DiskWithoutDrops()
+    store = StreamStore(
+        disk, "n1", StreamOptions(shards=1, sync=False, retention_bytes=1), lambda: 1
+    )
+    store.open()
+    store.skip_to(0, 1)
+    for shard, generation in store.unsealed():
+        store.sealed(shard, generation, store.seal(shard, generation)())
+    streams = LocalStreams(store, "n1")
+    with pytest.raises(PermissionError):
+        await streams._drop()
+    assert store.first(0) == 0
+    assert disk.exists("000/00000001.seg")
     await streams.close()
     store.close()

@@ -323,10 +323,12 @@ class LocalStreams(FillsDisk):
             log.info("sealed", extra={"shard": shard, "generation": generation})
 
     async def _drop(self) -> None:
-        # One in a turn of the loop, each with its note synced: there may be thousands.
-        while (one := self.store.drop_next(self.clock.expiry_us())) is not None:
-            self._dropped(one)
-            await asyncio.sleep(0)
+        # One after the other, each with its note synced: there may be thousands, and others have their turn.
+        while (drop := self.store.next_drop(self.clock.expiry_us())) is not None:
+            await asyncio.to_thread(drop.note)
+            drop.take_effect()
+            self._dropped(drop.gone)
+            await asyncio.to_thread(drop.remove)
 
     def _dropped(self, one: Dropped) -> None:
         self.dropped_messages += one.count

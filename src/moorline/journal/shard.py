@@ -15,7 +15,7 @@ from moorline.core.block import Block, part_of
 from moorline.core.digest import Digest
 from moorline.core.stream import RETENTION, Extent, Gap, Stream
 from moorline.journal.disk import Disk
-from moorline.journal.dropped import Dropped, log_dropped
+from moorline.journal.dropped import Dropped
 from moorline.journal.framing import Contents, Run, block_of, time_of
 from moorline.journal.generation import SNAPSHOT, Generation
 from moorline.journal.seal import Memory, Summary, count_topics, encoded, remember
@@ -363,27 +363,6 @@ class ShardLog:
         self.write_snapshot(
             generation, self.snapshot_of(generation, generation.end, generation.size_bytes)
         )
-
-    def drop(self, generation: Generation, reason: str) -> Dropped:
-        """Gives the oldest generation up. First the note, then the files: a start finishes what it finds."""
-        assert generation is self.generations[0]
-        assert generation.summary is not None
-        gone = Dropped(
-            self.number,
-            generation.number,
-            generation.first,
-            generation.end,
-            generation.summary.count,
-            generation.size_bytes,
-            reason,
-            generation.head.seed,
-        )
-        log_dropped(self._disk, self.folder, self.store, gone)
-        self.lost_before += generation.lost
-        self.dropped[generation.number] = gone
-        self.generations = self.generations[1:]
-        generation.remove()
-        return gone
 
     def close(self) -> None:
         for generation in self.generations:

@@ -2,22 +2,24 @@
 retention gives up is dropped.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from moorline.journal.disk import Disk
-from moorline.journal.dropped import AGE, BYTES, Dropped
+from moorline.journal.dropped import AGE, BYTES
 from moorline.journal.generation import SEGMENT, Generation
 from moorline.journal.seal import Seal
 from moorline.journal.sealing import make_seal, summary_of
 from moorline.journal.shard import ShardLog
 from moorline.journal.shard_recovery import producers_before
 from moorline.journal.stream_batch import StreamOptions
+from moorline.journal.stream_drop import StreamDrop
 from moorline.journal.stream_inspection import StreamProblem
 from moorline.limits import FAR_FUTURE_US
 
 
 class StreamUpkeep:
-    """Works on the shards of a store, on the loop; only what `seal` returns is for a thread."""
+    """Works on the shards of a store, on the loop; what `seal` returns and what a drop does on the disk are
+    for a thread."""
 
     def __init__(self, disk: Disk, options: StreamOptions, shards: Mapping[int, ShardLog]) -> None:
         self._disk = disk
@@ -101,10 +103,9 @@ class StreamUpkeep:
 
     # --- retention --------------------------------------------------------------------------------
 
-    def drop_expired(self, now_us: int) -> Iterator[Dropped]:
-        while (found := self._next_expired(now_us)) is not None:
-            shard, generation, reason = found
-            yield shard.drop(generation, reason)
+    def next_drop(self, now_us: int) -> StreamDrop | None:
+        found = self._next_expired(now_us)
+        return StreamDrop(self._disk, *found) if found is not None else None
 
     def _next_expired(self, now_us: int) -> tuple[ShardLog, Generation, str] | None:
         # Never the newest of a shard that is written; one that is out of use may go as a whole.

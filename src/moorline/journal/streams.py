@@ -31,6 +31,7 @@ from moorline.journal.segment import STORE_BYTES
 from moorline.journal.shard import ShardLog, listed_of
 from moorline.journal.shard_recovery import Found, mend_dropped, recover
 from moorline.journal.stream_batch import PlainRecord, StreamBatch, StreamOptions
+from moorline.journal.stream_drop import StreamDrop
 from moorline.journal.stream_inspection import Inspection, StreamProblem, inspect
 from moorline.journal.stream_layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.stream_manifest import is_long, write_manifest
@@ -55,7 +56,8 @@ def moved_producer(producer: int, shards: int) -> int:
 
 
 class StreamStore(StreamView):
-    """The loop owns it. In threads: `write`, what `seal` returns, and reads that are not cached."""
+    """The loop owns it. In threads: `write`, what `seal` returns, the disk's part of a drop, and reads
+    that are not cached."""
 
     def __init__(
         self,
@@ -406,10 +408,16 @@ class StreamStore(StreamView):
     def sealed(self, shard: int, generation: int, seal: Seal) -> None:
         self._upkeep.sealed(shard, generation, seal)
 
-    def drop_expired(self, now_us: int) -> list[Dropped]:
-        """Retention: gives up whole sealed generations, by age and then by the bytes of all."""
-        return list(self._upkeep.drop_expired(now_us))
+    def next_drop(self, now_us: int) -> StreamDrop | None:
+        """Retention: the sealed generation that goes first, by age or by the bytes of all, if any does."""
+        return self._upkeep.next_drop(now_us)
 
-    def drop_next(self, now_us: int) -> Dropped | None:
-        """The same for the one generation that is to go first; None if none is to go."""
-        return next(self._upkeep.drop_expired(now_us), None)
+    def drop_expired(self, now_us: int) -> list[Dropped]:
+        """All that are to go, on this thread."""
+        dropped = []
+        while (drop := self.next_drop(now_us)) is not None:
+            drop.note()
+            drop.take_effect()
+            drop.remove()
+            dropped.append(drop.gone)
+        return dropped
