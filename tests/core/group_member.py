@@ -13,17 +13,15 @@ from tests.core.group_world import World
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.block import Block
 from moorline.core.borrower import BorrowerTimes
-from moorline.core.delivery import (
-    FAR,
+from moorline.core.delivery import FAR, Delivery
+from moorline.core.delivery_effects import (
     AwaitNews,
     Bury,
     Deliver,
-    Delivery,
     FeedMoved,
     ForgetNews,
     ReadBlock,
     TellLost,
-    Window,
 )
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.feed import Feed
@@ -31,6 +29,7 @@ from moorline.core.frame import all_stored
 from moorline.core.group_message import FromLeader
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
 from moorline.core.leader import Leader
+from moorline.core.open_feed import Window
 from moorline.core.stream import Gap, Shard
 
 SUBSCRIPTION = 1

@@ -42,6 +42,10 @@ PACED = "log"
 """Why sessions are held: the log fills faster than a checkpoint empties it."""
 
 
+_TURN_S = sys.getswitchinterval()
+"""What it is between checkpoints: not asked for when one begins, for another node's may be under way here."""
+
+
 class _Waiter:
     """Stands among the sessions that wait for their share of the log."""
 
@@ -347,7 +351,7 @@ class Commits:
             self._begin_checkpoint()
 
     async def _checkpoint(self) -> None:
-        store, started, turn_s = self._store, monotonic_ms(), sys.getswitchinterval()
+        store, started = self._store, monotonic_ms()
         try:
             changed, log_bytes = len(store.dirty), store.log.size_bytes
             under_way = checkpoint.Checkpoint(store, wall_ms, monotonic_ms)
@@ -372,7 +376,7 @@ class Commits:
         except Exception as error:  # what it took over from the log may be in no file
             self._fail(error)
         finally:
-            sys.setswitchinterval(turn_s)
+            sys.setswitchinterval(_TURN_S)
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._under_way = None

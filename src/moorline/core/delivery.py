@@ -4,16 +4,9 @@
     effects = delivery.turn(now_us)                  # while some are `ready`, and the client has room
     effects = delivery.found(feed.number, block, now_us)
 
-A feed is in one of these states:
-
-    IDLE      nothing is to be done: it is stopped, or held, or has too many losses that nobody confirmed
-    READY     there may be something for it; ready feeds take turns
-    READING   a block was asked for: `ReadBlock`, answered by `found` or `unread`
-    WAITING   it is at the end of its stream: `AwaitNews`, answered by `moved`
-    STARVED   its subscription has as many messages out as its window holds
-
-The machine never sees a clock, a disk or a protocol. Whoever hosts it performs the effects: those to the
-client through an outlet, of which the native protocol is one. Effects are of blocks, never of messages.
+The states of a feed are those of core/open_feed.py. The machine never sees a clock, a disk or a
+protocol. Whoever hosts it performs its effects (core/delivery_effects.py): those to the client through an
+outlet, of which the native protocol is one.
 
 Invariants, looked at by `check`:
 
@@ -26,138 +19,28 @@ Invariants, looked at by `check`:
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from enum import Enum, auto
 
 from moorline.core.block import Block, part_of
+from moorline.core.delivery_effects import (
+    AwaitNews,
+    Bury,
+    Deliver,
+    FeedMoved,
+    ForgetNews,
+    ReadBlock,
+    TellLost,
+)
 from moorline.core.effects import Effect
 from moorline.core.feed import Feed
 from moorline.core.frame import FRAME, HEAD
+from moorline.core.open_feed import OpenFeed, State, Window
 from moorline.core.ranges import Range, Ranges
 from moorline.core.selection import Selection, select
-from moorline.core.stream import RETENTION, Gap, Stream
-from moorline.core.topic import Matcher
+from moorline.core.stream import RETENTION, Gap
 from moorline.limits import RANGES_PER_TAKE_MAX, STREAM_READ_BYTES_MAX
 
 FAR = 1 << 62
 """Beyond every offset: where a stream ends, whoever reads it knows."""
-
-
-class State(Enum):
-    IDLE = auto()
-    READY = auto()
-    READING = auto()
-    WAITING = auto()
-    STARVED = auto()
-    CLOSED = auto()
-
-
-class Window:
-    """A subscription as its feeds see it."""
-
-    __slots__ = ("is_held", "matcher", "number", "out", "own_producer", "qos", "size", "starved")
-
-    def __init__(
-        self,
-        number: int,
-        filter_text: str,
-        size: int,
-        qos: int,
-        *,
-        is_held: bool = False,
-        own_producer: int = 0,
-    ) -> None:
-        """`own_producer`: its messages are the subscriber's own, who does not want them back; 0 is nobody."""
-        self.number = number
-        self.matcher = Matcher(filter_text)
-        self.size = size
-        self.qos = qos
-        self.is_held = is_held
-        """Its member reads by itself: nothing is delivered."""
-        self.own_producer = own_producer
-        self.out = 0
-        """Messages that are delivered and not acknowledged."""
-        self.starved: dict[int, OpenFeed] = {}
-        """Feeds that wait for room."""
-
-
-class OpenFeed:
-    """A feed at work."""
-
-    __slots__ = ("burying", "feed", "rest", "state", "wanted", "window")
-
-    def __init__(self, feed: Feed, window: Window) -> None:
-        self.feed = feed
-        self.window = window
-        self.state = State.IDLE
-        self.wanted: Range = (0, 0)
-        """What was asked for, while it is READING."""
-        self.rest: Block | None = None
-        """What was read and had no room in the window yet."""
-        self.burying: set[int] = set()
-        """Messages on their way to the dead letters."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.state is not State.CLOSED
-
-
-# --- what is to be done ---------------------------------------------------------------------------
-
-
-class ReadBlock(Effect, frozen=True):
-    """Find what the stream has from that offset on; the answer is `found`, or `unread` to try again."""
-
-    feed: int
-    stream: Stream
-    offset: int
-
-
-class AwaitNews(Effect, frozen=True):
-    """Say `moved` once, when the stream's shard has something new."""
-
-    feed: int
-    stream: Stream
-
-
-class ForgetNews(Effect, frozen=True):
-    """Nobody waits for them any more."""
-
-    feed: int
-    stream: Stream
-
-
-class Deliver(Effect, frozen=True):
-    """Frames for the client: all that it was to get of this feed below `upto`."""
-
-    subscription: int
-    feed: int
-    frames: bytes
-    tries: list[tuple[int, int]]
-    """(offset, how many times it is tried with this one), of those that failed before."""
-    upto: int
-
-
-class TellLost(Effect, frozen=True):
-    """The client is to confirm that it knows of these messages that are gone."""
-
-    subscription: int
-    feed: int
-    stream: Stream
-    gap: Gap
-    is_exact: bool
-
-
-class Bury(Effect, frozen=True):
-    """A message failed too often: make a dead letter of it, and say `buried` or `not_buried`."""
-
-    feed: int
-    offset: int
-
-
-class FeedMoved(Effect, frozen=True):
-    """Something became of the feed's messages: whoever answers for its place looks at it."""
-
-    feed: Feed
 
 
 class Delivery:
@@ -405,8 +288,10 @@ class Delivery:
             one.rest = found if isinstance(found, Block) else None
             effects = self._pass_on(one, (wanted[0], min(wanted[1], again[1])), found, now_us)
             if feed.is_at(end) and not feed.stopped:
-                one.state = State.WAITING
-                effects.append(AwaitNews(number, feed.stream))
+                # The wait may be long, and all of the block was looked at.
+                one.state, one.rest = State.WAITING, None
+                # The wait goes first: what follows may close the feed, and that ends the wait.
+                effects.insert(0, AwaitNews(number, feed.stream))
             else:
                 self._make_ready(one)
             return effects

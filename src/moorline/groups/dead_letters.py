@@ -8,8 +8,8 @@ import asyncio
 import logging
 
 from moorline.core.block import Block
-from moorline.core.delivery import OpenFeed
 from moorline.core.frame import TOMBSTONE, decode_headers, encode_headers, stored_at
+from moorline.core.open_feed import OpenFeed
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError

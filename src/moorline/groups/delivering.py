@@ -8,18 +8,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from moorline.core.delivery import (
-    FAR,
-    AwaitNews,
-    Deliver,
-    Delivery,
-    ForgetNews,
-    ReadBlock,
-    TellLost,
-    Window,
-)
+from moorline.core.delivery import FAR, Delivery
+from moorline.core.delivery_effects import AwaitNews, Deliver, ForgetNews, ReadBlock, TellLost
 from moorline.core.effects import Effect
 from moorline.core.feed import Feed
+from moorline.core.open_feed import Window
 from moorline.core.ranges import Range
 from moorline.errors import MoorlineError
 from moorline.groups.cluster import Cluster, Lines

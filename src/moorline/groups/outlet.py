@@ -6,7 +6,7 @@ the session's delivery: `ack`, `reject`, `give_back`, `confirm_lost`.
 
 from typing import Protocol
 
-from moorline.core.delivery import Deliver, TellLost
+from moorline.core.delivery_effects import Deliver, TellLost
 from moorline.core.feed import Feed
 from moorline.net.session import Session
 from moorline.wire.topic import (

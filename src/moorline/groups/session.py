@@ -13,7 +13,7 @@ from itertools import count
 from moorline.catalog.sessions import SessionRow
 from moorline.core.agent import SubscriptionOver, ToLeader
 from moorline.core.borrower import BorrowerTimes
-from moorline.core.delivery import Bury, FeedMoved, Window
+from moorline.core.delivery_effects import Bury, FeedMoved
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group_message import (
     Disconnect,
@@ -21,6 +21,7 @@ from moorline.core.group_message import (
     LeaderWanted,
 )
 from moorline.core.handler import FeedClosed, FeedOpened, FeedStopped, Handler
+from moorline.core.open_feed import Window
 from moorline.core.private import PrivateLines
 from moorline.core.progress import Place
 from moorline.core.stream import Shard

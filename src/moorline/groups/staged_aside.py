@@ -13,15 +13,14 @@ from collections import Counter
 import msgspec
 
 from moorline.core.frame import encode_headers
-from moorline.core.queue import MESSAGE, Entry, Queue
+from moorline.core.queue import Queue
 from moorline.errors import QuotaExceeded, TooLarge
-from moorline.groups.staged_queues import NodeQueues, closed, durable
+from moorline.groups.staged_queues import NodeQueues, closed, durable, no_room, send_beyond_quota
 from moorline.groups.streams import LocalStreams
 from moorline.ids import text_of
 from moorline.journal.commit_log import Decided
 from moorline.journal.store import Store
-from moorline.journal.wal import Kind
-from moorline.limits import DISK_LOOK_MS, STAGED_REFUSED_NAMED_MAX
+from moorline.limits import STAGED_REFUSED_NAMED_MAX, STAGED_ROOM_MS_MAX
 from moorline.wire.staging import QueueRow, aside_producer_of
 
 Refused = Counter[tuple[bytes, str]]
@@ -66,11 +65,7 @@ def send_or_refuse(queues: NodeQueues, row: QueueRow) -> str:
 
 def put_aside(store: Store, outbox: Queue, row: AsideRow) -> None:
     """Into the batch under way; the node's own queue has no quota."""
-    now_ms, body = store.now_ms(), msgspec.msgpack.encode(row)
-    store.next_lsn += 1
-    lsn = store.batch.add(int(Kind.SEND), outbox.id, now_ms, body)
-    outbox.push(Entry(lsn, now_ms, MESSAGE, body))
-    store.dirty[outbox.id] = outbox
+    send_beyond_quota(store, outbox, msgspec.msgpack.encode(row))
 
 
 def aside_of(decided: Decided, partition: int, number: int, row: QueueRow, code: str) -> AsideRow:
@@ -103,8 +98,9 @@ async def publish_leftovers(queues: NodeQueues, outbox: Queue, streams: LocalStr
 
 
 async def _stored(streams: LocalStreams, rows: list[AsideRow]) -> None:
-    while streams.is_disk_full:  # noqa: ASYNC110 - a look a second is enough
-        await asyncio.sleep(DISK_LOOK_MS / 1_000)
+    if not await streams.has_room_within(STAGED_ROOM_MS_MAX):
+        # They stay in the outbox: whoever commits the batch again publishes them first.
+        raise no_room()
     for row in rows:
         _append(streams, row)
     stored = asyncio.Event()

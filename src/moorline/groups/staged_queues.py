@@ -111,13 +111,18 @@ def send_row(store: Store, queue_id: bytes, body: bytes) -> str:
     if code:
         return code
     assert queue is not None
+    send_beyond_quota(store, queue, body)
+    store.batch.woken.append(queue)
+    return ""
+
+
+def send_beyond_quota(store: Store, queue: Queue, body: bytes) -> None:
+    """Into the batch under way, whatever is in the queue already."""
     now_ms = store.now_ms()
     store.next_lsn += 1
     lsn = store.batch.add(int(Kind.SEND), queue.id, now_ms, body)
     queue.push(Entry(lsn, now_ms, MESSAGE, body))
     store.dirty[queue.id] = queue
-    store.batch.woken.append(queue)
-    return ""
 
 
 def noted(store: Store, notes: Queue, decided: Decided) -> Place:

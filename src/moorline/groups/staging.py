@@ -80,7 +80,7 @@ class Staging:
         return self._commits.aside_rows
 
     def handlers(self) -> Handlers:
-        take_rows = self._turns.later(self._take_rows)
+        take_rows = self._turns.later(self._take_rows, self._rows_over)
 
         def rows(session: Session, calls: list[StageRows]) -> Any:
             self._waiting_bytes += sum(len(call.rows) for call in calls)
@@ -155,21 +155,21 @@ class Staging:
         return StageOpened(call.call, stage, self._streams.store.shards)
 
     async def _take_rows(self, session: Session, call: StageRows) -> Answer:
+        self._check_owner(session, call.stage)
+        self._commits.check_room()
         try:
-            self._check_owner(session, call.stage)
-            self._commits.check_room()
-            try:
-                count = await self._commits.in_thread(self._add_rows, call)
-            except (OSError, MoorlineError):
-                await self._give_up(session, call.stage)
-                raise
-            return RowsStaged(call.call, count)
-        finally:
-            self._waiting_bytes -= len(call.rows)
-            if self._held and self._waiting_bytes < COMMIT_BYTES_MAX // 2:
-                for held in self._held:
-                    held.release_reading(HOLD)
-                self._held.clear()
+            count = await self._commits.in_thread(self._add_rows, call)
+        except (OSError, MoorlineError):
+            await self._give_up(session, call.stage)
+            raise
+        return RowsStaged(call.call, count)
+
+    def _rows_over(self, session: Session, call: StageRows) -> None:  # noqa: ARG002
+        self._waiting_bytes -= len(call.rows)
+        if self._held and self._waiting_bytes < COMMIT_BYTES_MAX // 2:
+            for held in self._held:
+                held.release_reading(HOLD)
+            self._held.clear()
 
     def _add_rows(self, call: StageRows) -> int:
         target = self._store.facts(call.stage).target

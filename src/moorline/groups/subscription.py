@@ -1,6 +1,6 @@
 """Room: groups. One subscription of a session, private or shared, as the session keeps it."""
 
-from moorline.core.delivery import Window
+from moorline.core.open_feed import Window
 from moorline.core.private import PrivateLines
 from moorline.core.topic import SharedName
 

@@ -335,11 +335,12 @@ class QueueFiles:
         self._readers[queue.id] = queue
 
     def take_counts(self, other: "QueueFiles") -> None:
-        """What another has counted is counted here."""
+        """What another has counted is counted here, and there no longer."""
         self.lost_messages += other.lost_messages
         self.quarantined += other.quarantined
         self.doubled_messages += other.doubled_messages
         self.records_aside += other.records_aside
+        other.lost_messages = other.quarantined = other.doubled_messages = other.records_aside = 0
 
     def close_queue(self, queue: Queue) -> None:
         """Closes a queue's files; the next use reads them again."""

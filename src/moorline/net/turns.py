@@ -15,6 +15,11 @@ log = logging.getLogger("moorline.net")
 HandleOne = Callable[[Session, Any], Awaitable[Answer | None]]
 Ready = Callable[[Any], Awaitable[None]]
 HandleRun = Callable[[Session, Any], Awaitable[list[Answer]]]
+Over = Callable[[Session, Any], None]
+
+
+def _unheard(session: Session, call: Call) -> None:
+    """For those who keep no account of their calls."""
 
 
 class Turns:
@@ -44,8 +49,11 @@ class Turns:
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
 
-    def later(self, handle: HandleOne) -> Handler:
-        """A handler of runs from one that answers a single call later, or leaves it to a commit."""
+    def later(self, handle: HandleOne, over: Over = _unheard) -> Handler:
+        """A handler of runs from one that answers a single call later, or leaves it to a commit.
+
+        `over` hears of every call when it is done with, also of one that was given up before its turn.
+        """
 
         async def one_by_one(session: Session, calls: list[Call]) -> None:
             for place, call in enumerate(calls):
@@ -54,6 +62,7 @@ class Turns:
                 await session.room_to_write()
                 if session.begin_turn(call):
                     await _answered(session, [call], _alone(handle))
+                over(session, call)
 
         return self._begun(one_by_one)
 
