@@ -1,5 +1,7 @@
 """Generations of a shard: how they end, what their seals say, what retention takes."""
 
+import random
+
 import pytest
 from tests.journal.lives import BYTES_MAX, Lives, one_shard
 
@@ -298,3 +300,49 @@ def test_long_names_of_topics_are_counted_in_the_memory_of_short_ones() -> None:
     before = len(topics)
     count_topics(topics, [("short", 2)])
     assert (topics["short"], len(topics)) == (2, before + 1)
+
+
+def test_what_is_said_of_all_generations_is_what_each_of_them_is() -> None:
+    """Those that have ended are remembered: whatever a shard does, it is said as it is."""
+    chance = random.Random(3)
+    lives = one_shard(generation_bytes_max=300, retention_bytes=2_000)
+    for _ in range(400):
+        match chance.randrange(6):
+            case 0:
+                lives.seal()
+            case 1:
+                lives.store.drop_expired(lives.now_us())
+            case 2 if chance.random() < 0.2:
+                lives.store.skip_to(0, lives.store.end(0) + 5)
+            case 3 if chance.random() < 0.1:
+                lives.restart()
+            case _:
+                lives.put("t")
+                lives.commit()
+        said = lives.store.line(0)
+        each = [
+            lives.store.extent(0, one.number)
+            for shard, one in lives.store.all_generations()
+            if shard.number == 0
+        ]
+        assert list(said) == each == lives.store.extents()
+        assert said[0].first == lives.store.first(0)
+        assert said[-1].end == lives.store.end(0)
+    assert said[0].stream.generation > 5
+
+
+def test_generations_that_have_ended_are_not_looked_at_again() -> None:
+    lives = one_shard(generation_bytes_max=300)
+    for _ in range(60):
+        lives.put("t")
+        lives.commit()
+    before: tuple[Extent, ...] = ()
+    after = before
+    while not before or len(before) != len(after):
+        before = lives.store.line(0)
+        lives.put("t")
+        lives.commit()
+        after = lives.store.line(0)
+    assert len(before) > 5
+    assert all(one is other for one, other in zip(before[:-1], after[:-1], strict=True))
+    assert after[-1].end == before[-1].end + 1

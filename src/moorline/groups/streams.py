@@ -222,7 +222,7 @@ class LocalStreams(FillsDisk):
 
     async def offsets_at(self, time_us: int) -> dict[int, int]:
         """The first offset at or after a time, in each shard; its end where all are older."""
-        shards = sorted({extent.stream.shard for extent in self.store.extents()})
+        shards = sorted(self.store.shard_numbers)
         return {
             shard: await asyncio.to_thread(self.store.offset_at, shard, time_us) for shard in shards
         }
@@ -240,10 +240,9 @@ class LocalStreams(FillsDisk):
 
     def lines(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
-        found: dict[Shard, list[Extent]] = {}
-        for extent in self.store.extents(shards):
-            found.setdefault(extent.stream.line, []).append(extent)
-        return {shard: tuple(extents) for shard, extents in found.items()}
+        wanted = self.store.shard_numbers if shards is None else shards
+        found = [self.store.line(number) for number in wanted]
+        return {extents[0].stream.line: extents for extents in found if extents}
 
     # --- upkeep -----------------------------------------------------------------------------------
 

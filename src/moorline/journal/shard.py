@@ -48,6 +48,7 @@ class ShardLog:
     __slots__ = (
         "_bytes",
         "_disk",
+        "_ended",
         "_node",
         "_pieces",
         "_snapshot_bytes",
@@ -83,6 +84,8 @@ class ShardLog:
         self.next_offset = 0
         self.time_us = 0
         self.generations: list[Generation] = []
+        self._ended: tuple[tuple[int, int, int], tuple[Extent, ...]] = ((0, 0, 0), ())
+        """Which generations there were when last looked, and what those before the newest are."""
         self.dropped: dict[int, Dropped] = {}
         self.lost_before = 0
         self.gone: list[tuple[int, int]] = []
@@ -130,8 +133,16 @@ class ShardLog:
         firsts = [generation.first for generation in self.generations]
         return self.generations[max(bisect_right(firsts, offset) - 1, 0)].number
 
-    def extents(self) -> list[Extent]:
-        return [self.extent_of(generation) for generation in self.generations]
+    def extents(self) -> tuple[Extent, ...]:
+        """Of all generations. Those before the newest change no more: a shard may keep very many, and is
+        asked at every commit."""
+        known = self.generations
+        if not known:
+            return ()
+        kept = (known[0].number, known[-1].number, len(known))
+        if kept != self._ended[0]:
+            self._ended = (kept, tuple(self.extent_of(one) for one in known[:-1]))
+        return (*self._ended[1], self.extent_of(known[-1]))
 
     def extent_of(self, generation: Generation) -> Extent:
         stream = Stream(self._node, self.number, generation.number)

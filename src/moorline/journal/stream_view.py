@@ -37,6 +37,16 @@ class StreamView:
         wanted = self._shards if shards is None else sorted(set(shards) & self._shards.keys())
         return [extent for number in wanted for extent in self._shards[number].extents()]
 
+    def line(self, shard: int) -> tuple[Extent, ...]:
+        """All generations that are kept of one shard, the oldest first."""
+        found = self._shards.get(shard)
+        return found.extents() if found is not None else ()
+
+    @property
+    def shard_numbers(self) -> list[int]:
+        """Of all shards that have a generation."""
+        return [number for number, shard in self._shards.items() if shard.generations]
+
     def page(self, after: tuple[int, int], count: int) -> list[Extent]:
         """Of all generations those behind (shard, generation): at most so many, or all for 0."""
         found: list[Extent] = []
