@@ -4,6 +4,7 @@ It reads the generations of a shard one after the other, as a group does, withou
 What retention took is passed by the feed that should have read it, when the client knows.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from moorline.core.effects import Effect
@@ -108,7 +109,12 @@ class PrivateLines:
 
 def _is_over(feed: Feed, extents: tuple[Extent, ...]) -> bool:
     """Whether a stream is done; or gone, and all of it acknowledged or told to be lost."""
-    extent = next((one for one in extents if one.stream == feed.stream), None)
-    if extent is None:
+    place = bisect_left(extents, feed.stream.generation, key=_generation)
+    extent = extents[place] if place < len(extents) else None
+    if extent is None or extent.stream != feed.stream:
         return bool(extents) and feed.progress.low >= extents[0].first
     return extent.sealed and feed.progress.low >= extent.end
+
+
+def _generation(extent: Extent) -> int:
+    return extent.stream.generation

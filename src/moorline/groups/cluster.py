@@ -66,6 +66,8 @@ class Cluster:
         self.local = local
         self.reshaped: list[Callable[[Lines], None]] = []
         """Called with the shards, anywhere, whose streams have changed."""
+        self.moved: list[Callable[[Lines], None]] = []
+        """Called with the shards of other nodes that have new messages, and the streams that they had."""
         self.lost: list[Callable[[str], None]] = []
         """Called with the name of a node whose link is gone."""
         self.for_borrower: Callable[[LeaderMessage], None] = lambda _: None
@@ -231,7 +233,7 @@ class Cluster:
     async def _linked(self, name: str, address: Address) -> None:
         """One link from its beginning to its end."""
         config = self._config
-        news = News(self._seen, lambda said: self.for_borrower(said))
+        news = News(self._heard, lambda said: self.for_borrower(said))
         caller = await open_caller(
             address,
             lambda: Caller(
@@ -275,13 +277,23 @@ class Cluster:
             raise ConnectionLost(f"the node {node} cannot be reached now")
         return link
 
+    def _heard(self, streams: list[Extent]) -> None:
+        """News of a link. Most of them, many times a second, say that a stream has grown: all sessions and
+        Leaders need not look at their streams because of that."""
+        lines = by_line(streams)
+        grown = {shard for shard in lines if _has_only_grown(self._remote.get(shard), lines[shard])}
+        self._remote.update(lines)
+        if grown:
+            for moved in self.moved:
+                moved({shard: lines[shard] for shard in grown})
+        if len(grown) < len(lines):
+            self._tell({shard: lines[shard] for shard in lines if shard not in grown})
+
     def _seen(self, streams: Iterable[Extent]) -> None:
-        lines: dict[Shard, list[Extent]] = {}
-        for extent in streams:
-            lines.setdefault(extent.stream.line, []).append(extent)
-        changed = {shard: tuple(extents) for shard, extents in lines.items()}
-        self._remote.update(changed)
-        self._tell(changed)
+        """What a link begins with: whatever was known before, everybody looks again."""
+        lines = by_line(streams)
+        self._remote.update(lines)
+        self._tell(lines)
 
     def _local_reshaped(self, shards: list[int]) -> None:
         self._tell(self.local.lines(shards))
@@ -337,6 +349,22 @@ async def all_streams(caller: Caller) -> list[Extent]:
         if len(page) < STREAMS_PER_PAGE_MAX:
             return found
         after = (page[-1].stream.shard, page[-1].stream.generation)
+
+
+def by_line(streams: Iterable[Extent]) -> Lines:
+    """The streams of each shard, in their order."""
+    lines: dict[Shard, list[Extent]] = {}
+    for extent in streams:
+        lines.setdefault(extent.stream.line, []).append(extent)
+    return {shard: tuple(extents) for shard, extents in lines.items()}
+
+
+def _has_only_grown(known: tuple[Extent, ...] | None, now: tuple[Extent, ...]) -> bool:
+    """Whether these are the streams that were known; only the newest of a shard ever grows."""
+    if not known:
+        return False
+    is_last_one = known[-1]._replace(end=now[-1].end) == now[-1]
+    return is_last_one and known[:-1] == now[:-1]
 
 
 def by_offset(lines: Lines, offset: int) -> Iterable[tuple[Shard, int]]:

@@ -65,6 +65,7 @@ class Leaders:
         self._tasks = Tasks("a task of a Leader failed")
         cluster.reshaped.append(self._reshaped)
         cluster.local.moved.append(self._moved)
+        cluster.moved.append(self._grown)
 
     # --- what Borrowers say -----------------------------------------------------------------------
 
@@ -231,12 +232,13 @@ class Leaders:
             leading.see(lines)
 
     def _moved(self, shards: list[int]) -> None:
+        if any(one.group.name.mode is Mode.QUEUE for one in self.led.values()):
+            self._grown(self.cluster.local.lines(shards))
+
+    def _grown(self, lines: Lines) -> None:
         """Only Leaders that hand out single messages must know of every new one."""
-        queues = [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]
-        if queues:
-            lines = self.cluster.local.lines(shards)
-            for leading in queues:
-                leading.see(lines)
+        for leading in [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]:
+            leading.see(lines)
 
     # --- leases -----------------------------------------------------------------------------------
 

@@ -1,0 +1,80 @@
+"""What a node makes of what another one says of its streams, in the test's own process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from moorline.config.settings import Config
+from moorline.core.stream import Extent, Shard, Stream
+from moorline.groups.cluster import Cluster, Lines, News
+from moorline.groups.streams import LocalStreams
+from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.testing import MemoryDisk
+from moorline.wire.group import StreamsChanged
+
+
+class Told:
+    """All that a cluster tells of other nodes' streams, in order."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.words: list[tuple[str, list[tuple[int, int]]]] = []
+        cluster.moved.append(lambda lines: self._note("moved", lines))
+        cluster.reshaped.append(lambda lines: self._note("reshaped", lines))
+
+    def _note(self, word: str, lines: Lines) -> None:
+        self.words.append((word, [(one.number, lines[one][-1].end) for one in sorted(lines)]))
+
+
+@asynccontextmanager
+async def lone_cluster() -> AsyncIterator[Cluster]:
+    """One that has no link yet, and asks no catalog."""
+    store = StreamStore(MemoryDisk(), "n1", StreamOptions(shards=1, sync=False), lambda: 1)
+    store.open()
+    local = LocalStreams(store, "n1")
+    yield Cluster(Config(), None, local)  # type: ignore[arg-type]
+    await local.close()
+    store.close()
+
+
+def _line(shard: int, first: int, *ends: int) -> list[Extent]:
+    """Generations from `first` on, each of which ends there; the last one grows."""
+    numbers = range(first, first + len(ends))
+    starts = [0, *ends[:-1]]
+    return [
+        Extent(Stream("n2", shard, number), start, end, number < numbers[-1])
+        for number, start, end in zip(numbers, starts, ends, strict=True)
+    ]
+
+
+async def test_streams_that_have_only_grown_are_told_apart_from_those_that_changed() -> None:
+    """A node says many times a second how far its streams go: nobody else than a Leader that hands out single
+    messages looks at its streams because of that."""
+    async with lone_cluster() as cluster:
+        told = Told(cluster)
+        news = News(cluster._heard, lambda _: None)
+        steps = [
+            _line(0, 1, 10) + _line(1, 1, 5),
+            _line(0, 1, 12) + _line(1, 1, 5),
+            _line(0, 1, 13) + _line(1, 1, 6, 6),
+            _line(1, 1, 6, 9),
+            _line(1, 2, 6, 9),
+        ]
+        for step in steps:
+            news.heard([StreamsChanged(step)])
+        assert told.words == [
+            ("reshaped", [(0, 10), (1, 5)]),
+            ("moved", [(0, 12), (1, 5)]),
+            ("moved", [(0, 13)]),
+            ("reshaped", [(1, 6)]),
+            ("moved", [(1, 9)]),
+            ("reshaped", [(1, 9)]),
+        ]
+        assert cluster.line(Shard("n2", 0)) == tuple(_line(0, 1, 13))
+        assert cluster.line(Shard("n2", 1)) == tuple(steps[-1])
+
+
+async def test_what_a_link_begins_with_is_always_told_in_full() -> None:
+    async with lone_cluster() as cluster:
+        told = Told(cluster)
+        cluster._seen(_line(0, 1, 10))
+        cluster._seen(_line(0, 1, 11))
+        assert told.words == [("reshaped", [(0, 10)]), ("reshaped", [(0, 11)])]
