@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from moorline.broker.paced_senders import PacedSenders
 from moorline.broker.pacing import Pace
 from moorline.errors import MoorlineError, NodeDiskFull, StartError
 from moorline.journal import checkpoint
@@ -24,7 +25,6 @@ from moorline.limits import (
     COMMIT_BYTES_MAX,
     DISK_FREE_BYTES_MIN,
     DISK_LOOK_MS,
-    LOG_PACE_TICK_MS,
     QUEUES_DIRTY_MAX,
     QUEUES_UNINDEXED_MAX,
     STOP_CHECKPOINT_MS_MAX,
@@ -38,23 +38,8 @@ log = logging.getLogger("moorline.broker")
 HOLD = "commit"
 """Why sessions are held: changes wait for the disk."""
 
-PACED = "log"
-"""Why sessions are held: the log fills faster than a checkpoint empties it."""
-
-
 _TURN_S = sys.getswitchinterval()
 """What it is between checkpoints: not asked for when one begins, for another node's may be under way here."""
-
-
-class _Waiter:
-    """Stands among the sessions that wait for their share of the log."""
-
-    def __init__(self, released: "asyncio.Future[None]") -> None:
-        self.released = released
-
-    def release_reading(self, reason: str) -> None:  # noqa: ARG002
-        if not self.released.done():
-            self.released.set_result(None)
 
 
 class CheckpointDone(msgspec.Struct, frozen=True):
@@ -91,11 +76,8 @@ class Commits:
         self._idle = asyncio.Event()
         self._idle.set()
         self._next_commit: asyncio.Future[None] = self._loop.create_future()
-        self._emptied: asyncio.Future[None] = self._loop.create_future()
         self._pace = Pace(log_bytes_max)
-        self._paced: dict[Session | _Waiter, None] = {}
-        """Those that wait for their share of the log, in the order in which they came."""
-        self._ticking: asyncio.TimerHandle | None = None
+        self._paced = PacedSenders(self._is_ahead)
         self._under_way: checkpoint.Checkpoint | None = None
         self._began_ms = 0
         self._checkpointing: asyncio.Task[None] | None = None
@@ -116,51 +98,25 @@ class Commits:
         if self._store.batch.size > COMMIT_BYTES_MAX or not self.may_answer():
             self._held.add(session)
             session.hold_reading(HOLD)
-        if self._is_ahead():
-            self._paced[session] = None
-            session.hold_reading(PACED)
-            self._tick_soon()
+        self._paced.hold_if_ahead(session)
 
     async def paced(self) -> None:
         """Returns when the node itself may send more: as a session that is held and goes on in its turn."""
-        if self._is_ahead():
-            waiter = _Waiter(self._loop.create_future())
-            self._paced[waiter] = None
-            self._tick_soon()
-            await waiter.released
+        await self._paced.turn()
 
-    def _is_ahead(self) -> bool:
+    def _is_ahead(self) -> bool | None:
         """Whether senders fill the log faster than the checkpoint that is under way will empty it.
 
-        Where the disk has no room for one, sends are refused and only acknowledgements come: they are what
-        makes room, and must not wait for it.
+        None: nobody has to wait. Where the disk has no room for a checkpoint, sends are refused and only
+        acknowledgements come: they are what makes room, and must not wait for it.
         """
         under_way = self._under_way
         if under_way is None or self.lacks_room:
-            return False
+            return None
         # What follows the queues, the index above all, is taken for an eighth of the whole.
         done = under_way.flushed / (under_way.queues * 8 / 7 + 1)
         size = self._store.log.size_bytes + self._store.batch.size
         return self._pace.look(size, done, self._began_ms, monotonic_ms())
-
-    def _tick_soon(self) -> None:
-        if self._ticking is None:
-            self._ticking = self._loop.call_later(LOG_PACE_TICK_MS / 1_000, self._tick)
-
-    def _tick(self) -> None:
-        """One of those that wait goes on, if time has made up for what was sent; all, if there is room."""
-        self._ticking = None
-        if self._under_way is None or self.lacks_room:
-            self._unpace(len(self._paced))
-        elif self._paced:
-            if not self._is_ahead():
-                self._unpace(1)
-            self._tick_soon()
-
-    def _unpace(self, count: int) -> None:
-        for session in list(self._paced)[:count]:
-            del self._paced[session]
-            session.release_reading(PACED)
 
     def look_for_room(self, free_bytes: int) -> bool:
         """Whether messages must be refused: with what a checkpoint takes, the reserve would not be left.
@@ -380,10 +336,8 @@ class Commits:
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._under_way = None
-            self._unpace(len(self._paced))
+            self._paced.release_all()
             self._release()
-            self._emptied.set_result(None)
-            self._emptied = self._loop.create_future()
 
     async def _begin_segment(self) -> None:
         """Where the log is written: between two batches, and not on the loop if that syncs."""

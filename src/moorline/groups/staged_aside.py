@@ -7,7 +7,6 @@ when it is stored. A start that finds rows in the outbox publishes them again, a
 passed over: a row has a producer and a sequence of its own.
 """
 
-import asyncio
 from collections import Counter
 
 import msgspec
@@ -103,9 +102,7 @@ async def _stored(streams: LocalStreams, rows: list[AsideRow]) -> None:
         raise no_room()
     for row in rows:
         _append(streams, row)
-    stored = asyncio.Event()
-    streams.when_stored(stored.set)
-    await stored.wait()
+    await streams.stored()
 
 
 def _append(streams: LocalStreams, row: AsideRow) -> None:

@@ -257,18 +257,18 @@ class StagedCommits:
                 stored += self._append(chunk, first, producer, decided.batch << 32)
                 since_bytes += len(chunk.rows)
                 if since_bytes > STAGED_NOTE_BYTES:
-                    await self._stored()
+                    await self._streams.stored()
                     done = Place(place, chunk.upto_row)
                     await self._note(self._store.advance, query, done)
                     since_bytes = since_stages = 0
                 elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
-                    await self._stored()
+                    await self._streams.stored()
             since_stages += 1
             if since_stages >= STAGED_NOTE_STAGES_MAX:
-                await self._stored()
+                await self._streams.stored()
                 await self._note(self._store.advance, query, Place(place + 1, 0))
                 since_bytes = since_stages = 0
-        await self._stored()
+        await self._streams.stored()
         await self._note(self._store.complete, query)
         return stored
 
@@ -281,12 +281,6 @@ class StagedCommits:
         self.committed_rows += stored
         self._streams.changed()
         return stored
-
-    async def _stored(self) -> None:
-        """Returns when what is in the batch under way is stored."""
-        stored = asyncio.Event()
-        self._streams.when_stored(stored.set)
-        await stored.wait()
 
     async def _chunks(self, stage: bytes, first_row: int = 0) -> AsyncIterator[Chunk]:
         """Read in the thread, one ahead of what is needed; the loop has its turn between two."""

@@ -91,6 +91,12 @@ class LocalStreams(FillsDisk):
         self.store.answers.append((None, stored))
         self.changed()
 
+    async def stored(self) -> None:
+        """Returns when what is in the batch now is stored."""
+        stored = asyncio.Event()
+        self.when_stored(stored.set)
+        await stored.wait()
+
     def _commit(self) -> None:
         self._due = False
         if self._writing or self.failed.done() or not self.may_answer():
