@@ -1,11 +1,16 @@
 """What a node makes of what another one says of its streams, in the test's own process."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
 
 from moorline.config.settings import Config
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.groups.cluster import Cluster, Lines, News
+from moorline.groups.sessions import SessionBroker
 from moorline.groups.streams import LocalStreams
 from moorline.journal.streams import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
@@ -78,3 +83,44 @@ async def test_what_a_link_begins_with_is_always_told_in_full() -> None:
         cluster._seen(_line(0, 1, 10))
         cluster._seen(_line(0, 1, 11))
         assert told.words == [("reshaped", [(0, 10)]), ("reshaped", [(0, 11)])]
+
+
+class Looker:
+    """In the place of a session: notes how far each shard went when it was told to look."""
+
+    def __init__(self, looked: list[tuple[str, int]], name: str) -> None:
+        self._looked = looked
+        self._name = name
+        self.delivery = self
+        self.subscriptions = {1: SimpleNamespace(private=self)}
+
+    def reshaped(self, lines: Lines) -> None:
+        assert lines
+
+    def see(self, number: int, lines: Lines, starts: dict[Shard, int]) -> None:  # noqa: ARG002
+        assert starts.keys() == lines.keys()
+        self._looked += [(self._name, extents[-1].end) for extents in lines.values()]
+
+
+async def test_sessions_look_at_changed_streams_in_slices_and_as_they_are_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moorline.net.slices.SLICE_MS", 0)
+    async with lone_cluster() as cluster:
+        broker = SessionBroker(SimpleNamespace(cluster=cluster), None, None)  # type: ignore[arg-type]
+        looked: list[tuple[str, int]] = []
+        for name in "abc":
+            broker._sessions[name] = Looker(looked, name)  # type: ignore[index, assignment]
+        cluster._seen(_line(0, 1, 10))
+        assert looked == []
+        while not looked:
+            await asyncio.sleep(0)
+        # The loop has a turn after each; what they see then is what is known by then.
+        assert looked == [("a", 10)]
+        del broker._sessions["b"]  # type: ignore[arg-type]
+        cluster._seen(_line(0, 1, 10, 20))
+        while ("c", 20) not in looked or ("a", 20) not in looked:
+            await asyncio.sleep(0)
+        assert {name for name, _ in looked} == {"a", "c"}
+        assert ("c", 10) not in looked
+        broker.close()

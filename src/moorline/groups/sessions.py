@@ -25,6 +25,7 @@ from moorline.groups.holding import check_hold, take
 from moorline.groups.retained import newest_retained
 from moorline.groups.session import TopicSession
 from moorline.groups.start import Start, start_of
+from moorline.groups.tasks import Tasks
 from moorline.groups.topics import Link, TopicBroker
 from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from moorline.net.session import Handlers, Session, each
@@ -62,6 +63,9 @@ class SessionBroker:
         self._turns = Turns()
         self._sessions: dict[Session, TopicSession] = {}
         self._links: dict[Session, Link] = {}
+        self._tasks = Tasks("sessions were not told of streams")
+        self._shards_changed: dict[Shard, None] = {}
+        """Shards that sessions have not looked at since they changed."""
         context.cluster.reshaped.append(self._reshaped)
 
     def handlers(self) -> Handlers:
@@ -79,6 +83,7 @@ class SessionBroker:
 
     def close(self) -> None:
         self._turns.close()
+        self._tasks.cancel()
 
     @property
     def sessions(self) -> Iterable[TopicSession]:
@@ -227,14 +232,29 @@ class SessionBroker:
         return number
 
     def _reshaped(self, lines: Lines) -> None:
-        starts: dict[Shard, int] = {
-            shard: extents[0].first for shard, extents in lines.items() if extents
-        }
-        for own in list(self._sessions.values()):
+        """All sessions look at these shards, in slices: there may be tens of thousands."""
+        if lines and not self._shards_changed:
+            self._tasks.spawn(self._look_again())
+        self._shards_changed.update(dict.fromkeys(lines))
+
+    async def _look_again(self) -> None:
+        # What changes before it begins is looked at together; what changes later has a walk of its own.
+        shards, self._shards_changed = list(self._shards_changed), {}
+        await in_slices(self._see_all(shards))
+
+    def _see_all(self, shards: list[Shard]) -> Generator[None, None, None]:
+        for session, own in list(self._sessions.items()):
+            if self._sessions.get(session) is not own:
+                continue  # it went meanwhile
+            # As they are now, and not as they were when the walk began: a session never goes back.
+            now = {shard: self.context.cluster.line(shard) for shard in shards}
+            lines = {shard: extents for shard, extents in now.items() if extents}
+            starts = {shard: extents[0].first for shard, extents in lines.items()}
             own.delivery.reshaped(lines)
             for number, subscription in list(own.subscriptions.items()):
                 if subscription.private is not None:
                     own.see(number, lines, starts)
+            yield
 
     async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
         ours = await self._topics.retained(filter_text)
