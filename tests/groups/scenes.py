@@ -23,11 +23,11 @@ SMALL = (
     "--set=groups.lease_ms=20000",
     "--set=groups.ping_ms=200",
     "--set=groups.member_timeout_ms=60000",
-    "--set=groups.revoke_ms=500",
+    "--set=groups.revoke_ms=3000",
     "--set=groups.rebalance_ms=20",
     "--set=groups.commit_ms=10",
     "--set=groups.idle_ms=300",
-    "--set=groups.lock_ms=500",
+    "--set=groups.lock_ms=3000",
 )
 """Short where a scenario waits for it; long where only a machine that is too busy would run into it."""
 
