@@ -155,7 +155,7 @@ class DeliveryHost:
                 )
             else:
                 found = await cluster.read(stream, read.offset)
-        except MoorlineError as error:
+        except (MoorlineError, OSError) as error:
             log.debug(
                 "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}
             )

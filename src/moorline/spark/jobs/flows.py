@@ -283,7 +283,9 @@ class _Flows:
 
     def _look(self, one: Flow, stopping: Stopping) -> None:
         """Counts, and begins a query again whose node was away."""
-        query = self._queries[one.name]
+        query = self._queries.get(one.name)
+        if query is None:
+            return
         _count(query, self._batches[one.name])
         if query.isActive:
             return
@@ -292,7 +294,11 @@ class _Flows:
         except ConnectionLost as error:
             nodes = nodes_of([one], self._options.reach)
             wait_for_nodes(nodes, error, self._patience, self._told, stopping)
-            if not stopping():
+            if stopping():
+                # Told to end while its node was away: its next run goes on where this one was.
+                del self._queries[one.name]
+                self._states[one.name] = "DONE"
+            else:
                 self._begin(one)
 
     def _check(self, one: Flow) -> None:
