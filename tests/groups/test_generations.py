@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from tests.groups.conftest import Connect
 from tests.groups.scenes import (
     SMALL,
     Reader,
@@ -144,3 +145,28 @@ async def test_a_group_without_members_finds_its_place_gone_and_begins_behind_it
     missed = await metric(node.http, "group_messages_missed_total") - before
     assert missed == 300 - len(reader.got)
     check_told([reader], missed)
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_without_acknowledgements_what_came_of_a_stream_that_is_over_is_not_thrown_away(
+    connect: Connect, name: str, *, is_durable: bool
+) -> None:
+    """All of it is delivered, and so it is over at once: its messages wait here for their reader."""
+    moor = await connect()
+    await fill(moor, name, 0, 60)
+    if is_durable:
+        await moor.session(name)
+    subscription = await moor.subscribe(name, start="beginning", qos=0)
+    await moor.echo(b"")  # the node says what it has to say before anybody reads
+    reader = Reader(subscription)
+    await until(lambda: sorted(numbers(reader)) == list(range(60)))
+
+
+async def test_streams_that_have_nothing_for_a_reader_are_passed(moor: Moor, name: str) -> None:
+    await fill(moor, f"{name}/wanted", 0, 1)
+    await fill(moor, f"{name}/other", 0, 60)
+    await fill(moor, f"{name}/wanted", 1, 1)
+    reader = Reader(await moor.subscribe(f"{name}/wanted", start="beginning"))
+    await until(lambda: numbers(reader) == [0, 1])
+    await fill(moor, f"{name}/wanted", 2, 1)
+    await until(lambda: numbers(reader) == [0, 1, 2])

@@ -124,10 +124,10 @@ class Feed:
 
     __slots__ = ("_acked", "_caller", "is_open", "number", "qos", "stream", "tries")
 
-    def __init__(self, caller: Caller, begun: FeedBegun, qos: int) -> None:
+    def __init__(self, caller: Caller, begun: FeedBegun) -> None:
         self.number = begun.feed
         self.stream = Stream(begun.node, begun.shard, begun.generation)
-        self.qos = qos
+        self.qos = begun.qos
         self.is_open = True
         self.tries: dict[int, int] = {}
         self._caller = caller

@@ -153,10 +153,13 @@ class Subscription:
         return UnsubscribeTopic(call, self.number)
 
     def give_back(self, feed: Feed | None = None) -> None:
-        """Returns what was delivered and not taken, of one feed or of all."""
+        """Returns what was delivered and not taken, of one feed or of all.
+
+        Without acknowledgements it is nobody else's any more: a feed's end leaves it here.
+        """
         kept: deque[Batch | TopicMessage] = deque()
         for one in self._waiting:
-            if isinstance(one, Batch) and feed in (None, one.feed):
+            if isinstance(one, Batch) and (feed is None or (one.feed is feed and feed.qos)):
                 one.give_back()
             else:
                 kept.append(one)
@@ -173,10 +176,11 @@ class Subscription:
             one.give_back()
 
     def drop(self, feed: Feed) -> None:
-        """A feed is over: what is left of it belongs to somebody else."""
-        self._waiting = deque(
-            one for one in self._waiting if not (isinstance(one, Batch) and one.feed is feed)
-        )
+        """A feed is over: what is left of it belongs to somebody else, if anybody acknowledges."""
+        if feed.qos:
+            self._waiting = deque(
+                one for one in self._waiting if not (isinstance(one, Batch) and one.feed is feed)
+            )
 
     def end(self, code: str) -> None:
         self._ended = code
@@ -290,7 +294,7 @@ class Subscriptions:
                     known[1].put(Batch(known[0], frames, upto))
             case FeedBegun(number, subscription):
                 owner = self._of(subscription, "")
-                self._feeds[number] = (Feed(self._caller, message, owner.qos), owner)
+                self._feeds[number] = (Feed(self._caller, message), owner)
             case FeedStopping(number):
                 known = self._feeds.get(number)
                 if known is not None:

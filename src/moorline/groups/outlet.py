@@ -33,8 +33,8 @@ class Outlet(Protocol):
     async def room(self) -> None:
         """Returns when it has room, or is over."""
 
-    def begin_feed(self, feed: Feed) -> None:
-        """Messages of one more stream follow."""
+    def begin_feed(self, feed: Feed, qos: int) -> None:
+        """Messages of one more stream follow; with qos 0 nobody acknowledges them."""
 
     def stop_feed(self, feed: Feed) -> None:
         """No more of them follow: the client is to finish those that it has."""
@@ -67,8 +67,8 @@ class NativeOutlet:
     async def room(self) -> None:
         await self._session.room_to_write()
 
-    def begin_feed(self, feed: Feed) -> None:
-        self._session.send(FeedBegun(feed.number, feed.subscription, *feed.stream))
+    def begin_feed(self, feed: Feed, qos: int) -> None:
+        self._session.send(FeedBegun(feed.number, feed.subscription, *feed.stream, qos))
 
     def stop_feed(self, feed: Feed) -> None:
         self._session.send(FeedStopping(feed.number))

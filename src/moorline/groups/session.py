@@ -246,8 +246,9 @@ class TopicSession:
 
     def _open_feed(self, opened: FeedOpened) -> None:
         feed = opened.feed
-        self._outlet.begin_feed(feed)
-        self.delivery.open(feed, self.subscriptions[feed.subscription].window)
+        window = self.subscriptions[feed.subscription].window
+        self._outlet.begin_feed(feed, window.qos)
+        self.delivery.open(feed, window)
 
     def _stop_feed(self, stopped: FeedStopped) -> None:
         if self._outlet.is_open:

@@ -156,6 +156,7 @@ class FeedBegun(Message, frozen=True, gc=False, tag=110):
     node: Name
     shard: int
     generation: int
+    qos: Qos = 1
 
 
 class Messages(Message, frozen=True, gc=False, tag=111):
