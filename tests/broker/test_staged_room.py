@@ -18,7 +18,7 @@ async def test_a_decided_commit_waits_for_room_and_not_for_ever(
         node.broker.is_disk_full = True
         assert send_row(node.store, queue.id, b"1") == ""
         waiting = asyncio.create_task(durable(node.broker))
-        await until(lambda: node.store.last_batch is None)
+        await until(lambda: bool(node.broker._has_room._waiters))
         with monkeypatch.context() as patch:
             patch.setattr("moorline.groups.staged_queues.STAGED_ROOM_MS_MAX", 1)
             assert send_row(node.store, queue.id, b"2") == ""

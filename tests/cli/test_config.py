@@ -211,11 +211,13 @@ def test_an_interrupt_is_quiet(
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_enough_is_quiet() -> None:
+@pytest.mark.parametrize("words", [("config", "show"), ("config", "show", "--help"), ("--help",)])
+def test_a_reader_that_has_enough_is_quiet(words: tuple[str, ...]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [*MOOR, "config", "show"]
-    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, env=environment())
+    done = subprocess.run(
+        [*MOOR, *words], stdout=write_end, stderr=subprocess.PIPE, env=environment()
+    )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (main.EXIT_OUTPUT_CLOSED, b"")
 

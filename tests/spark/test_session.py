@@ -56,6 +56,8 @@ def test_what_is_given_goes_before_ours_and_a_cluster_is_not_this_machine() -> N
 
 
 def test_a_cluster_and_a_connect_server_are_two_things() -> None:
+    with pytest.raises(ConfigError, match="'foo': Spark takes local"):
+        moorline.spark.session(master="foo")
     with pytest.raises(ConfigError, match="give one"):
         moorline.spark.session(master="local[1]", remote="sc://host")
 

@@ -58,6 +58,11 @@ class _Moor(TyperGroup):
         """Typer prints its help itself, and so meets a stdout that is full or that nobody reads."""
         try:
             return super().main(*args, **kwargs)
+        except SystemExit as error:
+            # So it ends where nobody reads its help, and stdout is another file by then.
+            if isinstance(error.__context__, BrokenPipeError):
+                raise output.OutputClosed from None
+            raise
         except OSError:
             # What stdout did not take is still to be written, and fails as ours does.
             output.write("")
@@ -68,7 +73,7 @@ class _Moor(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            output.write("")  # raises OutputClosed where it was stdout
+            output.check_reader()
             raise RuntimeError("a broken pipe that is not that of stdout") from error
 
 

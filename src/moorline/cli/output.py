@@ -5,6 +5,7 @@ Text goes out escaped, so that what a peer sent cannot steer the terminal or for
 
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
@@ -42,6 +43,15 @@ def write(text: str) -> None:
         raise OutputClosed from None
     except OSError as error:
         raise OutputFailed(f"the output cannot be written: {error.strerror}") from error
+
+
+def check_reader() -> None:
+    """Raises `OutputClosed` if nobody reads our stdout, also where all that was written to it is gone."""
+    write("")
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are always told
+    if poll.poll(0):
+        raise OutputClosed
 
 
 def counted(count: int, what: str) -> str:

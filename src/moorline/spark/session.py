@@ -76,6 +76,10 @@ SHORT_JOB = {
 """For tests and jobs of seconds: Java compiles quickly and not well, which saves a third of a start."""
 
 
+MASTERS = ("local", "spark:", "k8s:", "yarn")
+"""How the address of a cluster begins: of another one Spark says after seconds that Java has ended."""
+
+
 def session(
     master: str | None = None,
     remote: str | None = None,
@@ -87,6 +91,10 @@ def session(
 
     if master and remote:
         raise ConfigError("master and remote: give one, a cluster or a Connect server")
+    if master and not master.startswith(MASTERS):
+        raise ConfigError(
+            f"master {master!r}: Spark takes local, local[N], spark://HOST:PORT, k8s://URL or yarn"
+        )
     if remote:
         return register(_connected(remote, app_name, config or {}))
     _prepare_environment()

@@ -53,6 +53,8 @@ class Splitter:
         while end - start >= LENGTH.size:
             (length,) = LENGTH.unpack_from(data, start)
             if length > self.payload_bytes_max:
+                if data[start : start + LENGTH.size] == b"HTTP":
+                    raise FrameTooLarge("this is the port of HTTP: `listen` has the others")
                 raise FrameTooLarge(
                     f"a frame of {length} bytes; at most {self.payload_bytes_max} are taken"
                 )
