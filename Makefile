@@ -11,7 +11,7 @@ help:
 	@echo 'make test     all tests'
 	@echo 'make fast     the tests that need no server and no patience'
 	@echo 'make sim      simulates groups for some minutes: SIM="--minutes 60 --first 5000"'
-	@echo 'make chaos    faults on real nodes for some minutes: CHAOS="--minutes 30 --seed 7"'
+	@echo 'make chaos    faults on real nodes for some minutes, and the longest tests: CHAOS="--minutes 30 --seed 7"'
 	@echo 'make check    formatting, lint, types, layers'
 	@echo 'make bench    all benchmarks, and the tables in docs/performance.md'
 	@echo 'make setup    only what the others do first: .venv with the pinned packages'
@@ -26,7 +26,7 @@ demo: setup
 	@$(BIN)/python -m demo.run
 
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -m "not long" -n auto --dist loadgroup --no-loadscope-reorder --durations 15
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
@@ -36,6 +36,7 @@ sim: setup
 
 chaos: setup
 	@$(BIN)/python -m chaos.run $(CHAOS)
+	$(if $(findstring --quick,$(CHAOS)),,$(BIN)/python -m pytest -m long -n logical --dist loadgroup)
 
 check: setup
 	$(BIN)/python -m ruff format --check .

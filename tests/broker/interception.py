@@ -10,6 +10,7 @@ from tests.broker.queue_harbour import until
 
 from moorline.net import connection as net_connection
 from moorline.wire import frame as wire_frame
+from moorline.wire.frame import Check
 from moorline.wire.message import Message
 
 
@@ -21,9 +22,9 @@ class Sniffer:
         self.encoder = msgspec.msgpack.Encoder()
         frames = wire_frame.frames
 
-        def sniffed(messages: Sequence[Message]) -> Any:
+        def sniffed(messages: Sequence[Message], check: Check | None = None) -> Any:
             self.sent += messages
-            return frames(messages)
+            return frames(messages, check)
 
         monkeypatch.setattr(net_connection, "frames", sniffed)
 

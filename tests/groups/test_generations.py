@@ -1,5 +1,6 @@
 """Generations that end and go: a node whose segments are small, and kept for a moment."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +25,7 @@ from moorline.client.moor import Moor
 pytestmark = pytest.mark.process
 
 GENERATION_BYTES = 16_384
+RETENTION_BYTES = 8 * GENERATION_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         "--set=groups.lock_ms=60000",
         "--set=groups.revoke_ms=60000",
         f"--set=streams.generation_bytes_max={GENERATION_BYTES}",
-        f"--set=streams.retention_bytes={8 * GENERATION_BYTES}",
+        f"--set=streams.retention_bytes={RETENTION_BYTES}",
     ) as node:
         yield node
         assert mistakes(node) == []
@@ -46,6 +48,16 @@ async def fill(moor: Moor, topic: str, first: int, count: int) -> None:
     """A commit each: a generation is ended between commits."""
     for number in range(first, first + count):
         await moor.publish(topic, (b"%06d" % number).ljust(1_000, b"."))
+
+
+async def until_retention_is_done(moor: Moor) -> None:
+    """Generations go one after the other, each by a turn of its own."""
+
+    async def kept_bytes() -> int:
+        return sum(one.size_bytes for one in (await moor.streams()).streams)
+
+    while await kept_bytes() > RETENTION_BYTES:
+        await asyncio.sleep(0.02)
 
 
 def numbers(reader: Reader) -> list[int]:
@@ -134,6 +146,7 @@ async def test_a_group_without_members_finds_its_place_gone_and_begins_behind_it
     await moor.group(group).create()
     before = await metric(node.http, "group_messages_missed_total")
     await fill(moor, name, 0, 300)
+    await until_retention_is_done(moor)
     # Nobody leads it: what waits is counted, and so is what is gone.
     found = await described(moor, group, lambda one: sum(place.lost for place in one.places) > 0)
     assert found.group.leader == ""

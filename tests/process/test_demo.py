@@ -13,7 +13,7 @@ import pytest
 from demo.run import ACTS
 from tests.process.nodes import clean_environment, processes_in
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = "an archive on Spark"

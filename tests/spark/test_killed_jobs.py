@@ -49,6 +49,19 @@ def killed_at(point: str, node: NodeProcess, where: Path) -> None:
     assert is_killed, f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 
+def test_an_archive_whose_driver_is_killed_goes_on_and_is_proven(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    where = tmp_path / "archive"
+    killed_at("entered", filled, where)
+    # Two batches count. Of the second one Spark has not heard that it is over.
+    assert [entry.batch for entry in Archive(str(where)).entries()] == [0, 1]
+    archive_of(spark, filled, where)
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+    assert verified(spark, filled, where).is_equal
+
+
+@pytest.mark.long
 def test_an_archive_whose_driver_is_killed_again_and_again(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:

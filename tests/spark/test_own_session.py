@@ -122,12 +122,13 @@ def test_a_table_of_sql_is_refused_and_the_reason_said(
         spark.sql("DROP TABLE kept")
 
 
-def test_views_of_sql_are_read_and_written(spark: SparkSession, node: NodeProcess) -> None:
-    options = f"OPTIONS (address '{node.address}')"
-    columns = "(topic string, key string, value string)"
-    spark.sql(f"CREATE TEMPORARY VIEW sql_sink {columns} USING moorline {options}")
-    spark.sql("INSERT INTO sql_sink VALUES ('sql/a', 'k', 'one'), ('sql/b', NULL, 'two')")
-    options = f"OPTIONS (topics 'sql/#', address '{node.address}')"
-    spark.sql(f"CREATE TEMPORARY VIEW sql_source USING moorline {options}")
-    rows = spark.sql("SELECT topic, string(key), string(value) FROM sql_source").collect()
+def test_views_of_sql_are_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:  # others read all that the common one has
+        options = f"OPTIONS (address '{node.address}')"
+        columns = "(topic string, key string, value string)"
+        spark.sql(f"CREATE TEMPORARY VIEW sql_sink {columns} USING moorline {options}")
+        spark.sql("INSERT INTO sql_sink VALUES ('sql/a', 'k', 'one'), ('sql/b', NULL, 'two')")
+        options = f"OPTIONS (topics 'sql/#', address '{node.address}')"
+        spark.sql(f"CREATE TEMPORARY VIEW sql_source USING moorline {options}")
+        rows = spark.sql("SELECT topic, string(key), string(value) FROM sql_source").collect()
     assert sorted(map(tuple, rows)) == [("sql/a", "k", "one"), ("sql/b", None, "two")]

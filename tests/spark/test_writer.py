@@ -418,29 +418,41 @@ def drive(*arguments: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_driver_killed_at_every_point_publishes_every_row_once(
-    node: NodeProcess, tmp_path: Path
+ONE_POINT = (("sent:1", "never"), ("never", "after:0"))
+EVERY_POINT = (
+    *((point, "never") for point in ("begun:0", "before:0", "sent:1", "after:1")),
+    ("fails:2", "after:0"),
+    ("never", "sent:1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("points", "last_point"),
+    [
+        pytest.param(ONE_POINT, "never", id="one point each"),
+        pytest.param(EVERY_POINT, "fails:2", id="every point", marks=pytest.mark.long),
+    ],
+)
+def test_a_driver_that_is_killed_publishes_every_row_once(
+    node: NodeProcess, tmp_path: Path, points: tuple[tuple[str, str], ...], last_point: str
 ) -> None:
+    """At a point of its query to a topic, or of that to a queue; each run goes on where the last one was."""
     expected = make_files(tmp_path / "input")
     checkpoint = tmp_path / "checkpoint"
     (queue,) = make_queues(node, 1)
     where = (node.address, tmp_path / "input", checkpoint, text_of(queue))
-    # Each run goes on where the one before was killed; a batch is replayed up to two times.
-    for point in ("begun:0", "before:0", "sent:1", "after:1"):
-        assert drive(*where, point, "never").returncode, point
-    for point, point_of_queue in (("fails:2", "after:0"), ("never", "sent:1")):
-        assert drive(*where, point, point_of_queue).returncode, point_of_queue
-    last = drive(*where, "never", "fails:2")
+    for point, point_of_queue in points:
+        assert drive(*where, point, point_of_queue).returncode, (point, point_of_queue)
+    last = drive(*where, "never", last_point)
     assert last.returncode == 0, last.stderr
     marks = {
         f"{query}/{path.name}"
         for query in ("topic", "queue")
         for path in (checkpoint / query).glob("*-[0-9]")
     }
-    assert marks == {
-        *("topic/begun-0", "topic/before-0", "topic/sent-1", "topic/after-1", "topic/fails-2"),
-        *("queue/after-0", "queue/sent-1", "queue/fails-2"),
-    }, "every point was come to"
+    wanted = {f"topic/{point}".replace(":", "-") for point, _ in points}
+    wanted |= {f"queue/{point}".replace(":", "-") for _, point in (*points, ("", last_point))}
+    assert marks == wanted - {"topic/never", "queue/never"}, "every point was come to"
     assert by_key(messages_in(node, "streamed")) == expected
     rows = FILES * FILE_ROWS
     assert sorted(map(int, waiting_in(node, queue))) == list(range(0, rows, 20))
