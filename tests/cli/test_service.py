@@ -217,7 +217,7 @@ def test_every_example_of_the_guide_works(
         ).stdout
         for program in programs
     ]
-    assert printed == ["b'an invoice'\n", "0 added, 0 removed, 2 rounds\n"]
+    assert printed == ["b'an invoice'\n", "100 queues: 0 added, 0 removed, 2 rounds\n"]
     commands = re.findall(r"^\$ moor (.*)$", guide, re.M)
     assert len(commands) == 14
     for command in commands:
