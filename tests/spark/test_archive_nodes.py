@@ -19,6 +19,7 @@ from moorline.spark.jobs.verify import VerifyOptions, verify
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
+@pytest.mark.long
 def test_another_node_of_the_same_name_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     where, data = tmp_path / "archive", tmp_path / "data"
     with NodeProcess(data, *SMALL_GENERATIONS) as node:

@@ -21,6 +21,7 @@ __all__ = ["filled"]
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_connect_server_reads_writes_streams_and_archives(
     filled: NodeProcess, tmp_path: Path
 ) -> None:

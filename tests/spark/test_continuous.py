@@ -67,6 +67,7 @@ def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> dict[str,
     return facts
 
 
+@pytest.mark.long
 def test_it_takes_what_comes_ends_when_told_to_and_goes_on_where_it_was(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:

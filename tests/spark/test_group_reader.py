@@ -161,6 +161,7 @@ async def _trickle(moor: moorline.Moor, topic: str, bodies: list[bytes]) -> None
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_a_killed_driver_loses_nothing(
     spark: SparkSession, shared: NodeProcess, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_java_that_is_too_old_is_not_taken(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
     (tmp_path / "data" / "streams").mkdir(parents=True)
     (tmp_path / "data" / "streams" / "layout").write_text("shards=8 version=1\n")

@@ -29,6 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         yield head.found, [one, two]
 
 
+@pytest.mark.long
 def test_a_cluster_reads_writes_archives_and_verifies(
     cluster: tuple[str, list[SparkServer]], filled: NodeProcess, tmp_path: Path
 ) -> None:
