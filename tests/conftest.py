@@ -44,7 +44,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return _cores() + (1 if config.option.numprocesses == "auto" else 0)
 
 
-@pytest.hookimpl(trylast=True)
+# Before xdist looks for groups: of one that it does not see it shares out every test by itself.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups for `--dist loadgroup`, and the longest group first. The same in every worker."""
     known_s = read_lengths(LENGTHS.read_text())
