@@ -44,10 +44,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return _cores() + (1 if config.option.numprocesses == "auto" else 0)
 
 
-# Before xdist looks for groups: of one that it does not see it shares out every test by itself.
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `--dist loadgroup`, and the longest group first. The same in every worker."""
+    """The longest files first, for `--dist loadfile`. The same in every worker."""
     known_s = read_lengths(LENGTHS.read_text())
     lengths_s: dict[str, float] = {}
     on_spark = set()
@@ -61,8 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = groups_of(lengths_s, sorted(on_spark), min(_cores(), SESSIONS_MAX))
     places = {file: place for place, file in enumerate(groups)}
     items.sort(key=lambda item: places[_file_of(item)])
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups[_file_of(item)]))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,6 +1,5 @@
 """How the tests are shared out between workers."""
 
-import pytest
 from tests.sharing import LENGTHS, dealt, groups_of, lengths_text, read_lengths
 
 LENGTHS_S = {"a.py": 40.0, "b.py": 30.0, "c.py": 20.0, "d.py": 10.0, "e.py": 0.0}
@@ -32,10 +31,3 @@ def test_lengths_are_read_as_they_are_written() -> None:
 def test_the_list_is_of_files_that_are_there() -> None:
     root = LENGTHS.parents[1]
     assert [path for path in read_lengths(LENGTHS.read_text()) if not (root / path).exists()] == []
-
-
-def test_where_tests_are_shared_out_this_one_knows_its_group(
-    request: pytest.FixtureRequest,
-) -> None:
-    if getattr(request.config.option, "loadgroup", False):
-        assert request.node.nodeid.endswith("@tests/test_sharing.py")
