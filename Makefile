@@ -32,7 +32,7 @@ fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
 
 sim: setup
-	$(BIN)/python -m tests.core.long_run $(SIM)
+	$(BIN)/python -m tests.core.group.long_run $(SIM)
 
 chaos: setup
 	@$(BIN)/python -m chaos.run $(CHAOS)

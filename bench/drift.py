@@ -26,10 +26,10 @@ from bench.report import Report
 from moorline.client.moor import Moor
 from moorline.client.service import Service
 from moorline.core.effects import Effect, Event
-from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet
-from moorline.core.reconcile import Agreed, Asker, Begin, Repair
-from moorline.core.sketch import Words
+from moorline.core.sets.hashing import hash_ids
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.reconcile import Agreed, Asker, Begin, Repair
+from moorline.core.sets.sketch import Words
 
 NEGENTROPY = {10: 20_514, 1_000: 1_434_277}
 """Bytes of the best peer for a million ids, measured apart on the same kind of machine (one-sided)."""

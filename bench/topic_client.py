@@ -18,7 +18,7 @@ from bench.node import BenchNode
 from bench.queue_client import Counting
 from moorline.client.moor import Moor, connect
 from moorline.config.addresses import listen_address
-from moorline.core.frame import FRAME
+from moorline.core.frames.frame import FRAME
 from moorline.limits import HELLO_TIMEOUT_MS
 from moorline.net.caller import open_caller
 from moorline.wire.frame import frame

@@ -17,7 +17,7 @@ from chaos.history import History, LostQueueMessages
 from chaos.world import Node, clean_environment
 from moorline.errors import MoorlineError
 
-EXHAUSTIVE = "tests.journal.damage"
+EXHAUSTIVE = "tests.journal.queues.damage"
 
 
 class EveryByte(NamedTuple):

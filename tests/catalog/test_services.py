@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from tests.catalog.one_connection import OneConnection
-from tests.core.test_hashing import joined, sets, vectors
+from tests.core.sets.test_hashing import joined, sets, vectors
 
 from moorline.catalog import Catalog, service_check
 from moorline.catalog.service_check import CheckedServices
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet
-from moorline.core.prefix import Prefix
-from moorline.core.sketch import Words
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.sketch import Words
 
 pytestmark = pytest.mark.process
 

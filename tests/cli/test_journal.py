@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.journal.stores import (
+from tests.journal.queues.stores import (
     OPTIONS,
     contents,
     filled,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commands import Commands, check_example, guide, proving, running
-from tests.journal.stores import filled
+from tests.journal.queues.stores import filled
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
 from moorline.client.moor import connect

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 import moorline
-from moorline.client import feed, group, moor, operator, queue, service, topic
+from moorline.client import feed, group, moor, queue, service, topic
+from moorline.client import service_operator as operator
 from moorline.client.group import Group
 from moorline.client.moor import Connecting, Moor
-from moorline.client.operator import Reconciler, calling, copied
 from moorline.client.queue import Message, Queue
 from moorline.client.service import Service
+from moorline.client.service_operator import Reconciler, calling, copied
 from moorline.client.topic import Batch, Subscribing, Subscription, TopicMessage
 
 MODULES = (feed, group, moor, operator, queue, service, topic)

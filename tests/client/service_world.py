@@ -1,6 +1,7 @@
 """Two nodes of one catalog, and the net to them, for simulations of the real client of a service.
 
-The nodes answer with the functions of `core.reconcile`. The net loses requests and replies, and whatever a
+The nodes answer with the functions of `core.sets.reconcile`. The net loses requests and replies, and
+whatever a
 step asks for is lost from some call on: so a client dies at any of them.
 """
 
@@ -11,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from moorline.core.digest import Digest
-from moorline.core.estimate import ESTIMATE_BYTES, Estimate
-from moorline.core.hashing import hash_ids, misfits
-from moorline.core.id_set import IdSet
-from moorline.core.prefix import Prefix
-from moorline.core.reconcile import Mode, answer_verify
-from moorline.core.sketch import Salt
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
+from moorline.core.sets.hashing import hash_ids, misfits
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.reconcile import Mode, answer_verify
+from moorline.core.sets.sketch import Salt
 from moorline.errors import CallFailed, ConnectionLost
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Failed, Message
-from moorline.wire.operator import ListServiceQueues, ServiceQueuesListed
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     AskLists,
@@ -37,6 +37,7 @@ from moorline.wire.service import (
     ServiceSubscribed,
     SubscribeService,
 )
+from moorline.wire.service_operator import ListServiceQueues, ServiceQueuesListed
 
 SERVICE = b"S" * 24
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.core.test_hashing import sets, vectors
+from tests.core.sets.test_hashing import sets, vectors
 
 from moorline.client import associations
 from moorline.client.associations import Associations
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
-from moorline.core.sketch import Words
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
+from moorline.core.sets.sketch import Words
 from moorline.errors import FolderUnusable
 
 

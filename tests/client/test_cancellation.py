@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.broker.queue_harbour import Papers as Certificates
 from tests.client.public_calls import Papers, missing
 from tests.process.nodes import NodeProcess, clean_environment
+from tests.queues.queue_harbour import Papers as Certificates
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

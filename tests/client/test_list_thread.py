@@ -10,7 +10,7 @@ import pytest
 
 from moorline.client.associations import Associations
 from moorline.client.list_thread import ListThread
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.errors import ConfigError, FolderUnusable
 
 

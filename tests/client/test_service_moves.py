@@ -14,7 +14,7 @@ from tests.client.service_world import Catalog, Link, Node, hashed
 
 from moorline.client.associations import Associations
 from moorline.client.service import Service
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.errors import ConnectionLost, WrongNode
 from moorline.testing import SimulationFailed, Transcript
 

@@ -18,7 +18,7 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.client.moor import Moor
 from moorline.client.topic import Subscription, TopicMessage
-from moorline.core.progress import Place
+from moorline.core.delivery.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import shared_name
 from moorline.errors import CallFailed, MoorlineError

@@ -12,13 +12,13 @@ import pytest
 from tests.cluster.running import SMALL, Got, until
 
 import moorline
-from moorline.broker import upkeep as queue_upkeep
 from moorline.catalog.groups import Groups
 from moorline.client.moor import Moor
 from moorline.config.load import load
 from moorline.config.settings import Config
-from moorline.groups.streams import LocalStreams
 from moorline.node.node import Node
+from moorline.queues import upkeep as queue_upkeep
+from moorline.topics.streams import LocalStreams
 
 pytestmark = pytest.mark.process
 

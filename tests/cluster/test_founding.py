@@ -20,7 +20,7 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.client.moor import Moor
-from moorline.core.progress import Place
+from moorline.core.delivery.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode, SharedName
 from moorline.groups.places import Places, row_of

@@ -26,7 +26,8 @@ from tests.process.nodes import NodeProcess, run_moor
 import moorline
 from moorline.catalog import Catalog
 from moorline.config.addresses import listen_address
-from moorline.core.group_message import (
+from moorline.core.delivery.progress import Place
+from moorline.core.group.message import (
     BorrowerMessage,
     Disconnect,
     LeaderWanted,
@@ -34,7 +35,6 @@ from moorline.core.group_message import (
     RevokeFinished,
     UpdateProgress,
 )
-from moorline.core.progress import Place
 from moorline.errors import CallFailed, ConfigError, NotFound
 from moorline.limits import NODE_GONE_MS
 from moorline.net.caller import Caller, open_caller

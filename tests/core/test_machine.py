@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from moorline.core.borrower import Borrower
 from moorline.core.effects import Effect, Event, Send
-from moorline.core.leader import Leader
-from moorline.core.lease import STATUS_MOVES
+from moorline.core.group.borrower import Borrower
+from moorline.core.group.leader import Leader
+from moorline.core.group.lease import STATUS_MOVES
+from moorline.core.group.operation import Operation
 from moorline.core.link import Link
 from moorline.core.machine import Machine, diagram
-from moorline.core.operation import Operation
 from moorline.errors import MachineError
 from moorline.limits import STORY_EVENTS_MAX
 

@@ -1,53 +1,7 @@
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+"""A real node for the tests of this folder (tests/topics/real_node.py)."""
 
-import pytest
-from tests.groups.scenes import SMALL, mistakes
-from tests.process.nodes import NodeProcess
-
-import moorline
-from moorline.client.moor import Moor
-
-NUMBERS = itertools.count(1)
-
-Connect = Callable[[], Awaitable[Moor]]
-
-
-@pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """One real node for all scenarios that need nothing special of it."""
-    with NodeProcess(tmp_path_factory.mktemp("groups") / "data", *SMALL) as node:
-        yield node
-        assert mistakes(node) == []
-
-
-@pytest.fixture
-def name() -> str:
-    """A topic of the test's own; good for a group's name too."""
-    return f"t{next(NUMBERS)}"
-
-
-@pytest.fixture
-def query() -> str:
-    """A query of Spark's that nobody else is."""
-    return f"query-{next(NUMBERS)}"
-
-
-@pytest.fixture
-async def connect(node: NodeProcess) -> AsyncIterator[Connect]:
-    """Opens connections to the node, and closes them at the end."""
-    opened: list[Moor] = []
-
-    async def one() -> Moor:
-        moor = await moorline.connect(node.address)
-        opened.append(moor)
-        return moor
-
-    yield one
-    for moor in opened:
-        await moor.close()
-
-
-@pytest.fixture
-async def moor(connect: Connect) -> Moor:
-    return await connect()
+from tests.topics.real_node import connect as connect
+from tests.topics.real_node import moor as moor
+from tests.topics.real_node import name as name
+from tests.topics.real_node import node as node
+from tests.topics.real_node import query as query

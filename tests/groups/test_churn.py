@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
-from tests.groups.conftest import Connect
-from tests.groups.scenes import Reader, all_there, described, die, is_done, until
+from tests.topics.real_node import Connect
+from tests.topics.scenes import Reader, all_there, described, die, is_done, until
 
 import moorline
 from moorline.client.moor import Moor

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.groups.conftest import Connect
-from tests.groups.scenes import (
+from tests.process.nodes import NodeProcess, clean_environment
+from tests.topics.real_node import Connect
+from tests.topics.scenes import (
     SHARDS,
     Reader,
     described,
@@ -19,7 +20,6 @@ from tests.groups.scenes import (
     publish_all,
     until,
 )
-from tests.process.nodes import NodeProcess, clean_environment
 
 import moorline
 from moorline.client.moor import Moor

@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.groups.scenes import SMALL, Reader, all_there, described, is_done, until
 from tests.process.nodes import NodeProcess
+from tests.topics.scenes import SMALL, Reader, all_there, described, is_done, until
 
 import moorline
-from moorline.core.frame import frames_in
-from moorline.journal.segment import SEGMENT_HEAD
+from moorline.core.frames.frame import frames_in
+from moorline.journal.streams.segment import SEGMENT_HEAD
 from moorline.wire.topic import Record
 
 pytestmark = pytest.mark.process

@@ -9,11 +9,11 @@ import pytest
 
 from moorline.config.settings import Config
 from moorline.core.stream import Extent, Shard, Stream
-from moorline.groups.cluster import Cluster, Lines, News
-from moorline.groups.sessions import SessionBroker
-from moorline.groups.streams import LocalStreams
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.streams.store import StreamOptions, StreamStore
+from moorline.sessions.commands import SessionBroker
 from moorline.testing import MemoryDisk
+from moorline.topics.cluster import Cluster, Lines, News
+from moorline.topics.streams import LocalStreams
 from moorline.wire.group import StreamsChanged
 
 

@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
-from tests.groups.conftest import Connect
-from tests.groups.scenes import (
+from tests.topics.real_node import Connect
+from tests.topics.scenes import (
     Reader,
     all_there,
     described,

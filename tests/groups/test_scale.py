@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.groups.scenes import described, is_done, metric, mistakes, numbered, publish_all, until
 from tests.process.nodes import NodeProcess
+from tests.topics.scenes import described, is_done, metric, mistakes, numbered, publish_all, until
 
 import moorline
 from moorline.client.moor import Moor

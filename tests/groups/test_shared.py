@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from functools import partial
 
 import pytest
-from tests.groups.conftest import Connect
-from tests.groups.scenes import (
+from tests.topics.real_node import Connect
+from tests.topics.scenes import (
     SHARDS,
     Reader,
     all_there,

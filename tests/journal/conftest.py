@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from tests.journal.lives import Lives
-from tests.journal.queue_life import Damage, QueueLife
+from tests.journal.queues.queue_life import Damage, QueueLife
+from tests.journal.streams.lives import Lives
 
 from moorline.journal.disk import FileDisk
 from moorline.testing import MemoryDisk

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.journal.stores import contents, filled, opened
+from tests.journal.queues.stores import contents, filled, opened
 
 from moorline.errors import DiskFull, FolderUnusable, TooManyFiles
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile, FileDisk

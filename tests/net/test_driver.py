@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.net.disk_performer import DiskPerformer
 
 from moorline.core.effects import (
     Append,
@@ -23,7 +24,6 @@ from moorline.core.effects import (
 from moorline.core.machine import Machine
 from moorline.errors import MachineError
 from moorline.journal.disk import FileDisk
-from moorline.journal.performer import DiskPerformer
 from moorline.limits import INBOX_EVENTS_MAX
 from moorline.net.driver import Driver
 

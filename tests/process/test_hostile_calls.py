@@ -9,7 +9,7 @@ import pytest
 from tests.process.nodes import NodeProcess
 
 import moorline
-from moorline.core.group_message import Disconnect
+from moorline.core.group.message import Disconnect
 from moorline.limits import FRAME_BYTES_MAX, MIB, STREAM_READ_BYTES_MAX
 from moorline.wire.frame import frame
 from moorline.wire.group import (

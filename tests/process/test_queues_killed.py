@@ -21,8 +21,8 @@ from moorline.client.moor import Moor
 from moorline.client.queue import Message
 from moorline.errors import CallFailed, ConnectionLost, NodeDiskFull
 from moorline.journal.disk import FileDisk
-from moorline.journal.files import StoreOptions
-from moorline.journal.store import Store
+from moorline.journal.queues.files import StoreOptions
+from moorline.journal.queues.store import Store
 from moorline.limits import MIB
 from moorline.net.clock import wall_ms
 

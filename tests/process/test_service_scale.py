@@ -12,7 +12,7 @@ from tests.process.nodes import NodeProcess
 from moorline.client.moor import Connecting, Moor, connect
 from moorline.client.service import Service
 from moorline.client.service_exchange import Report
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -28,7 +28,7 @@ NUMBER = struct.Struct("i")
 
 ALWAYS = ("moorline", "moorline.cli.main", "rich.table")
 OF_NOUNS = {
-    "journal": ("moorline.journal.check", "moorline.journal.transfer"),
+    "journal": ("moorline.journal.queues.check", "moorline.journal.queues.transfer"),
     "pipeline": ("pyspark.sql", "moorline.spark.jobs.archive", "moorline.spark.jobs.verify"),
 }
 """What commands import when they are called; that of a noun at its first command. Others call a node."""

@@ -15,7 +15,7 @@ from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import Message, number_of, publish
 
 import moorline
-from moorline.core.frame import decode_headers
+from moorline.core.frames.frame import decode_headers
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive import Archived, ArchiveOptions, archive
 from moorline.spark.jobs.archive_files import Archive, archived

@@ -11,8 +11,8 @@ from tests.process.nodes import NodeProcess
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.services import Services
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import Services
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
 from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
 from moorline.spark.id_sets import Side
 from moorline.spark.jobs.audit import Audited, audit, check

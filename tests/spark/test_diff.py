@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.core.test_hashing import joined, vectors
+from tests.core.sets.test_hashing import joined, vectors
 
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
 from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
 from moorline.spark.id_sets import Side, hashed
 from moorline.spark.jobs.diff import check, check_before, diff, digest_of

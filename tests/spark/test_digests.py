@@ -7,8 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorline.core.digest import Digest
-from moorline.core.frame import (
+from moorline.core.frames.frame import (
     HEAD,
     KEYED,
     PRODUCER,
@@ -17,6 +16,7 @@ from moorline.core.frame import (
     encode_headers,
     frame_of,
 )
+from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.spark.jobs.archive_files import Archive, folder_of
 from moorline.spark.jobs.digests import (

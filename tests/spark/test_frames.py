@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorline.core.frame import (
+from moorline.core.frames.frame import (
     KEYED,
     TOMBSTONE,
     Stored,
@@ -19,7 +19,7 @@ from moorline.core.frame import (
 )
 from moorline.core.stream import Extent
 from moorline.journal.disk import FileDisk
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import TTL_S_MAX
 from moorline.spark import runs as finding
 from moorline.spark.folder_link import FolderStreams

@@ -14,7 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
-from tests.groups.scenes import (
+from tests.process.nodes import NodeProcess
+from tests.spark.conftest import SOURCES
+from tests.topics.scenes import (
     Reader,
     described,
     is_done,
@@ -23,8 +25,6 @@ from tests.groups.scenes import (
     publish_all,
     until,
 )
-from tests.process.nodes import NodeProcess
-from tests.spark.conftest import SOURCES
 
 import moorline
 from moorline.core.stream import Extent, Stream

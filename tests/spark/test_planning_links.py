@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.groups.test_pages import NODE, STREAMS, serving
 from tests.process.nodes import NodeProcess
 from tests.spark.proxy import Door
 from tests.spark.publishing import Message
 from tests.spark.test_topic_planning import append, commit, seal_all
+from tests.topics.test_pages import NODE, STREAMS, serving
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.journal.disk import FileDisk
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Reach

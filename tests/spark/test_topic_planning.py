@@ -20,11 +20,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from moorline.core.frame import encode_headers
+from moorline.core.frames.frame import encode_headers
 from moorline.errors import ConfigError, Malformed, MessagesGone, NotFound
-from moorline.journal import seal
 from moorline.journal.disk import FileDisk
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.streams import seal
+from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import SPARK_PARTITIONS_MAX
 from moorline.spark import topic_reader
 from moorline.spark.options import topic_options

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from moorline.core import frame as stored_frame
-from moorline.core.group_message import Disconnect
-from moorline.core.progress import Place
+from moorline.core.delivery.progress import Place
+from moorline.core.frames import frame as stored_frame
+from moorline.core.group.message import Disconnect
 from moorline.errors import Malformed
 from moorline.limits import (
     MEMBER_LENGTH_MAX,

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from moorline.core.frame import KEYED, Stored, encode_headers, frame_of, stored_at
-from moorline.journal.segment import SEGMENT_HEAD, SegmentHead
+from moorline.core.frames.frame import KEYED, Stored, encode_headers, frame_of, stored_at
+from moorline.journal.streams.segment import SEGMENT_HEAD, SegmentHead
 
 PAGE = (Path(__file__).parents[2] / "docs/protocols/segment.md").read_text(encoding="utf-8")
 DUMP_LINE = re.compile(r"^[0-9a-f]{8}  ([0-9a-f ]+?) +\|", re.MULTILINE)

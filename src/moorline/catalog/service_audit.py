@@ -10,7 +10,7 @@ from moorline.catalog.catalog import Catalog
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import FIRST, PAGE, OpenedService
 from moorline.catalog.statements import statement
-from moorline.core.hashing import hash_ids
+from moorline.core.sets.hashing import hash_ids
 from moorline.errors import Malformed
 from moorline.ids import id_of, text_of
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.services import Services, signed
 from moorline.catalog.statements import statement
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids, misfits
-from moorline.core.id_set import digest_of
-from moorline.core.prefix import RangeDigest
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids, misfits
+from moorline.core.sets.id_set import digest_of
+from moorline.core.sets.prefix import RangeDigest
 from moorline.ids import ID_BYTES
 from moorline.limits import REHASH_BATCH, SERVICE_CHECK_QUEUES, WRONG_QUEUES_TOLD_MAX
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
-from moorline.core.digest import Digest
-from moorline.core.prefix import Prefix, RangeDigest
-from moorline.core.sketch import Words
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.prefix import Prefix, RangeDigest
+from moorline.core.sets.sketch import Words
 
 OPEN = statement("service_open")
 DIGEST = statement("service_digest")

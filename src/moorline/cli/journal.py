@@ -23,13 +23,13 @@ from moorline.config.settings import Config
 from moorline.errors import FolderUnusable, JournalDamaged
 
 if TYPE_CHECKING:
-    from moorline.journal.check import Problem, Report
     from moorline.journal.disk import FileDisk
-    from moorline.journal.files import StoreOptions
-    from moorline.journal.stream_check import StreamReport
-    from moorline.journal.stream_inspection import StreamProblem
-    from moorline.journal.transfer import Moved
-    from moorline.journal.transfer_rows import Rows
+    from moorline.journal.queues.check import Problem, Report
+    from moorline.journal.queues.files import StoreOptions
+    from moorline.journal.queues.transfer import Moved
+    from moorline.journal.queues.transfer_rows import Rows
+    from moorline.journal.streams.check import StreamReport
+    from moorline.journal.streams.inspection import StreamProblem
     from moorline.wire.queue import QueuesCheckpointed
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def check(
     Without --repair nothing on disk is changed. Ends with 0 if nothing is wrong, or if --repair has put it
     right, and with 15 otherwise. Streams are only read: what can be done for them the next start does.
     """
-    from moorline.journal import check as work
+    from moorline.journal.queues import check as work
     from moorline.net.clock import wall_ms
     from moorline.node.stores import missing_stores
 
@@ -125,7 +125,7 @@ def migrate(
     ],
 ) -> None:
     """Move the queues' folders to another depth. Every message stays; what was interrupted goes on."""
-    from moorline.journal import offline
+    from moorline.journal.queues import offline
     from moorline.net.clock import wall_ms
 
     with _held(settings.config) as (disk, options), progress("moving") as seen:
@@ -141,8 +141,8 @@ def export(settings: Loaded[Config], target: Target, as_json: AsJson = False) ->
     Nothing in the data folder is changed. The summary at the end has a digest of all messages; where the
     rows go to stdout, it goes to stderr.
     """
-    from moorline.journal.transfer import export as work
-    from moorline.journal.transfer_rows import JsonWriter, is_parquet, written
+    from moorline.journal.queues.transfer import export as work
+    from moorline.journal.queues.transfer_rows import JsonWriter, is_parquet, written
     from moorline.net.clock import wall_ms
 
     path = None if target == "-" else Path(target)
@@ -170,8 +170,8 @@ def import_(settings: Loaded[Config], source: Target, as_json: AsJson = False) -
     All of it or nothing: the file is checked to its end before anything is changed, and refused if one
     line is bad or one of its queues is there already.
     """
-    from moorline.journal.transfer import import_rows
-    from moorline.journal.transfer_rows import is_parquet, read, read_json
+    from moorline.journal.queues.transfer import import_rows
+    from moorline.journal.queues.transfer_rows import is_parquet, read, read_json
     from moorline.net.clock import wall_ms
 
     path = None if source == "-" else Path(source)
@@ -279,7 +279,7 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
 def _check_streams(config: Config) -> "StreamReport | None":
     """None where there are no streams."""
     from moorline.journal.disk import FileDisk
-    from moorline.journal.stream_check import check_streams
+    from moorline.journal.streams.check import check_streams
     from moorline.net.clock import wall_us
     from moorline.node.folder import identity, is_new, opening
     from moorline.node.topics import FOLDER, check_owner

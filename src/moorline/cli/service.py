@@ -19,7 +19,7 @@ from moorline.cli.reach import Reach, with_node
 from moorline.errors import DriftFound, Drifting
 from moorline.ids import text_of
 from moorline.net.caller import Caller
-from moorline.wire import operator as wire
+from moorline.wire import service_operator as wire
 from moorline.wire.message import Message
 from moorline.wire.service import QUEUES_PER_BLOCK
 
@@ -146,7 +146,7 @@ def verify(
     if there is nothing to compare.
     """
     from moorline.cli import service_verdict as verdict
-    from moorline.client.operator import Reconciler, copied
+    from moorline.client.service_operator import Reconciler, copied
 
     async def work(caller: Caller) -> None:
         found = await _describe(caller, service)
@@ -203,7 +203,7 @@ def repair(
     """
     from moorline.cli import service_verdict as verdict
     from moorline.client.associations import Associations
-    from moorline.client.operator import Reconciler, copied
+    from moorline.client.service_operator import Reconciler, copied
 
     async def work(caller: Caller) -> None:
         # The node need not know the service for this: it is made anew where it is gone.
@@ -326,7 +326,7 @@ def _switch(reach: Reach, service: str, as_json: bool, *, is_disabled: bool) -> 
 
 
 def _run(reach: Reach, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
-    from moorline.client.operator import calling
+    from moorline.client.service_operator import calling
 
     async def connected() -> None:
         async with calling(reach.address, reach.ca, reach.certificate, reach.key) as caller:
@@ -381,7 +381,7 @@ def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:
 
 def _is_own(reach: Reach, fingerprint: str) -> bool:
     """Whether the fingerprint of our certificate begins so."""
-    from moorline.client.operator import fingerprint_of
+    from moorline.client.service_operator import fingerprint_of
 
     certificate = reach.certificate
     return certificate is not None and fingerprint_of(certificate).startswith(fingerprint.lower())

@@ -6,10 +6,10 @@ The table "What can be wrong" in docs/design/services.md has the same states; a 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.core.standing import Standing, standing
 from moorline.errors import WrongNode
-from moorline.wire.operator import ServiceDescribed
+from moorline.wire.service_operator import ServiceDescribed
 
 if TYPE_CHECKING:
     from moorline.client.associations import ListCheck

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from moorline.core.digest import Digest
-from moorline.core.hashing import hash_ids, misfits
-from moorline.core.id_set import IdSet
-from moorline.core.sketch import Words
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids, misfits
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.sketch import Words
 from moorline.errors import FolderUnusable
 from moorline.ids import ID_BYTES
 

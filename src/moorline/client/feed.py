@@ -3,7 +3,15 @@
 import asyncio
 from datetime import UTC, datetime
 
-from moorline.core.frame import FRAME, HEAD, QOS0, TOMBSTONE, Stored, all_stored, decode_headers
+from moorline.core.frames.frame import (
+    FRAME,
+    HEAD,
+    QOS0,
+    TOMBSTONE,
+    Stored,
+    all_stored,
+    decode_headers,
+)
 from moorline.core.stream import Stream
 from moorline.net.caller import Caller
 from moorline.wire.topic import (
@@ -191,7 +199,7 @@ class Batch:
 
     @property
     def frames(self) -> bytes:
-        """As they are stored: see moorline.core.frame."""
+        """As they are stored: see moorline.core.frames.frame."""
         return self._frames
 
     @property

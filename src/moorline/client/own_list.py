@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moorline.client.associations import Associations
 from moorline.client.list_thread import ListThread
-from moorline.core.id_set import IdSet
+from moorline.core.sets.id_set import IdSet
 from moorline.core.standing import Standing, is_gone, standing
 from moorline.errors import CallFailed, ConfigError, OutcomeUnknown, WrongNode
 from moorline.ids import ID_BYTES

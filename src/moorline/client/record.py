@@ -6,7 +6,7 @@ What a node would take for the words of a broken peer, and end the link for, is 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from moorline.core.frame import QOS0, RETAIN, TOMBSTONE
+from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE
 from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
     FILTER_LENGTH_MAX,

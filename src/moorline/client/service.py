@@ -21,12 +21,12 @@ from moorline.client.associations import Associations
 from moorline.client.own_list import OwnList, Refusal, can_be_id
 from moorline.client.queue import Message
 from moorline.client.service_exchange import Exchange, Report, made
-from moorline.core.digest import Digest
 from moorline.core.effects import Effect, Event
-from moorline.core.hashing import hash_ids
-from moorline.core.id_set import IdSet
-from moorline.core.prefix import Prefix
-from moorline.core.reconcile import (
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.reconcile import (
     Agreed,
     Asker,
     Begin,
@@ -36,16 +36,15 @@ from moorline.core.reconcile import (
     Repair,
     Repaired,
 )
-from moorline.core.reconcile import AskLists as ListsWanted
-from moorline.core.reconcile import AskRanges as RangesWanted
-from moorline.core.reconcile import AskVerify as VerifyWanted
-from moorline.core.sketch import Salt, Words
+from moorline.core.sets.reconcile import AskLists as ListsWanted
+from moorline.core.sets.reconcile import AskRanges as RangesWanted
+from moorline.core.sets.reconcile import AskVerify as VerifyWanted
+from moorline.core.sets.sketch import Salt, Words
 from moorline.errors import Drifting, SubscriptionEnded
 from moorline.ids import text_of
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Message as WireMessage
-from moorline.wire.operator import ListServiceQueues, ServiceQueuesListed
 from moorline.wire.queue import Delivery
 from moorline.wire.service import (
     AllDelivered,
@@ -55,6 +54,7 @@ from moorline.wire.service import (
     ServiceEnded,
     ServiceOpened,
 )
+from moorline.wire.service_operator import ListServiceQueues, ServiceQueuesListed
 
 
 class Service(Exchange):

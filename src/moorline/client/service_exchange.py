@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 
 from moorline.client.own_list import Refusal
-from moorline.core.digest import Digest
 from moorline.core.effects import Event
-from moorline.core.id_set import IdSet
-from moorline.core.prefix import Prefix, RangeDigest
-from moorline.core.reconcile import LEAF_COUNT, LISTED_BYTES, Answered, Mode, sketch_bytes
-from moorline.core.sketch import Salt, Words
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix, RangeDigest
+from moorline.core.sets.reconcile import LEAF_COUNT, LISTED_BYTES, Answered, Mode, sketch_bytes
+from moorline.core.sets.sketch import Salt, Words
 from moorline.errors import CallFailed, ConnectionLost, Malformed
 from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller

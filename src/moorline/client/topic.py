@@ -19,7 +19,7 @@ from moorline.client.record import (
     record,
     start_text,
 )
-from moorline.core.frame import stored_at
+from moorline.core.frames.frame import stored_at
 from moorline.errors import NotFound, SessionTaken, SubscriptionEnded
 from moorline.limits import TOPIC_WINDOW
 from moorline.net.caller import Caller

@@ -1,1 +1,2 @@
-"""Room: groups. Kept free for shared groups: Leaders and Borrowers on real nodes."""
+"""Room: groups. Groups that share the work of reading: Leaders of this node, and what operators ask of
+them."""

@@ -3,15 +3,15 @@
 import asyncio
 
 from moorline.catalog.groups import GroupRow
-from moorline.core.progress import Place
+from moorline.core.delivery.progress import Place
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
-from moorline.groups.cluster import Cluster, by_offset
 from moorline.groups.leaders import Leaders
 from moorline.groups.places import row_of
-from moorline.groups.start import Start
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
+from moorline.topics.cluster import Cluster, by_offset
+from moorline.topics.start import Start
 
 
 async def found(

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from moorline.catalog.groups import GroupRow, Groups
 from moorline.config.settings import Groups as Settings
-from moorline.core.group_message import (
+from moorline.core.group.leader import End, Fenced, Leader, LeaderOptions, LeaseHeld, Led
+from moorline.core.group.message import (
     BorrowerMessage,
     Disconnect,
     Invalidate,
@@ -20,17 +21,16 @@ from moorline.core.group_message import (
     Ping,
     UpdateProgress,
 )
-from moorline.core.leader import End, Fenced, Leader, LeaderOptions, LeaseHeld, Led
-from moorline.core.queue_leader import QueueLeader
+from moorline.core.group.queue_leader import QueueLeader
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode
 from moorline.errors import MoorlineError, NotFound
-from moorline.groups.cluster import Cluster, Lines, by_offset
 from moorline.groups.leading import Counts, Home, Leading
 from moorline.groups.places import Places
-from moorline.groups.tasks import Tasks
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
+from moorline.net.tasks import Tasks
+from moorline.topics.cluster import Cluster, Lines, by_offset
 
 log = logging.getLogger("moorline.groups")
 

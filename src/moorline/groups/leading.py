@@ -8,14 +8,7 @@ import msgspec
 
 from moorline.catalog.groups import GroupRow
 from moorline.core.effects import Event, Received, Send
-from moorline.core.group_message import (
-    BorrowerMessage,
-    Disconnect,
-    Invalidate,
-    LeaderMessage,
-    LeaderWanted,
-)
-from moorline.core.leader import (
+from moorline.core.group.leader import (
     Commit,
     CommitFailed,
     Committed,
@@ -25,11 +18,18 @@ from moorline.core.leader import (
     LinesSeen,
     Stopped,
 )
+from moorline.core.group.message import (
+    BorrowerMessage,
+    Disconnect,
+    Invalidate,
+    LeaderMessage,
+    LeaderWanted,
+)
 from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
-from moorline.groups.cluster import Lines
 from moorline.limits import BORROWERS_MAX, PEER_RETRY_MS
 from moorline.net.driver import Driver
+from moorline.topics.cluster import Lines
 
 if TYPE_CHECKING:
     from moorline.groups.leaders import Leaders

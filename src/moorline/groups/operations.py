@@ -1,6 +1,7 @@
 """Room: groups. What operators ask of a group: passed on to its Leader, performed once, answered truly.
 
-At the node that is asked, the machine in core/operation.py decides what the answer is; here its steps are
+At the node that is asked, the machine in core/group/operation.py decides what the answer is; here its
+steps are
 performed. At the node that leads, `perform` takes the ticket of the call in the transaction of its effect.
 """
 
@@ -14,8 +15,8 @@ from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.config.settings import Groups as Settings
 from moorline.config.shown import escaped
 from moorline.core.effects import Event
-from moorline.core.leader import Change, End, Kick, LeaderState
-from moorline.core.operation import (
+from moorline.core.group.leader import Change, End, Kick, LeaderState
+from moorline.core.group.operation import (
     AnswerOperator,
     Ask,
     Begun,
@@ -37,10 +38,10 @@ from moorline.groups.founding import places_at
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.places import row_of
-from moorline.groups.start import start_of
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session
+from moorline.topics.start import start_of
 from moorline.wire.group import AskLeader, ChangeGroup, DeleteGroup, KickMember, SeekGroup, Work
 from moorline.wire.message import Answer
 from moorline.wire.queue import Done

@@ -16,15 +16,15 @@ from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound, TooLarge
 from moorline.groups.founding import found
-from moorline.groups.lagging import in_order, led_places, stored_places
+from moorline.groups.lag import in_order, led_places, stored_places
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
-from moorline.groups.start import start_of
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
+from moorline.topics.start import start_of
 from moorline.wire.group import (
     AskLeader,
     ChangeGroup,

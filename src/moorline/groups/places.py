@@ -12,7 +12,7 @@ import msgspec
 
 from moorline.catalog.groups import Groups
 from moorline.catalog.readers import Place as Row
-from moorline.core.progress import Place
+from moorline.core.delivery.progress import Place
 from moorline.core.ranges import Range
 from moorline.core.stream import Shard
 from moorline.errors import CallFailed, MoorlineError

@@ -358,3 +358,15 @@ def _raise_if_no_descriptor(error: OSError, where: str) -> None:
 def _raise_if_full(error: OSError, where: str) -> None:
     if error.errno in _FULL:
         raise disk_full(where) from error
+
+
+def read_all(disk: Disk, path: str) -> bytes:
+    """A small file; nothing if it is not there."""
+    try:
+        file: DiskFile = disk.open(path, create=False)
+    except FileNotFoundError:
+        return b""
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()

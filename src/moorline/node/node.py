@@ -15,10 +15,6 @@ from typing import Any
 
 import msgspec
 
-from moorline.broker.operator import OperatorBroker
-from moorline.broker.queue_contents import QueueContents
-from moorline.broker.queue_mending import QueueMending
-from moorline.broker.queues import QueueBroker
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.config import Config
@@ -49,6 +45,10 @@ from moorline.node.stores import missing_stores, note_stores
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
 from moorline.node.topics import Owner, Topics, home_of_streams, open_topics
 from moorline.node.topics import watch as watch_topics
+from moorline.queues.commands import QueueBroker
+from moorline.queues.contents import QueueContents
+from moorline.queues.mending import QueueMending
+from moorline.services.operator import OperatorBroker
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
 from moorline.wire.node import Describe, Described, Echo, Echoed

@@ -6,22 +6,22 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from moorline.broker.queues import QueueBroker
-from moorline.broker.services import ServiceBroker
-from moorline.broker.upkeep import Upkeep
 from moorline.config.settings import Queues as Settings
 from moorline.errors import DiskFull, MoorlineError
 from moorline.journal.disk import FileDisk
 from moorline.journal.disk_watch import DiskWatch
-from moorline.journal.files import StoreOptions
-from moorline.journal.layout import check_layout
-from moorline.journal.queue_manifest import check_owner, go_on_behind, write_manifest
-from moorline.journal.rebuild import rebuilt_index
-from moorline.journal.store import Store
+from moorline.journal.queues.files import StoreOptions
+from moorline.journal.queues.layout import check_layout
+from moorline.journal.queues.manifest import check_owner, go_on_behind, write_manifest
+from moorline.journal.queues.rebuild import rebuilt_index
+from moorline.journal.queues.store import Store
 from moorline.limits import FILES_LOOK_MS, OPEN_FILES_MAX
 from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
+from moorline.queues.commands import QueueBroker
+from moorline.queues.upkeep import Upkeep
+from moorline.services.commands import ServiceBroker
 
 log = logging.getLogger("moorline.node")
 

@@ -16,24 +16,17 @@ from moorline.catalog.operations import Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
-from moorline.groups.cluster import Cluster
-from moorline.groups.context import Context
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
 from moorline.groups.places import Places
-from moorline.groups.sessions import SessionBroker
-from moorline.groups.staging import Staging, open_staging
-from moorline.groups.stream_files import StreamFiles
-from moorline.groups.streams import LocalStreams, log_problems
-from moorline.groups.topics import TopicBroker
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
-from moorline.journal.staging import queries_under_way
-from moorline.journal.stream_layout import NO_OWNER, read_home, read_layout, read_owner
-from moorline.journal.streams import StreamOptions, StreamStore
+from moorline.journal.staging.store import queries_under_way
+from moorline.journal.streams.layout import NO_OWNER, read_home, read_layout, read_owner
+from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import (
     SESSIONS_KEPT_MS,
     STAGE_FILES_OPEN_MAX,
@@ -44,6 +37,13 @@ from moorline.metrics import Metrics
 from moorline.net.session import Handlers, Session
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
+from moorline.sessions.commands import SessionBroker
+from moorline.sessions.context import Context
+from moorline.staging.stages import Staging, open_staging
+from moorline.topics.cluster import Cluster
+from moorline.topics.commands import TopicBroker
+from moorline.topics.stream_files import StreamFiles
+from moorline.topics.streams import LocalStreams, log_problems
 
 log = logging.getLogger("moorline.node")
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
 from moorline.catalog.statements import statement
-from moorline.core.hashing import hash_ids
+from moorline.core.sets.hashing import hash_ids
 from moorline.errors import ConfigError, Malformed
 from moorline.ids import ID_BYTES, text_of
 from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_TASK
@@ -31,7 +31,7 @@ from moorline.spark.id_sets import hashed
 from moorline.spark.node_link import Links
 from moorline.spark.options import partitions_of, reach_of
 from moorline.spark.reaching import reaching
-from moorline.wire.operator import (
+from moorline.wire.service_operator import (
     ListServiceQueues,
     ListServices,
     ServiceQueuesListed,

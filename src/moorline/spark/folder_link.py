@@ -13,15 +13,23 @@ from pathlib import Path
 import numpy as np
 
 from moorline.config.settings import Config
-from moorline.core.parts import PADDING_BYTES
+from moorline.core.frames.parts import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import FolderUnusable
-from moorline.journal.generation import DENSE, INDEX, SEAL, SEGMENT, Generation
+from moorline.journal.disk import read_all
 from moorline.journal.overlay import OverlayDisk
-from moorline.journal.seal import Summary, read_summary
-from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, read_frames, read_head, walk
-from moorline.journal.segment_index import DENSE_BYTES, ENTRY_BYTES, read_all
-from moorline.journal.shard import folder_of, path_of
+from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, Generation
+from moorline.journal.streams.seal import Summary, read_summary
+from moorline.journal.streams.segment import (
+    SEGMENT_HEAD,
+    Piece,
+    SegmentHead,
+    read_frames,
+    read_head,
+    walk,
+)
+from moorline.journal.streams.segment_index import DENSE_BYTES, ENTRY_BYTES
+from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark.options import Offsets
 from moorline.spark.places import Bounds, Described, Lines
 from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile

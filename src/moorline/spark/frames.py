@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moorline.core.frame import (
+from moorline.core.frames.fields import (
+    FLAGS_AT,
+    HEADERS_AT,
+    KEY_AT,
+    TIME_AT,
+    TOPIC_AT,
+    TTL_AT,
+)
+from moorline.core.frames.frame import (
     FRAME,
     HEAD,
     KEYED,
@@ -26,15 +34,7 @@ from moorline.core.frame import (
     TOMBSTONE,
     decode_headers,
 )
-from moorline.core.frame_fields import (
-    FLAGS_AT,
-    HEADERS_AT,
-    KEY_AT,
-    TIME_AT,
-    TOPIC_AT,
-    TTL_AT,
-)
-from moorline.core.parts import Numbers, Parts, words_at
+from moorline.core.frames.parts import Numbers, Parts, words_at
 from moorline.core.topic import Matcher
 
 Mask = npt.NDArray[np.bool_]

@@ -216,7 +216,7 @@ def xored(ids: pa.Array) -> int:
 
 
 def hashed(ids: pa.Array) -> Words:
-    """XXH3-128 of each id: (high, low), equal to core.hashing to the bit."""
+    """XXH3-128 of each id: (high, low), equal to core.sets.hashing to the bit."""
     import polars
     import polars_hash
 

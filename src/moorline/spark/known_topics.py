@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from moorline.core.stream import Extent
-from moorline.journal.generation import SEAL, SNAPSHOT
-from moorline.journal.seal import OTHERS, Memory, Summary, read_seal
-from moorline.journal.shard import folder_of, path_of
+from moorline.journal.streams.generation import SEAL, SNAPSHOT
+from moorline.journal.streams.seal import OTHERS, Memory, Summary, read_seal
+from moorline.journal.streams.shard import folder_of, path_of
 from moorline.limits import (
     SPARK_NAMES_TOLD_MAX,
     SPARK_READS_IN_FLIGHT,

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from moorline.config.addresses import Address, listen_address
-from moorline.core.parts import PADDING_BYTES
+from moorline.core.frames.parts import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged, Untrusted
-from moorline.journal.segment import SEGMENT_HEAD, SegmentHead, head_of
-from moorline.journal.segment_index import DENSE_BYTES
+from moorline.journal.streams.segment import SEGMENT_HEAD, SegmentHead, head_of
+from moorline.journal.streams.segment_index import DENSE_BYTES
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,

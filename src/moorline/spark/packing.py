@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from moorline.core.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, TOMBSTONE
-from moorline.core.parts import Numbers
+from moorline.core.frames.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, TOMBSTONE
+from moorline.core.frames.parts import Numbers
 from moorline.wire.packed_rows import PackedRows, names_used
 
 CONTENT_FIELDS = [
@@ -25,7 +25,7 @@ CONTENT_FIELDS = [
     ("headers", "<u2"),
     ("flags", "<u2"),
 ]
-"""The numbers that the content of a frame begins with (core.frame); digests are made of them too."""
+"""The numbers that the content of a frame begins with (core.frames.frame); digests are made of them too."""
 
 _FRAME = np.dtype([("length", "<u4"), ("check", "<u4"), *CONTENT_FIELDS])
 assert _FRAME.itemsize == FRAME.size

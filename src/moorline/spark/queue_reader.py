@@ -1,6 +1,7 @@
 """Room: spark. The contents of queues, without taking anything: from a data folder, or from a node.
 
-A folder is read as a node would find it after a crash, which is what `journal.offline.viewed` does, with
+A folder is read as a node would find it after a crash, which is what `journal.queues.offline.viewed`
+does, with
 every repair kept in memory. The node may run: should it move files meanwhile, that page is read again.
 """
 
@@ -16,12 +17,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.core.queue import NODES_OWN, QUOTA_MARKER, Entry
+from moorline.core.queue.queue import NODES_OWN, QUOTA_MARKER, Entry
 from moorline.errors import ConfigError, FolderUnusable, Malformed, MoorlineError, NotFound
 from moorline.ids import ID_BYTES, id_of, text_of
-from moorline.journal.files import StoreOptions
-from moorline.journal.offline import viewed, waiting
-from moorline.journal.store import Store
+from moorline.journal.queues.files import StoreOptions
+from moorline.journal.queues.offline import viewed, waiting
+from moorline.journal.queues.store import Store
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
 from moorline.spark.node_link import Links
 from moorline.spark.options import partitions_of, path_of, reach_of

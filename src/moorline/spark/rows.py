@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from moorline.core.frame import encode_headers
+from moorline.core.frames.frame import encode_headers
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, ConfigError, Malformed, NotFound, TooLarge
 from moorline.ids import ID_BYTES, id_of, text_of

@@ -1,7 +1,8 @@
 """Room: spark. Finding the frames of a range of messages in a segment, block by block, checked.
 
 Where a stream is sealed its dense index says where each frame begins. Where it is not, the sparse index
-does for every 128th, and the others are found in lanes (journal.stretches). No index is relied upon: a
+does for every 128th, and the others are found in lanes (journal.streams.stretches). No index is relied
+upon: a
 block that is not as it should be is read again frame by frame, past damage, from the last place that was
 good.
 """
@@ -11,12 +12,12 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
-from moorline.core.frame import HEAD
-from moorline.core.parts import PADDING_BYTES, words_at
+from moorline.core.frames.frame import HEAD
+from moorline.core.frames.parts import PADDING_BYTES, words_at
 from moorline.journal.disk import DiskFile
-from moorline.journal.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
-from moorline.journal.segment_index import DENSE_BYTES
-from moorline.journal.stretches import Span, Stretch, cut, find_frames, sparse_stretches
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
+from moorline.journal.streams.segment_index import DENSE_BYTES
+from moorline.journal.streams.stretches import Span, Stretch, cut, find_frames, sparse_stretches
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
 from moorline.spark.frames import Block, Frames
 

@@ -1,6 +1,6 @@
 """Room: wire. The messages of groups for their operators, and those that nodes say to each other.
 
-What a Borrower and a Leader say (core.group_message) travels inside `ForLeader` and `ForBorrower`.
+What a Borrower and a Leader say (core.group.message) travels inside `ForLeader` and `ForBorrower`.
 """
 
 from typing import Annotated
@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorline.core.group_message import BorrowerMessage, LeaderMessage
+from moorline.core.group.message import BorrowerMessage, LeaderMessage
 from moorline.core.stream import Extent
 from moorline.limits import (
     DELIVERIES_MAX,

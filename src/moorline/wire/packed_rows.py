@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from moorline.core.frame import (
+from moorline.core.frames.fields import OFFSET_AT, TIME_AT, Sizes
+from moorline.core.frames.frame import (
     FRAME,
     HEAD,
     KEYED,
@@ -35,8 +36,7 @@ from moorline.core.frame import (
     decode_headers,
     encode_headers,
 )
-from moorline.core.frame_fields import OFFSET_AT, TIME_AT, Sizes
-from moorline.core.parts import Numbers, Parts, words_at
+from moorline.core.frames.parts import Numbers, Parts, words_at
 from moorline.errors import Malformed
 from moorline.limits import PACKED_SHARDS_MAX
 from moorline.wire.bounds import FilterText, RowsMax

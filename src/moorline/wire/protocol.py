@@ -9,7 +9,6 @@ from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import (
     group,
     holding,
-    operator,
     queue,
     queue_contents,
     service,
@@ -17,6 +16,7 @@ from moorline.wire import (
     stream_file,
     topic,
 )
+from moorline.wire import service_operator as operator
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message
 from moorline.wire.node import (

@@ -170,7 +170,7 @@ class CheckQueue(Call, frozen=True, gc=False, tag=41):
 
 
 class QueueProblem(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One thing that is not as it should be: see journal.check."""
+    """One thing that is not as it should be: see journal.queues.check."""
 
     kind: Code
     text: Annotated[str, Meta(max_length=QUEUE_PROBLEM_CHARACTERS_MAX)]

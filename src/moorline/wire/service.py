@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from moorline.core.prefix import RangeDigest
+from moorline.core.sets.prefix import RangeDigest
 from moorline.ids import ID_BYTES
 from moorline.limits import BLOCK_BYTES_MAX, SERVICE_WINDOW_MAX
 from moorline.wire.bounds import Body, Code, HashBytes, Id

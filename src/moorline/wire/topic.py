@@ -1,6 +1,6 @@
 """Room: wire. The messages of topics: publishing, sessions and their subscriptions, what is delivered.
 
-Messages travel as the frames they are stored in (core.frame), whole runs of them at once. A *feed* is
+Messages travel as the frames they are stored in (core.frames.frame), whole runs of them at once. A *feed* is
 one stream on its way through one subscription; acknowledgements name feeds and ranges of offsets, and need
 no answer.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from moorline.core.frame import FLAGS_ALL, StoredHeaders
+from moorline.core.frames.frame import FLAGS_ALL, StoredHeaders
 from moorline.limits import (
     FILTER_LENGTH_MAX,
     LOST_RANGES_MAX,
@@ -52,7 +52,7 @@ StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message that is to be stored. `flags` are RETAIN, QOS0 and TOMBSTONE of core.frame;
+    """A message that is to be stored. `flags` are RETAIN, QOS0 and TOMBSTONE of core.frames.frame;
     a tombstone has no body."""
 
     topic: Topic

@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 import msgspec
 import xxhash
 
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import MIB

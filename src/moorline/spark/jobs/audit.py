@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK, PIPELINE_TASKS_MIN
 from moorline.spark.id_sets import Side, hashed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.errors import DriftFound
 from moorline.limits import PIPELINE_TASKS_MIN
 from moorline.spark.id_sets import BUCKETS, SUMS, WITHOUT, Side, check_sides, read_side

@@ -1,6 +1,6 @@
 """Room: spark. Digests of archived messages, equal to those that nodes compute when they seal a stream.
 
-The content of a message (core/frame.py) is built again from the columns, a whole row group at a time:
+The content of a message (core/frames/frame.py) is built again from the columns, a whole row group at a time:
 the fixed part as a numpy record, the rest joined by Arrow, all of it hashed by polars-hash. Nothing here
 looks at a single message.
 """
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moorline.core.digest import Digest
-from moorline.core.frame import PRODUCER, TOMBSTONE
-from moorline.core.parts import Numbers
+from moorline.core.frames.frame import PRODUCER, TOMBSTONE
+from moorline.core.frames.parts import Numbers
+from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS
 from moorline.spark.id_sets import Words, hashed

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from moorline.core.stream import Stream
 from moorline.errors import CallFailed, ConnectionLost, Untrusted
-from moorline.journal.generation import SEAL
-from moorline.journal.seal import read_summary
-from moorline.journal.shard import folder_of, path_of
+from moorline.journal.streams.generation import SEAL
+from moorline.journal.streams.seal import read_summary
+from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark import runs
 from moorline.spark.folder_link import STREAMS, FolderStreams
 from moorline.spark.frames import Batches

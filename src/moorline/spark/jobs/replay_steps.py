@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moorline.core.frame import decode_headers
+from moorline.core.frames.frame import decode_headers
 from moorline.core.stream import Stream
 from moorline.core.topic import Matcher, check_topic
 from moorline.errors import BadTopic, ConfigError, DriftFound

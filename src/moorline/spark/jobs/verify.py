@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from moorline.core.digest import Digest
+from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError
 from moorline.limits import VERIFY_LOOKS_MAX, VERIFY_STREAMS_MAX, VERIFY_TASK_BYTES

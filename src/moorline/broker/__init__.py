@@ -1,1 +1,0 @@
-"""Room: broker. The shell of the queues: commands in, deliveries out."""

@@ -1,0 +1,253 @@
+"""Room: core/delivery. A feed: one stream, or some ranges of one, on its way through one session.
+
+It knows what was delivered and what became of it, and never touches a message. A feed that is stopped
+delivers no more and is *drained* when nothing that it delivered is still out.
+
+What is gone from its stream is delivered too, as a loss: it is told to the client, who confirms it, and only
+then is it done. What the client has in hand is not lost: it may still be acknowledged. A report says all
+losses of the lease, so they have a bound: a feed that has come to it reads no more, and the Leader gives the
+stream under a new lease.
+"""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from moorline.core.delivery.progress import Place, Progress
+from moorline.core.effects import Effect
+from moorline.core.ranges import Range, Ranges
+from moorline.core.stream import Gap, Stream
+from moorline.limits import FEED_LOSSES_MAX
+
+
+class Loss(NamedTuple):
+    """Messages that a client is to be told of; `is_exact` if each of them was for this reader."""
+
+    gap: Gap
+    is_exact: bool
+
+
+class Feed:
+    """One lease of a stream in a session."""
+
+    __slots__ = (
+        "again",
+        "deliveries_max",
+        "is_reported",
+        "lost",
+        "lost_messages",
+        "next",
+        "number",
+        "out",
+        "progress",
+        "ranges",
+        "returned",
+        "stopped",
+        "stream",
+        "subscription",
+        "telling",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        subscription: int,
+        stream: Stream,
+        place: Place,
+        *,
+        ranges: tuple[Range, ...] | None = None,
+        deliveries_max: int = 0,
+        is_reported: bool = True,
+    ) -> None:
+        """`is_reported`: somebody is to hear of what was lost, and not of the place alone."""
+        self.number = number
+        self.subscription = subscription
+        self.stream = stream
+        self.progress = Progress(place)
+        self.ranges = Ranges(ranges) if ranges is not None else None
+        """What of the stream is ours; None is all of it from the place on. Of a feed of ranges the
+        progress says nothing of what is below and between them."""
+        self.returned = Ranges()
+        """Of a feed of ranges: what others should have."""
+        self.deliveries_max = deliveries_max
+        self.next = self.ranges.first if self.ranges else place.offset
+        """Everything below was looked at once."""
+        self.out = Ranges()
+        """Delivered, and neither acknowledged nor given back."""
+        self.again = Ranges()
+        """Looked at, and to be delivered once more."""
+        self.telling: dict[Range, Gap] = {}
+        """Gone, and told to the client, who has not confirmed it yet."""
+        self.lost: list[Gap] = []
+        """Gone, and the client knows it: in order, and apart from each other."""
+        self.lost_messages = 0
+        self.is_reported = is_reported
+        self.stopped = False
+
+    @property
+    def lowest(self) -> int:
+        """Nothing below is ours to deliver."""
+        return self.ranges.first if self.ranges else self.progress.low
+
+    @property
+    def is_drained(self) -> bool:
+        return self.stopped and not self.out and not self.telling
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do with a feed of ranges."""
+        is_at_end = self.ranges is not None and self.next >= self.ranges.end
+        return is_at_end and not self.out and not self.telling
+
+    def wanted(self, upto: int) -> Range | None:
+        """What is to be read next, below `upto`: first what must be delivered again."""
+        if self.stopped or len(self.telling) + len(self.lost) >= FEED_LOSSES_MAX:
+            return None
+        for first, stop in self.again:
+            if first < upto:
+                return (first, min(stop, upto))
+        if self.ranges is None:
+            fresh = self.progress.open_ranges(self.next, upto)
+        else:
+            fresh = self.ranges.clip(self.next, upto)
+        return fresh[0] if fresh else None
+
+    def is_at(self, end: int) -> bool:
+        """Whether all below `end` was looked at, and what comes behind it would be ours."""
+        is_ours = self.ranges is None or self.next < self.ranges.end
+        return is_ours and self.next >= end and not self.again
+
+    def looked_at(self, first: int, upto: int, delivered: list[Range]) -> None:
+        """A range was read: these of it went out, the others are not for this reader and are done."""
+        self.again.remove(first, upto)
+        self.next = max(self.next, upto)
+        for start, stop in delivered:
+            if first < start:
+                self.progress.ack(first, start)
+            self.out.add(start, stop)
+            first = stop
+        if first < upto:
+            self.progress.ack(first, upto)
+
+    def ack(self, first: int, upto: int) -> int:
+        """Acknowledges what is out of that range; returns how many those were."""
+        count = 0
+        for start, stop in self.out.clip(first, upto):
+            self.progress.ack(start, stop)
+            count += stop - start
+        if count:
+            self.out.remove(first, upto)
+        return count
+
+    def give_back(self, first: int, upto: int) -> int:
+        """Nobody looked at these: they come again, here or elsewhere, and nobody is to blame."""
+        before = len(self.out)
+        for start, stop in self.out.clip(first, upto):
+            self._put_back(start, stop)
+        self.out.remove(first, upto)
+        return before - len(self.out)
+
+    def reject(self, offset: int) -> bool | None:
+        """A member does not want it: True if it is to be buried now, None if it was not out."""
+        if offset not in self.out:
+            return None
+        failures = self.progress.fail(offset)
+        if self.deliveries_max and failures >= self.deliveries_max:
+            return True  # it stays out until it is buried, so that nothing passes it
+        self.out.remove(offset, offset + 1)
+        self._put_back(offset, offset + 1)
+        return False
+
+    # --- what is gone -----------------------------------------------------------------------------
+
+    def lose(self, first: int, upto: int, reason: str) -> list[Loss]:
+        """All below `upto` that was not looked at, and from `first` on what is to come again, is gone.
+
+        Returns what of it the client is to be told of now: neither what is done, nor what it has in hand, nor
+        what it was told before. A feed that is stopped tells no more: whoever has the stream next does.
+        """
+        if self.stopped:
+            return []
+        told = Ranges(self.telling)
+        mine = [(first, upto)] if self.ranges is None else self.ranges.clip(first, upto)
+        gone = Ranges()
+        for start, stop in mine:
+            for one in self.progress.open_ranges(start, stop):
+                gone.add(*one)
+        for known in (self.out, told, self.returned):
+            for start, stop in known.clip(first, upto):
+                gone.remove(start, stop)
+        losses: list[Loss] = []
+        for start, stop in gone:
+            # What was delivered once matched the filter; of the rest nobody can tell any more.
+            losses += [Loss(Gap(*one, reason), True) for one in self.again.clip(start, stop)]
+            losses += [Loss(Gap(*one, reason), False) for one in self.again.missing(start, stop)]
+        for gap, _ in losses:
+            self.telling[gap.first, gap.upto] = gap
+            self.again.remove(gap.first, gap.upto)
+        self.next = max(self.next, upto)
+        return sorted(losses)
+
+    def confirm(self, first: int, upto: int) -> bool:
+        """The client knows of a loss: now it is done. False if it was not told so."""
+        gap = self.telling.pop((first, upto), None)
+        if gap is None:
+            return False
+        self.progress.ack(first, upto)
+        self.lost_messages += upto - first
+        if self.is_reported:
+            self._keep(gap)
+        return True
+
+    def _keep(self, gap: Gap) -> None:
+        """Neighbours of one reason are one."""
+        place = bisect_left(self.lost, gap)
+        behind = self.lost[place : place + 1]
+        if behind and (behind[0].first, behind[0].reason) == (gap.upto, gap.reason):
+            gap = Gap(gap.first, self.lost.pop(place).upto, gap.reason)
+        before = self.lost[place - 1] if place else None
+        if before is not None and (before.upto, before.reason) == (gap.first, gap.reason):
+            self.lost[place - 1] = Gap(before.first, gap.upto, gap.reason)
+        else:
+            self.lost.insert(place, gap)
+
+    # --- what comes back --------------------------------------------------------------------------
+
+    def _put_back(self, first: int, upto: int) -> None:
+        """Members that share messages share these too; otherwise the stream is ours, and so are they."""
+        (self.again if self.ranges is None else self.returned).add(first, upto)
+
+    def stop(self) -> None:
+        """Delivers no more. Of a feed of ranges, what was not looked at goes to others."""
+        self.stopped = True
+        if self.ranges is not None:
+            for first, upto in self.ranges.clip(self.next, self.ranges.end):
+                self.returned.add(first, upto)
+
+    def blame(self) -> None:
+        """The member died: what it was at, the oldest that is out, counts as failed."""
+        if self.out:
+            self.progress.fail(self.out.first)
+
+    def is_beyond(self, offset: int) -> bool:
+        """Whether a message has failed as often as it may."""
+        return bool(self.deliveries_max) and (
+            self.progress.failures.get(offset, 0) >= self.deliveries_max
+        )
+
+
+class FeedOpened(Effect, frozen=True):
+    """Read this feed and deliver it."""
+
+    feed: Feed
+
+
+class FeedStopped(Effect, frozen=True):
+    """Deliver nothing more of it; the member gives back what it has not looked at."""
+
+    feed: Feed
+
+
+class FeedClosed(Effect, frozen=True):
+    """It is over; what its member still says of it is too late."""
+
+    feed: Feed

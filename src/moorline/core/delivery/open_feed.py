@@ -1,0 +1,78 @@
+"""Room: core/delivery. A feed at work in a delivery (core/delivery/delivery.py), and the window of its
+subscription.
+
+A feed is in one of these states:
+
+    IDLE      nothing is to be done: it is stopped, or held, or has too many losses that nobody confirmed
+    READY     there may be something for it; ready feeds take turns
+    READING   a block was asked for: `ReadBlock`, answered by `found` or `unread`
+    WAITING   it is at the end of its stream: `AwaitNews`, answered by `moved`
+    STARVED   its subscription has as many messages out as its window holds
+    CLOSED    it is over, and what still comes for it is too late
+"""
+
+from enum import Enum, auto
+
+from moorline.core.delivery.feed import Feed
+from moorline.core.frames.block import Block
+from moorline.core.ranges import Range
+from moorline.core.topic import Matcher
+
+
+class State(Enum):
+    IDLE = auto()
+    READY = auto()
+    READING = auto()
+    WAITING = auto()
+    STARVED = auto()
+    CLOSED = auto()
+
+
+class Window:
+    """A subscription as its feeds see it."""
+
+    __slots__ = ("is_held", "matcher", "number", "out", "own_producer", "qos", "size", "starved")
+
+    def __init__(
+        self,
+        number: int,
+        filter_text: str,
+        size: int,
+        qos: int,
+        *,
+        is_held: bool = False,
+        own_producer: int = 0,
+    ) -> None:
+        """`own_producer`: its messages are the subscriber's own, who does not want them back; 0 is nobody."""
+        self.number = number
+        self.matcher = Matcher(filter_text)
+        self.size = size
+        self.qos = qos
+        self.is_held = is_held
+        """Its member reads by itself: nothing is delivered."""
+        self.own_producer = own_producer
+        self.out = 0
+        """Messages that are delivered and not acknowledged."""
+        self.starved: dict[int, OpenFeed] = {}
+        """Feeds that wait for room."""
+
+
+class OpenFeed:
+    """A feed at work."""
+
+    __slots__ = ("burying", "feed", "rest", "state", "wanted", "window")
+
+    def __init__(self, feed: Feed, window: Window) -> None:
+        self.feed = feed
+        self.window = window
+        self.state = State.IDLE
+        self.wanted: Range = (0, 0)
+        """What was asked for, while it is READING."""
+        self.rest: Block | None = None
+        """What was read and had no room in the window yet."""
+        self.burying: set[int] = set()
+        """Messages on their way to the dead letters."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is not State.CLOSED

@@ -1,0 +1,97 @@
+"""Room: core/delivery. How far a reader is in a shard: what is done, and what failed how often.
+
+    offset     everything below is done
+    acked      ranges above it that are done too
+    failures   (offset, count) of those not done that a member rejected or died over
+    lost       how many were gone before they were done, and were told; they are among those that are done
+
+It only grows: merging an old report changes nothing. Going back is a seek, which starts another one.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorline.core.ranges import Range, Ranges
+from moorline.limits import PLACE_RANGES_MAX
+
+PlaceRanges = Annotated[tuple[Range, ...], Meta(max_length=PLACE_RANGES_MAX)]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Progress as a value, as it travels and is stored."""
+
+    offset: int
+    acked: PlaceRanges = ()
+    failures: PlaceRanges = ()
+    lost: int = 0
+    """Only of what a group has stored: of one lease nobody asks."""
+
+
+class Progress:
+    """Progress that moves."""
+
+    __slots__ = ("_done", "failures", "low")
+
+    def __init__(self, place: Place) -> None:
+        self.low = place.offset
+        self._done = Ranges(place.acked)
+        self.failures: dict[int, int] = dict(place.failures)
+
+    def place(self) -> Place:
+        failures = tuple(sorted(self.failures.items())) if self.failures else ()
+        return Place(self.low, tuple(self._done), failures)
+
+    def is_done(self, offset: int) -> bool:
+        return offset < self.low or offset in self._done
+
+    def open_ranges(self, first: int, upto: int) -> list[Range]:
+        """What is not done in that range."""
+        return self._done.missing(max(first, self.low), upto)
+
+    def ack(self, first: int, upto: int) -> None:
+        if first <= self.low:
+            if upto <= self.low:
+                return
+            self.low = upto
+        else:
+            self._done.add(first, upto)
+        self.low = self._done.take_from(self.low)
+        if self.failures:
+            for offset in [offset for offset in self.failures if offset < upto]:
+                if self.is_done(offset):
+                    del self.failures[offset]
+
+    def fail(self, offset: int) -> int:
+        """One more failure of a message; returns how many there were."""
+        if self.is_done(offset):
+            return 0
+        count = self.failures.get(offset, 0) + 1
+        self.failures[offset] = count
+        return count
+
+    def merge(self, place: Place) -> bool:
+        """Takes over what another knows; whether that was anything new."""
+        before = (self.low, len(self._done), dict(self.failures))
+        self.ack(self.low, place.offset)
+        for first, upto in _difference(list(self._done), place.acked):
+            self.ack(first, upto)
+        for offset, count in place.failures:
+            if not self.is_done(offset):
+                self.failures[offset] = max(count, self.failures.get(offset, 0))
+        return before != (self.low, len(self._done), self.failures)
+
+
+def _difference(known: Sequence[Range], told: Sequence[Range]) -> Sequence[Range]:
+    """A report has all ranges above the low mark, and mostly all but a few in the middle are known."""
+    start = 0
+    for one, other in zip(known, told, strict=False):
+        if one != other:
+            break
+        start += 1
+    stop, shorter = 0, min(len(known), len(told)) - start
+    while stop < shorter and known[-1 - stop] == told[-1 - stop]:
+        stop += 1
+    return told[start : len(told) - stop]

@@ -1,0 +1,80 @@
+"""Room: core/delivery. Which messages of a block are for a subscription: decided for the whole block at
+once."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorline.core.frames.block import Block
+from moorline.core.frames.fields import TTL_AT, field, published_by, times_of
+from moorline.core.ranges import Range
+from moorline.core.topic import Matcher
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Selection(NamedTuple):
+    """Of a block, up to before `upto`: these runs of offsets, and their frames."""
+
+    upto: int
+    runs: list[Range]
+    frames: bytes
+    taken: int
+
+
+def select(
+    block: Block, upto: int, room: int, matcher: Matcher, now_us: int, own_producer: int = 0
+) -> Selection:
+    """The first `room` messages of a block below `upto` that match and have not expired.
+
+    Those of `own_producer` are not for this reader, who has published them.
+    """
+    count = min(block.upto, upto) - block.first
+    mask = _mask(block, count, matcher, now_us)
+    if own_producer:
+        foreign = ~published_by(block.data, block.positions[:count], own_producer)
+        mask = foreign if mask is None else mask & foreign
+    if mask is None:
+        taken = min(count, room)
+        stop = block.first + taken
+        return Selection(stop, [(block.first, stop)], _cut(block, 0, taken), taken)
+    chosen = np.flatnonzero(mask)
+    if len(chosen) > room:
+        # What stands behind the last one that fits is looked at another time.
+        count = int(chosen[room])
+        chosen = chosen[:room]
+    if not len(chosen):
+        return Selection(block.first + count, [], b"", 0)
+    breaks = np.flatnonzero(np.diff(chosen) > 1)
+    starts = [int(chosen[0]), *(int(chosen[at + 1]) for at in breaks)]
+    stops = [*(int(chosen[at]) + 1 for at in breaks), int(chosen[-1]) + 1]
+    pairs = list(zip(starts, stops, strict=True))
+    frames = b"".join([_cut(block, start, stop) for start, stop in pairs])
+    runs = [(block.first + start, block.first + stop) for start, stop in pairs]
+    return Selection(block.first + count, runs, frames, len(chosen))
+
+
+def _mask(block: Block, count: int, matcher: Matcher, now_us: int) -> Mask | None:
+    """Which of the first `count` messages are wanted; None if all are."""
+    wanted = [matcher(name) for name in block.names]
+    mask: Mask | None = None
+    if not all(wanted):
+        mask = np.array(wanted, np.bool_)[block.topics[:count]]
+    positions = block.positions[:count]
+    ttl_s = field(block.data, positions, TTL_AT, "<u4")
+    if ttl_s.any():
+        expires_us = times_of(block.data, positions) + ttl_s * 1_000_000
+        alive = (ttl_s == 0) | (expires_us > now_us)
+        mask = alive if mask is None else mask & alive
+    return None if mask is None or mask.all() else mask
+
+
+def _cut(block: Block, start: int, stop: int) -> bytes:
+    if stop <= start:
+        return b""
+    if start == 0 and stop == len(block.positions):
+        return block.data
+    first = int(block.positions[start])
+    last = int(block.positions[stop]) if stop < len(block.positions) else len(block.data)
+    return block.data[first:last]

@@ -1,0 +1,60 @@
+"""Room: core/frames. A piece of a stream on its way to its readers: a block of frames."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorline.core.frames.fields import FramePlaces, topics_of
+from moorline.core.frames.parts import Numbers
+
+
+class Block(NamedTuple):
+    """Frames of one stream as they lie on disk, `first` to before `upto`, none missing.
+
+    `positions[i]` is where frame i begins in `data`; `names[topics[i]]` is its topic. Blocks are shared by
+    all who read: nobody changes one.
+    """
+
+    first: int
+    upto: int
+    data: bytes
+    positions: FramePlaces
+    names: list[str]
+    topics: npt.NDArray[np.uint32]
+
+
+def block_of(first: int, data: bytes, positions: Numbers) -> Block:
+    """A block of whole frames; `data` holds these and nothing else."""
+    names, topics = topics_of(data, positions).distinct()
+    return Block(
+        first,
+        first + len(positions),
+        data,
+        positions.astype(np.uint32),
+        [name.decode() for name in names],
+        topics,
+    )
+
+
+def part_of(block: Block, offset: int, bytes_max: int) -> Block:
+    """The block from that message on, within `bytes_max` or else one message; itself if it fits."""
+    start = offset - block.first
+    begin = int(block.positions[start])
+    if len(block.data) - begin <= bytes_max:
+        stop, end = len(block.positions), len(block.data)
+        if start == 0:
+            return block
+    else:
+        # The last frame that begins within the bytes ends outside, or exactly at their end.
+        stop = int(np.searchsorted(block.positions, begin + bytes_max, "right")) - 1
+        stop = max(stop, start + 1)
+        end = int(block.positions[stop]) if stop < len(block.positions) else len(block.data)
+    return Block(
+        offset,
+        block.first + stop,
+        block.data[begin:end],
+        block.positions[start:stop] - np.uint32(begin),
+        block.names,
+        block.topics[start:stop],
+    )

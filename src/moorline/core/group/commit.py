@@ -1,0 +1,53 @@
+"""Room: core/group. What of a group's progress is not stored yet, and the one commit that is on its way."""
+
+from collections.abc import Mapping
+
+from moorline.core.effects import Effect, SetTimer
+from moorline.core.group.leader_event import Commit, CommitFailed, Committed, LeaderOptions
+from moorline.core.group.line import Line
+from moorline.core.stream import Shard
+
+
+class Commits:
+    """One at a time, then a pause: acknowledgements come in crowds. What failed is stored with the next."""
+
+    def __init__(self, options: LeaderOptions) -> None:
+        self._options = options
+        self._number = 0
+        self._changed: set[Shard] = set()
+        self._under_way: Commit | None = None
+        self._is_pausing = False
+
+    def note(self, shard: Shard) -> None:
+        """The progress there has changed."""
+        self._changed.add(shard)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._under_way is not None or self._is_pausing
+
+    def next(self, lines: Mapping[Shard, Line]) -> Commit | None:
+        """All that has changed, if nothing is on its way."""
+        if self.is_busy or not self._changed:
+            return None
+        self._number += 1
+        places = tuple((shard, lines[shard].place()) for shard in sorted(self._changed))
+        self._under_way = Commit(self._number, places)
+        self._changed.clear()
+        return self._under_way
+
+    def answered(self, answer: Committed | CommitFailed) -> list[Effect]:
+        commit = self._under_way
+        if commit is None or answer.number != commit.number:
+            return []
+        wait_ms = self._options.commit_ms
+        if isinstance(answer, CommitFailed):
+            self._changed.update(shard for shard, _ in commit.places)
+            wait_ms = self._options.commit_retry_ms
+        self._under_way = None
+        self._is_pausing = True
+        return [SetTimer("commit", wait_ms)]
+
+    def go_on(self) -> None:
+        """The pause is over."""
+        self._is_pausing = False

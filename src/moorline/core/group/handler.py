@@ -1,0 +1,172 @@
+"""Room: core/group. The session's Shared Subscription Handler: it knows feeds, and nothing of Leaders.
+
+What the Agent gets from Leaders becomes feeds that the session reads; what becomes of their messages
+goes back to the Agent as progress, together for all that happened within a few milliseconds.
+"""
+
+from collections.abc import Callable, Iterable
+
+from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, FeedStopped
+from moorline.core.effects import Effect, SetTimer
+from moorline.core.group.agent import Agent, SubscriptionOver
+from moorline.core.group.borrower import BorrowerTimes, Install, Remove, Retire, StreamProgress
+from moorline.core.group.message import FromLeader
+from moorline.core.ranges import Range
+
+PROGRESS_TIMER = "progress"
+
+
+class Handler:
+    """The shared subscriptions of one session."""
+
+    def __init__(
+        self,
+        member: str,
+        new_id: Callable[[], str],
+        new_feed: Callable[[], int],
+        times: BorrowerTimes,
+        *,
+        progress_ms: int,
+    ) -> None:
+        self.feeds: dict[int, Feed] = {}
+        self._agent = Agent(member, new_id, times)
+        self._new_feed = new_feed
+        self._progress_ms = progress_ms
+        self._by_lease: dict[tuple[str, int], Feed] = {}
+        self._leases: dict[int, tuple[str, int]] = {}
+        self._changed: dict[int, None] = {}
+        self._timer_set = False
+        # What the Agent heard at once of a feed: how many went back, that it is drained, and losses.
+        self._told: dict[int, tuple[int, bool, int, bool]] = {}
+        self._retired: list[Feed] = []
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def on_subscribe(self, subscription: int, window: int, now_ms: int) -> list[Effect]:
+        return self._passed(self._agent.subscribe(subscription, window, now_ms))
+
+    def on_unsubscribe(self, subscription: int, now_ms: int) -> list[Effect]:
+        effects = self._passed(self._agent.unsubscribe(subscription, now_ms))
+        return effects + self._report_drained(now_ms)
+
+    def on_disconnect(self, now_ms: int, *, blame: bool) -> list[Effect]:
+        """The session goes; with `blame` its member died, and may have died of a message."""
+        effects: list[Effect] = []
+        for feed in list(self.feeds.values()):
+            if blame:
+                feed.blame()
+            effects += self._report(feed, now_ms)
+        return effects + self._passed(self._agent.disconnect(now_ms))
+
+    def has_members(self, subscription: int) -> bool:
+        """Whether any Borrower of a subscription is left, one that is leaving included."""
+        return self._agent.has_members(subscription)
+
+    def is_connected(self, subscription: int) -> bool:
+        return self._agent.is_connected(subscription)
+
+    def changed(self, feed: Feed, now_ms: int) -> list[Effect]:
+        """Something of this feed was delivered, acknowledged or given back."""
+        if feed.number not in self._leases:
+            return []
+        # Somebody waits for a word that something came back or is lost, or that a lock is done with.
+        told = self._told.get(feed.number, (0, False, 0, False))
+        if _urgent(feed) != told or feed.is_done:
+            return self._report(feed, now_ms)
+        self._changed[feed.number] = None
+        if self._timer_set:
+            return []
+        self._timer_set = True
+        return [SetTimer(PROGRESS_TIMER, self._progress_ms)]
+
+    def timer(self, name: str, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        # Also before the last word of a Borrower that has waited long enough.
+        for feed in [self.feeds[number] for number in self._changed]:
+            effects += self._report(feed, now_ms)
+        if name == PROGRESS_TIMER:
+            self._timer_set = False
+            return effects
+        return effects + self._passed(self._agent.timer(name, now_ms))
+
+    # --- the Leaders ------------------------------------------------------------------------------
+
+    def received(self, message: FromLeader, now_ms: int) -> list[Effect]:
+        effects = self._passed(self._agent.received(message, now_ms))
+        return effects + self._report_drained(now_ms)
+
+    def node_lost(self, node: str, now_ms: int) -> list[Effect]:
+        return self._passed(self._agent.node_lost(node, now_ms))
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _passed(self, effects: Iterable[Effect]) -> list[Effect]:
+        """The Agent's effects, with those about leases turned into feeds."""
+        passed: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Install():
+                    passed.append(self._open(effect))
+                case Retire(borrower, lease):
+                    feed = self._by_lease[borrower, lease]
+                    feed.stop()
+                    self._retired.append(feed)
+                    passed.append(FeedStopped(feed))
+                case Remove(borrower, lease):
+                    feed = self._by_lease.pop((borrower, lease))
+                    del self._leases[feed.number]
+                    del self.feeds[feed.number]
+                    self._changed.pop(feed.number, None)
+                    self._told.pop(feed.number, None)
+                    feed.stopped = True
+                    passed.append(FeedClosed(feed))
+                case SubscriptionOver() | _:
+                    passed.append(effect)
+        return passed
+
+    def _open(self, install: Install) -> FeedOpened:
+        subscription = self._agent.members[install.borrower].subscription
+        feed = Feed(
+            self._new_feed(),
+            subscription,
+            install.stream,
+            install.place,
+            ranges=install.ranges,
+            deliveries_max=install.deliveries_max,
+        )
+        self.feeds[feed.number] = feed
+        self._leases[feed.number] = (install.borrower, install.lease)
+        self._by_lease[install.borrower, install.lease] = feed
+        return FeedOpened(feed)
+
+    def _report_drained(self, now_ms: int) -> list[Effect]:
+        """A feed that was stopped with nothing out is drained at once."""
+        effects: list[Effect] = []
+        retired, self._retired = self._retired, []
+        for feed in retired:
+            if feed.is_drained:
+                effects += self._report(feed, now_ms)
+        return effects
+
+    def _report(self, feed: Feed, now_ms: int) -> list[Effect]:
+        self._changed.pop(feed.number, None)
+        known = self._leases.get(feed.number)
+        if known is None:
+            return []
+        borrower, lease = known
+        returned: tuple[Range, ...] = tuple(feed.returned)
+        self._told[feed.number] = _urgent(feed)
+        progress = StreamProgress(
+            lease,
+            feed.progress.place(),
+            feed.next,
+            feed.is_drained,
+            returned,
+            tuple(feed.lost),
+            bool(feed.telling),
+        )
+        return self._passed(self._agent.progress(borrower, progress, now_ms))
+
+
+def _urgent(feed: Feed) -> tuple[int, bool, int, bool]:
+    return len(feed.returned), feed.is_drained, feed.lost_messages, bool(feed.telling)

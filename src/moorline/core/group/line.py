@@ -1,0 +1,121 @@
+"""Room: core/group. A shard and a member as a group's Leader sees them."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from moorline.core.delivery.progress import Place, Progress
+from moorline.core.group.lease import Lease
+from moorline.core.group.message import LeaderWanted
+from moorline.core.ranges import Range
+from moorline.core.stream import Extent, Gap, Shard, Stream
+
+
+class BorrowerView:
+    """A Borrower as the Leader sees it."""
+
+    __slots__ = ("heard_ms", "id", "leases", "locked", "member", "number", "window")
+
+    def __init__(self, wanted: LeaderWanted, now_ms: int) -> None:
+        self.id = wanted.borrower
+        self.member = wanted.member
+        self.window = wanted.window
+        self.heard_ms = now_ms
+        self.number = 0
+        """The highest that it gave to a message of its own."""
+        self.leases: dict[int, Lease] = {}
+        self.locked = 0
+        """Of a `$queue` group: how many messages it has."""
+
+
+class Line:
+    """A shard as the group sees it."""
+
+    __slots__ = ("extents", "leases", "lost", "owner", "progress", "shard")
+
+    def __init__(self, shard: Shard, place: Place) -> None:
+        self.shard = shard
+        self.progress = Progress(place)
+        self.extents: tuple[Extent, ...] = ()
+        self.leases: dict[int, Lease] = {}
+        self.lost = place.lost
+        """Messages that were gone before they were done, and that a member was told of."""
+        self.owner = ""
+        """The Borrower that had it last: it is given back to it, if it is still there."""
+
+    def place(self) -> Place:
+        """What is stored of it."""
+        place = self.progress.place()
+        return msgspec.structs.replace(place, lost=self.lost) if self.lost else place
+
+    def lose(self, lost: Iterable[Gap]) -> list[Gap]:
+        """A member told its client of these: what of it was open until now, which is counted."""
+        found = [
+            Gap(start, stop, reason)
+            for first, upto, reason in lost
+            for start, stop in self.progress.open_ranges(first, upto)
+        ]
+        for first, upto, _ in found:
+            self.progress.ack(first, upto)
+            self.lost += upto - first
+        return found
+
+    def current(self) -> Extent | None:
+        """The stream that is to be read: a generation begins when the one before it is done."""
+        # Ends only rise, and only the last of the streams grows.
+        place = bisect_right(self.extents, self.progress.low, key=_end)
+        if place < len(self.extents):
+            return self.extents[place]
+        return self.extents[-1] if self.extents and not self.extents[-1].sealed else None
+
+    def extent_of(self, stream: Stream) -> Extent | None:
+        if self.extents:
+            place = stream.generation - self.extents[0].stream.generation
+            if 0 <= place < len(self.extents) and self.extents[place].stream == stream:
+                return self.extents[place]
+        return next((extent for extent in self.extents if extent.stream == stream), None)
+
+    def extent_at(self, offset: int) -> Extent | None:
+        """The stream that has this message."""
+        place = bisect_right(self.extents, offset, key=_end)
+        if place < len(self.extents) and self.extents[place].first <= offset:
+            return self.extents[place]
+        return None
+
+    @property
+    def first(self) -> int:
+        """Everything below is gone."""
+        return self.extents[0].first if self.extents else self.progress.low
+
+    @property
+    def end(self) -> int:
+        return self.extents[-1].end if self.extents else self.progress.low
+
+    @property
+    def lag(self) -> int:
+        """Messages of the shard that are there and not done, whether they match the filter or not."""
+        return _count(self.progress.open_ranges(self.first, self.end))
+
+    @property
+    def gone(self) -> int:
+        """Messages of the shard that are neither there nor done: the next member is told of them."""
+        return _count(self.progress.open_ranges(self.progress.low, self.first))
+
+
+class Lag(NamedTuple):
+    shard: Shard
+    offset: int
+    end: int
+    lag: int
+    borrower: str
+    status: str
+
+
+def _count(ranges: Iterable[Range]) -> int:
+    return sum(upto - first for first, upto in ranges)
+
+
+def _end(extent: Extent) -> int:
+    return extent.end

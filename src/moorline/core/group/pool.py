@@ -1,0 +1,97 @@
+"""Room: core/group. What of a shard can be handed out to the members of a `$queue` group."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from moorline.core.group.line import Line
+from moorline.core.ranges import Range, Ranges
+
+
+class Piece(NamedTuple):
+    """Messages of one stream that came back; `refused_by` does not get them while there is another."""
+
+    first: int
+    upto: int
+    refused_by: str
+
+
+class Pool:
+    """All from `next` on, and what came back from a member."""
+
+    __slots__ = ("_refused_by", "back", "line", "next")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.next = line.progress.low
+        """Everything below was handed out once."""
+        self.back = Ranges()
+        self._refused_by: dict[int, str] = {}
+
+    def has_fresh(self) -> bool:
+        return max(self.next, self.line.progress.low) < self.line.end
+
+    def put_back(self, first: int, upto: int, refused: int | None = None, by: str = "") -> None:
+        """Messages come back; what is done in the meantime does not."""
+        for start, stop in self.line.progress.open_ranges(first, upto):
+            self.back.add(start, stop)
+        if refused is not None and refused in self.back:
+            self._refused_by[refused] = by
+
+    def take_back(self, first: int, upto: int) -> None:
+        """These go to a member again."""
+        self.back.remove(first, upto)
+        for offset in [offset for offset in self._refused_by if first <= offset < upto]:
+            del self._refused_by[offset]
+
+    def forget_done(self) -> None:
+        """A member whose lock ran out may have finished after all; and retention passes over messages."""
+        for first, upto in list(self.back):
+            is_open = self.line.progress.open_ranges(first, upto)
+            if is_open != [(first, upto)]:
+                self.back.remove(first, upto)
+                for start, stop in is_open:
+                    self.back.add(start, stop)
+        for offset in [offset for offset in self._refused_by if offset not in self.back]:
+            del self._refused_by[offset]
+
+    def pieces(self) -> Iterator[Piece]:
+        """What came back, in pieces of one stream, with what a member refused apart from the rest."""
+        all_refused = sorted(self._refused_by)
+        for first, upto in list(self.back):
+            low, high = bisect_left(all_refused, first), bisect_left(all_refused, upto)
+            for offset in (*all_refused[low:high], upto):
+                yield from self._of_one_stream(first, offset)
+                if offset < upto:
+                    yield Piece(offset, offset + 1, self._refused_by[offset])
+                    first = offset + 1
+
+    def _of_one_stream(self, first: int, upto: int) -> Iterator[Piece]:
+        while first < upto and (extent := self.line.extent_at(first)) is not None:
+            stop = min(upto, extent.end)
+            yield Piece(first, stop, "")
+            first = stop
+
+    def fresh(self) -> Range | None:
+        """The next messages of one stream that nobody had yet."""
+        self.next = max(self.next, self.line.progress.low)
+        is_open = self.line.progress.open_ranges(self.next, self.line.end)
+        for first, upto in is_open:
+            extent = self.line.extent_at(first)
+            if extent is not None:
+                return first, min(upto, extent.end)
+        if not is_open:
+            self.next = max(self.next, self.line.end)
+        return None
+
+    def take_gone(self) -> tuple[Range, ...]:
+        """Takes out what nobody has and nobody can get any more."""
+        gone, low = Ranges(), self.line.progress.low
+        for first, upto in self.back.clip(low, self.line.first):
+            for one in self.line.progress.open_ranges(first, upto):
+                gone.add(*one)
+        for one in self.line.progress.open_ranges(self.next, self.line.first):
+            gone.add(*one)
+        self.take_back(low, self.line.first)
+        self.next = max(self.next, self.line.first)
+        return tuple(gone)

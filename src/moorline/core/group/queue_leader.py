@@ -1,0 +1,291 @@
+"""Room: core/group. The Leader of a `$queue` group: members share the messages of a stream, not the streams.
+
+A lease is some ranges of a stream: a lock on those messages. A member has as many locked messages as
+its window says; what it rejects or does not finish in time goes to another. Between members there is no
+order.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from moorline.core.delivery.progress import Place
+from moorline.core.effects import Effect
+from moorline.core.group.leader import BorrowerView, Leader, LeaderOptions
+from moorline.core.group.lease import Lease, Status
+from moorline.core.group.message import LeaderWanted
+from moorline.core.group.pool import Pool
+from moorline.core.ranges import Range, Ranges
+from moorline.core.stream import Shard
+from moorline.limits import QUEUE_SLICE_MAX
+
+
+class QueueLeader(Leader):
+    """Shares messages: the same protocol, with many leases of a stream at once."""
+
+    def __init__(
+        self,
+        group: str,
+        node: str,
+        epoch: int,
+        places: Iterable[tuple[Shard, Place]],
+        lease_until_ms: int,
+        options: LeaderOptions,
+    ) -> None:
+        super().__init__(group, node, epoch, places, lease_until_ms, options)
+        self._pools: dict[Shard, Pool] = {}
+        # Shards that have messages nobody had yet, the one whose turn it is first; and those where
+        # messages came back.
+        self._waiting: dict[Shard, None] = {}
+        self._refilled: dict[Shard, None] = {}
+        # Shards where something is gone that is not done: told to nobody yet, or in somebody's hand.
+        self._gone: dict[Shard, None] = {}
+        # Members that can take something, the one that has waited longest for something first. Under load
+        # it is those that have just finished something.
+        self._roomy: dict[str, None] = {}
+
+    def _pool(self, shard: Shard) -> Pool:
+        pool = self._pools.get(shard)
+        if pool is None:
+            pool = self._pools[shard] = Pool(self.lines[shard])
+        return pool
+
+    # --- handing out ------------------------------------------------------------------------------
+
+    def _replan(self, now_ms: int) -> list[Effect]:
+        if not self.borrowers or not (self._waiting or self._refilled):
+            return []
+        effects = self._hand_gone(now_ms) if self._gone else []
+        if not self._roomy:
+            return effects
+        rooms = _Rooms(self.borrowers[borrower] for borrower in self._roomy)
+        for shard in list(self._refilled):
+            effects += self._hand_back(self._pool(shard), rooms, now_ms)
+            self._note(shard)
+        # A slice of each shard in turn: one that is far behind does not hold up the others.
+        members, shares = len(rooms), dict[Shard, int]()
+        while rooms and self._waiting:
+            shard = next(iter(self._waiting))
+            pool = self._pool(shard)
+            # Shared out evenly, so that the first member does not get all of a small crowd.
+            share = shares.setdefault(shard, -(-(pool.line.end - pool.next) // members))
+            del self._waiting[shard]
+            granted = self._hand_slice(pool, min(share, QUEUE_SLICE_MAX), rooms, now_ms)
+            if granted is not None:
+                effects.append(granted)
+                self._note(shard)
+        return effects
+
+    def _hand_gone(self, now_ms: int) -> list[Effect]:
+        """What retention took before anybody had it: a member tells its client, with or without room."""
+        effects: list[Effect] = []
+        for shard in list(self._gone):
+            pool = self._pool(shard)
+            if pool.line.progress.low >= pool.line.first:
+                del self._gone[shard]
+            gone = pool.take_gone()
+            # A report says all losses of its lease: so many ranges, and not more, are one.
+            for start in range(0, len(gone), QUEUE_SLICE_MAX):
+                view = min(self.borrowers.values(), key=lambda one: one.locked)
+                extent, some = pool.line.extents[0], gone[start : start + QUEUE_SLICE_MAX]
+                lease = self._sharing.grant(extent.stream, view.id, now_ms, some)
+                lease.is_gone = True
+                effects.append(self._say(lease, now_ms))
+                self._note(shard)
+        return effects
+
+    def _hand_back(self, pool: Pool, rooms: "_Rooms", now_ms: int) -> list[Effect]:
+        pool.forget_done()
+        effects: list[Effect] = []
+        for first, upto, refused_by in pool.pieces():
+            while first < upto:
+                refuser = refused_by if len(self.borrowers) > 1 else ""
+                view = rooms.next(refuser)
+                if view is None:
+                    break
+                stop = min(upto, first + view.window - view.locked)
+                pool.take_back(first, stop)
+                effects.append(self._lock(pool, view, first, stop, now_ms))
+                rooms.again(view)
+                first = stop
+        return effects
+
+    def _hand_slice(self, pool: Pool, share: int, rooms: "_Rooms", now_ms: int) -> Effect | None:
+        found, view = pool.fresh(), rooms.next()
+        if view is None:
+            return None
+        granted = None
+        if found is not None:
+            first, upto = found
+            upto = min(upto, first + share, first + view.window - view.locked)
+            pool.next = upto
+            granted = self._lock(pool, view, first, upto, now_ms)
+        rooms.again(view)
+        return granted
+
+    def _lock(self, pool: Pool, view: BorrowerView, first: int, upto: int, now_ms: int) -> Effect:
+        extent = pool.line.extent_at(first)
+        assert extent is not None
+        assert upto <= extent.end
+        self._count(view, upto - first)
+        return self._grant(extent.stream, view.id, now_ms, ((first, upto),))
+
+    def _count_of(self, lease: Lease, change: int) -> None:
+        """What is gone is told in one piece, and takes no room: nothing of it is delivered."""
+        self._count(self.borrowers[lease.borrower], 0 if lease.is_gone else change)
+
+    def _count(self, view: BorrowerView, change: int) -> None:
+        view.locked += change
+        assert view.locked >= 0, f"{view.id} has {view.locked} messages"
+        if change > 0:
+            # Behind the others that have as few: single messages go round.
+            self._roomy.pop(view.id, None)
+        if view.locked < view.window:
+            self._roomy[view.id] = None
+        else:
+            self._roomy.pop(view.id, None)
+
+    def _note(self, shard: Shard) -> None:
+        """Whether there is anything to hand out of this shard."""
+        pool = self._pool(shard)
+        for noted, is_there in ((self._waiting, pool.has_fresh()), (self._refilled, pool.back)):
+            if is_there:
+                noted[shard] = None
+            else:
+                noted.pop(shard, None)
+
+    def _place_for(self, lease: Lease) -> Place:
+        """Only what failed before: a lease of ranges says nothing of what is around them."""
+        failures = self.lines[lease.stream.line].progress.failures
+        mine = tuple(sorted(item for item in failures.items() if item[0] in lease.open))
+        return Place(0, (), mine)
+
+    # --- members come and go ----------------------------------------------------------------------
+
+    def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
+        effects = super()._wanted(wanted, now_ms)
+        view = self.borrowers.get(wanted.borrower)
+        if view is not None:
+            self._count(view, 0)
+        return effects
+
+    def _remove(self, view: BorrowerView, reason: str) -> list[Effect]:
+        effects = super()._remove(view, reason)
+        self._roomy.pop(view.id, None)
+        return effects
+
+    # --- streams grow -----------------------------------------------------------------------------
+
+    def _replan_lines(self, now_ms: int) -> list[Effect]:
+        for shard, line in self.lines.items():
+            self._note(shard)
+            if line.progress.low < line.first:
+                self._gone[shard] = None
+        return self._replan(now_ms)
+
+    # --- taking back ------------------------------------------------------------------------------
+
+    def _merge(self, lease: Lease, place: Place) -> bool:
+        is_new = super()._merge(lease, place)
+        if lease.open:
+            before = len(lease.open)
+            lease.open.remove(0, place.offset)
+            for first, upto in place.acked:
+                lease.open.remove(first, upto)
+            self._count_of(lease, len(lease.open) - before)
+        return is_new
+
+    def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:
+        if not lease.open or not returned:
+            return False
+        before = len(lease.open)
+        pool = self._pool(lease.stream.line)
+        failures = pool.line.progress.failures
+        for first, upto in returned:
+            for start, stop in lease.open.clip(first, upto):
+                pool.put_back(start, stop)
+                for offset in [offset for offset in failures if start <= offset < stop]:
+                    pool.put_back(offset, offset + 1, offset, lease.borrower)
+            lease.open.remove(first, upto)
+        self._note(lease.stream.line)
+        self._count_of(lease, len(lease.open) - before)
+        return len(lease.open) != before
+
+    def _is_done(self, lease: Lease) -> bool:
+        return not lease.open
+
+    def _finish_if_done(self, lease: Lease, now_ms: int) -> list[Effect]:
+        return super()._finish_if_done(lease, now_ms) + self._replan(now_ms)
+
+    def _drop(self, lease: Lease) -> None:
+        self._unlock(lease)
+        super()._drop(lease)
+
+    def _unlock(self, lease: Lease, refused: int | None = None) -> None:
+        """What of a lease is not done is for others."""
+        pool = self._pool(lease.stream.line)
+        for first, upto in lease.open:
+            is_here = refused is not None and first <= refused < upto
+            pool.put_back(first, upto, refused if is_here else None, lease.borrower)
+        self._count_of(lease, -len(lease.open))
+        lease.open = Ranges()
+        self._note(lease.stream.line)
+
+    def _blame(self, view: BorrowerView) -> None:
+        for lease in view.leases.values():
+            self._blame_for(lease)
+
+    def _blame_for(self, lease: Lease) -> int | None:
+        """The oldest that the member has of a lease counts as failed; what is behind it only waited."""
+        if lease.is_gone or not lease.open or lease.open.first >= lease.delivered:
+            return None
+        line = self.lines[lease.stream.line]
+        line.progress.fail(lease.open.first)
+        self._commits.note(line.shard)
+        return lease.open.first
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for lease in list(self.leases.values()):
+            if (
+                lease.status is Status.GRANTED
+                and now_ms - lease.progress_ms >= self.options.lock_ms
+            ):
+                # The lock is over: its messages are for others, and its member may go on with the rest.
+                self._unlock(lease, self._blame_for(lease))
+                effects += self._finish_if_done(lease, now_ms)
+        return effects + super()._tick(now_ms)
+
+    def _regrant(self, now_ms: int) -> list[Effect]:  # noqa: ARG002
+        """Locks do not last: what is handed out from now on has the new limit."""
+        return []
+
+
+class _Rooms:
+    """Members that can take something, the one with fewest messages first: whoever is slow gets less.
+
+    Of several with as few it is whoever has waited longest. The size of a window bounds what a member has,
+    and says nothing of what it should have: a wide one gets no more than its share while there is little.
+    """
+
+    def __init__(self, views: Iterable[BorrowerView]) -> None:
+        self._heap = [(view.locked, place, view) for place, view in enumerate(views)]
+        self._places = len(self._heap)
+        heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def next(self, except_for: str = "") -> BorrowerView | None:
+        """Takes out the one with fewest messages that is not that one; `again` puts it back."""
+        passed = None
+        if self._heap and self._heap[0][2].id == except_for:
+            passed = heappop(self._heap)
+        view = heappop(self._heap)[2] if self._heap else None
+        if passed is not None:
+            heappush(self._heap, passed)
+        return view
+
+    def again(self, view: BorrowerView) -> None:
+        if view.locked < view.window:
+            self._places += 1
+            heappush(self._heap, (view.locked, self._places, view))

@@ -1,0 +1,71 @@
+"""Room: core/group. Who holds what in a group: its shards, its members, and the leases between them.
+
+A lease is known in three places, by its number, at its shard and at its member; they change together here.
+"""
+
+from collections.abc import Iterable
+
+from moorline.core.delivery.progress import Place
+from moorline.core.group.assign import Plan, assignment
+from moorline.core.group.lease import Lease
+from moorline.core.group.line import BorrowerView, Lag, Line
+from moorline.core.ranges import Range
+from moorline.core.stream import Shard, Stream
+
+
+class Sharing:
+    """What a Leader shares out, and who has it."""
+
+    def __init__(self, places: Iterable[tuple[Shard, Place]]) -> None:
+        self.lines: dict[Shard, Line] = {shard: Line(shard, place) for shard, place in places}
+        self.borrowers: dict[str, BorrowerView] = {}
+        self.leases: dict[int, Lease] = {}
+        self._next_number = 1
+
+    def grant(
+        self, stream: Stream, borrower: str, now_ms: int, ranges: tuple[Range, ...] | None
+    ) -> Lease:
+        lease = Lease(self._next_number, stream, borrower, now_ms, ranges)
+        self._next_number += 1
+        line = self.lines[stream.line]
+        line.owner = borrower
+        self.leases[lease.number] = lease
+        line.leases[lease.number] = lease
+        self.borrowers[borrower].leases[lease.number] = lease
+        return lease
+
+    def drop(self, lease: Lease) -> None:
+        del self.leases[lease.number]
+        del self.lines[lease.stream.line].leases[lease.number]
+        del self.borrowers[lease.borrower].leases[lease.number]
+
+    def was_granted(self, number: int) -> bool:
+        """Whether there is or was a lease of that number."""
+        return number < self._next_number
+
+    def plan(self) -> Plan[Shard]:
+        """What to take back and what to grant, where one member has all of a stream."""
+        held: dict[str, list[Shard]] = {borrower: [] for borrower in self.borrowers}
+        free: list[Shard] = []
+        moving = 0
+        # By number before node: whoever gets a part gets some of every node, and not all of one.
+        for shard, line in sorted(self.lines.items(), key=lambda one: (one[0].number, one[0].node)):
+            lease = next(iter(line.leases.values()), None)
+            if lease is not None and lease.is_leaving:
+                moving += 1
+            elif lease is not None:
+                held[lease.borrower].append(shard)
+            elif line.current() is not None:
+                free.append(shard)
+        before = {shard: self.lines[shard].owner for shard in free}
+        return assignment(held, free, moving, before)
+
+    def lags(self) -> list[Lag]:
+        """Stream by stream: where the group is, how far behind, and who reads it."""
+        found = []
+        for shard, line in sorted(self.lines.items()):
+            lease = next(iter(line.leases.values()), None)
+            owner = self.borrowers[lease.borrower].member if lease is not None else ""
+            status = lease.status.value if lease is not None else "free"
+            found.append(Lag(shard, line.progress.low, line.end, line.lag, owner, status))
+        return found

@@ -1,0 +1,1 @@
+"""Room: core/queue. One queue: its behaviour, and which files it has."""

@@ -1,0 +1,275 @@
+"""Room: core/queue. The behaviour of one queue: quota, order, acknowledgement, expiry.
+
+A queue's messages are in two parts, in order:
+
+    stored    in the queue's own files; the first few may be in `cache`
+    pending   in memory and in the write-ahead log, not in the files yet
+
+Every change has a number, its `lsn`. `flushed_lsn` is the last one that the index row and the files
+account for. `consumed` holds the lsn of each acknowledgement of a stored message since then, and
+`acknowledged_lsn` is the highest id that was acknowledged: whatever the files turn out to hold, nothing up
+to it is delivered again, and nothing above it is taken for read. `settled_lsn` is what that was at the last
+flush: no message up to it waits in the files, and one that does is of an earlier time.
+
+After a crash in the middle of a checkpoint the files may know more than the index. Until such a queue's
+files are read it is `unresolved`, and remembers which pending messages were acknowledged when, so that
+`resolve` can tell exactly what the files already hold.
+"""
+
+from collections import deque
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+MESSAGE = 0
+QUOTA_MARKER = 1
+
+NODES_OWN = b"moorline: staged commits"
+"""The owner of the queue that a node keeps for itself: no certificate has this for a fingerprint."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A message as it waits: its id is the lsn of its send."""
+
+    lsn: int
+    time_ms: int
+    kind: int
+    body: bytes
+
+
+class Verdict(Enum):
+    STORE = "store it"
+    MARK = "refuse it and leave a marker"
+    REFUSE = "refuse it"
+
+
+# To look up a member of an Enum costs a tenth of a send; these are looked up once.
+STORE, MARK, REFUSE = Verdict
+
+
+class Queue:
+    """One queue in memory. Small: there may be hundreds of thousands at work at once."""
+
+    __slots__ = (
+        "acknowledged_lsn",
+        "blocked",
+        "cache",
+        "can_write",
+        "consumed",
+        "created_s",
+        "damaged",
+        "delivered",
+        "flushed_lsn",
+        "id",
+        "oldest_s",
+        "owner",
+        "pending",
+        "popped",
+        "reader",
+        "settled_lsn",
+        "stored",
+        "subscriber",
+        "suspended",
+        "touched_lsn",
+    )
+
+    def __init__(self, queue_id: bytes, owner: int, created_s: int) -> None:
+        self.id = queue_id
+        self.owner = owner
+        self.created_s = created_s
+        self.blocked = False
+        self.suspended = False
+        self.damaged = False
+        self.can_write = True
+        self.flushed_lsn = 0
+        self.touched_lsn = 0
+        self.acknowledged_lsn = 0
+        self.settled_lsn = 0
+        self.stored = 0
+        self.oldest_s = 0
+        self.pending: deque[Entry] | None = None
+        self.consumed: list[int] | None = None
+        self.cache: deque[Entry] | None = None
+        self.popped: list[tuple[int, int]] | None = None
+        # The two below belong to the broker and to the store; a queue only carries them.
+        self.subscriber: object | None = None
+        self.delivered = 0
+        self.reader: object | None = None
+
+    @property
+    def size(self) -> int:
+        return self.stored + (len(self.pending) if self.pending else 0)
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether senders are turned away whatever the quota says."""
+        return self.blocked or self.suspended or self.damaged
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the files and the index lag behind."""
+        return self.touched_lsn > self.flushed_lsn
+
+    def admit(self, quota: int) -> Verdict:
+        """What is to be done with one more message."""
+        waiting = self.stored + (len(self.pending) if self.pending else 0)
+        if not self.can_write:
+            if waiting:
+                return REFUSE
+            self.can_write = True
+        return STORE if waiting < quota else MARK
+
+    def push(self, entry: Entry) -> None:
+        if self.pending is None:
+            self.pending = deque()
+        self.pending.append(entry)
+        self.touched_lsn = entry.lsn
+        if entry.kind == QUOTA_MARKER:
+            self.can_write = False
+
+    def pop(self, lsn: int, message: int) -> None:
+        """Forgets the head; `lsn` is that of the acknowledgement, which names `message` or one behind it."""
+        self.touched_lsn = lsn
+        self.acknowledged_lsn = message
+        if self.stored:
+            self.stored -= 1
+            if self.consumed is None:
+                self.consumed = []
+            self.consumed.append(lsn)
+            if self.cache:
+                self.cache.popleft()
+            return
+        assert self.pending, "an empty queue has no head"
+        entry = self.pending.popleft()
+        if self.popped is not None:
+            self.popped.append((entry.lsn, lsn))
+
+    def peek(self, place: int) -> Entry | None:
+        """The message that many places behind the head, if it is in memory."""
+        if place < self.stored:
+            if self.cache is not None and place < len(self.cache):
+                return self.cache[place]
+            return None
+        assert self.pending is not None
+        return self.pending[place - self.stored]
+
+    def expired(self, before_ms: int) -> int:
+        """How many messages at the head are older than that, as far as they are in memory."""
+        count = 0
+        while count < self.size:
+            entry = self.peek(count)
+            if entry is None or entry.kind == QUOTA_MARKER or entry.time_ms >= before_ms:
+                break
+            count += 1
+        return count
+
+    def maybe_expired(self, before_ms: int) -> bool:
+        """Whether the head may be older than that; asks no file."""
+        if self.stored:
+            return self.oldest_s * 1_000 < before_ms
+        pending = self.pending
+        return pending[0].time_ms < before_ms if pending else False
+
+    # --- files and memory, brought together -------------------------------------------------------
+
+    def resolve(self, file_lsn: int, file_size: int, done: int) -> int:
+        """Takes in what the files hold; returns how many messages they lack that should be there.
+
+        The first `done` of theirs were acknowledged. By its id, not by a count: an acknowledgement of a
+        message that is lost must not take another one along.
+        """
+        consumed = self.consumed or []
+        expected, acknowledgements = self.stored + len(consumed), len(consumed)
+        if file_lsn > self.flushed_lsn:
+            pending = self.pending or deque()
+            known = sum(ack <= file_lsn for ack in consumed)
+            late = sum(sent <= file_lsn < ack for sent, ack in self.popped or ())
+            expected += sum(entry.lsn <= file_lsn for entry in pending) + late - known
+            acknowledgements += late - known
+            self.pending = deque(entry for entry in pending if entry.lsn > file_lsn)
+            self.flushed_lsn = file_lsn
+        while self.pending and self.pending[0].lsn <= self.acknowledged_lsn:
+            # Acknowledged, and it was taken for one that the files should have had.
+            self.pending.popleft()
+            acknowledgements -= 1
+        self.popped = None
+        self.consumed = [self.touched_lsn] * done
+        self.stored = file_size - done
+        self.cache = None
+        # What was acknowledged may be gone from the files already; that is no loss.
+        return expected - file_size - max(0, acknowledgements - done)
+
+    def copied(self) -> "Copied":
+        """As it is now, to be flushed in another thread; from here on every pop is remembered."""
+        copy = Queue(self.id, self.owner, self.created_s)
+        copy.blocked = self.blocked
+        copy.suspended = self.suspended
+        copy.damaged = self.damaged
+        copy.can_write = self.can_write
+        copy.flushed_lsn = self.flushed_lsn
+        copy.touched_lsn = self.touched_lsn
+        copy.acknowledged_lsn = self.acknowledged_lsn
+        copy.settled_lsn = self.settled_lsn
+        copy.stored = self.stored
+        copy.oldest_s = self.oldest_s
+        copy.pending = deque(self.pending) if self.pending else None
+        copy.consumed = list(self.consumed) if self.consumed else None
+        copy.popped = list(self.popped) if self.popped is not None else None
+        # Its first is all that a flush looks at, for the time of the oldest message.
+        copy.cache = deque([self.cache[0]]) if self.cache else None
+        found = Copied(copy, len(self.consumed or ()), len(self.popped or ()), self.popped is None)
+        if self.popped is None:
+            self.popped = []
+        return found
+
+    def take_over(self, copied: "Copied") -> list[Entry]:
+        """The copy was flushed: what it says of the files counts, and what has changed since then on top.
+
+        Returns the messages that have left `pending` for the files. Messages leave from the head, so those
+        that were popped since then are the first of the files, by their count. Where the flush found some to
+        be lost, the next use of the files counts again, by ids.
+        """
+        copy = copied.queue
+        since = (self.consumed or [])[copied.consumed :]
+        since += [lsn for _, lsn in (self.popped or [])[copied.popped :]]
+        moved: list[Entry] = []
+        while self.pending and self.pending[0].lsn <= copy.flushed_lsn:
+            moved.append(self.pending.popleft())
+        if not self.pending:
+            self.pending = None
+        self.flushed_lsn = copy.flushed_lsn
+        self.settled_lsn = copy.settled_lsn
+        self.oldest_s = copy.oldest_s
+        self.damaged = self.damaged or copy.damaged
+        self.consumed = since[: copy.stored] or None
+        self.stored = copy.stored - len(self.consumed or ())
+        self.popped = None
+        if self.damaged:
+            # All of it is aside, acknowledged or not.
+            self.consumed, self.stored, self.cache = None, copy.stored, None
+        return moved
+
+    def drop_copy(self, copied: "Copied") -> None:
+        """The copy was not flushed: it is as if it had not been made."""
+        if copied.is_resolved:
+            self.popped = None
+
+    def settle(self, lsn: int, stored: int) -> None:
+        """The files and the row now account for everything up to `lsn`."""
+        self.flushed_lsn = lsn
+        self.settled_lsn = max(self.settled_lsn, self.acknowledged_lsn)
+        self.stored = stored
+        self.consumed = None
+        self.popped = None
+        if self.pending is not None and not self.pending:
+            self.pending = None
+
+
+class Copied(NamedTuple):
+    """A queue as it was, and how much of what was remembered of it then was known already."""
+
+    queue: Queue
+    consumed: int
+    popped: int
+    is_resolved: bool

@@ -1,0 +1,75 @@
+"""Room: core/sets. A set of ids in memory, by their hashes: what one side of a reconciliation holds.
+
+The hashes are two arrays of 64-bit halves, sorted by the high one. A *prefix* is the first bits of a
+hash: ranges of it are slices of the arrays, so that no boundary has to be agreed on.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.estimate import Estimate
+from moorline.core.sets.prefix import Prefix, RangeDigest
+from moorline.core.sets.sketch import CELLS_FULL, Salt, Sketch, Words
+
+
+class IdSet:
+    """The hashes of a set, sorted."""
+
+    def __init__(self, high: Words, low: Words) -> None:
+        order = np.argsort(high, kind="stable")
+        self.high: Words = high[order]
+        self.low: Words = low[order]
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+    def digest(self) -> Digest:
+        return digest_of(self.high, self.low)
+
+    def slice_of(self, prefix: Prefix) -> slice:
+        start = int(np.searchsorted(self.high, np.uint64(prefix.first)))
+        end = int(np.searchsorted(self.high, np.uint64(prefix.last), "right"))
+        return slice(start, end)
+
+    def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        found = []
+        for prefix in prefixes:
+            part = self.low[self.slice_of(prefix)]
+            found.append(
+                RangeDigest(len(part), int(np.bitwise_xor.reduce(part)) if len(part) else 0)
+            )
+        return found
+
+    def highs(self, prefix: Prefix) -> Words:
+        return self.high[self.slice_of(prefix)]
+
+    def sketch(self, salt: Salt, cells: int) -> Sketch:
+        sketch = Sketch(salt, cells if CELLS_FULL % cells else CELLS_FULL)
+        sketch.toggle(self.high)
+        return sketch if sketch.cells == cells else sketch.folded(cells)
+
+    def estimate(self, salt: Salt) -> Estimate:
+        estimate = Estimate(salt)
+        estimate.toggle(self.high)
+        return estimate
+
+    def of_shorts(self, shorts: Words) -> tuple[Words, Words]:
+        """The hashes with these short ids, as places in the arrays; and the short ids of no hash."""
+        own = self.high >> np.uint64(16)
+        start = np.searchsorted(own, shorts)
+        end = np.searchsorted(own, shorts, "right")
+        places = [
+            np.arange(a, b, dtype=np.uint64) for a, b in zip(start, end, strict=True) if b > a
+        ]
+        found = np.concatenate(places) if places else np.empty(0, np.uint64)
+        return found, shorts[start == end]
+
+
+def digest_of(high: Words, low: Words) -> Digest:
+    if not len(high):
+        return Digest.empty()
+    halves = int(np.bitwise_xor.reduce(high)), int(np.bitwise_xor.reduce(low))
+    return Digest(len(high), halves[0].to_bytes(8, "big") + halves[1].to_bytes(8, "big"))

@@ -1,0 +1,307 @@
+"""Room: core/sets. Reconciliation: two sets are made equal at a cost in proportion to their difference.
+
+The side that repairs is the *asker* (a client); the other one is the *answerer* (a node). In steps, each
+only if the one before it was not enough:
+
+    1  verify   digests are equal: done, 48 bytes
+    2  sketch   in the same reply; the asker subtracts its own and peels
+    3  ranges   digests of hash prefixes, level by level, down to short lists
+    4  list     the whole list, where it is the cheapest
+    5  repair   what the other side lacks is added, what it has too much is removed; the answer carries
+                its digest again and must be equal
+
+The answerer keeps no state: `answer_verify` decides by cost in bytes which of 2 and 4 to send. The asker is
+a machine. Design: docs/design/services.md.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar
+
+import numpy as np
+
+from moorline.core.effects import Effect, Event
+from moorline.core.machine import Machine
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix, RangeDigest
+from moorline.core.sets.sketch import (
+    CELL_BYTES,
+    PARTITIONS,
+    Salt,
+    Sketch,
+    Words,
+    cells_for,
+    size_at_least,
+)
+
+LISTED_BYTES = 8
+"""Bytes of an id in a list: the high half of its hash."""
+
+RANGE_BYTES = 12
+"""Bytes of a range digest, about."""
+
+FIRST_BITS = 8
+"""The first level of ranges: the 256 buckets that are kept anyway."""
+
+CHILD_BITS = 4
+LEAF_COUNT = 16 * RANGE_BYTES // LISTED_BYTES
+"""A range of so many ids or fewer is cheaper to list than to divide once more."""
+
+FIRST_CELLS = 630
+"""Sketch for an asker that sent no estimate: one block, good for about 1,300 differences."""
+
+TRIES_MAX = 6
+"""Exchanges before a reconciliation is given up; a set that changes all the time cannot be proven."""
+
+
+class Mode(Enum):
+    EQUAL = 0
+    EMPTY = 1
+    SURPLUS = 2
+    SKETCH = 3
+    LIST = 4
+
+
+class Answered(Event, frozen=True):
+    """The answer to `AskVerify`: the other side's digest, and what came with it."""
+
+    digest: Digest
+    mode: Mode
+    cells: int = 0
+    payload: bytes = b""
+
+
+class RangesAnswered(Event, frozen=True):
+    """The answer to `AskRanges`, in the same order."""
+
+    ranges: list[RangeDigest]
+
+
+class ListsAnswered(Event, frozen=True):
+    """The answer to `AskLists`: the high halves of the hashes below each prefix, in the same order."""
+
+    highs: list[Words]
+
+
+class Repaired(Event, frozen=True):
+    """The repair is done; the other side's digest after it."""
+
+    digest: Digest
+
+
+class Begin(Event, frozen=True):
+    pass
+
+
+class AskVerify(Effect, frozen=True):
+    """SUBS: our digest, and the least size of sketch that is of use."""
+
+    digest: Digest
+    cells_min: int
+
+
+class AskRanges(Effect, frozen=True):
+    prefixes: list[Prefix]
+
+
+class AskLists(Effect, frozen=True):
+    prefixes: list[Prefix]
+
+
+class Repair(Effect, frozen=True):
+    """SUB for `missing` (places in our set), BUS for `extra` (prefixes of hashes that we do not have)."""
+
+    missing: Words
+    extra: list[Prefix]
+
+
+class Agreed(Effect, frozen=True):
+    """Both sides hold the same set, proven by the digest."""
+
+    digest: Digest
+
+
+class GiveUp(Effect, frozen=True):
+    why: str
+
+
+class Asking(Enum):
+    IDLE = "idle"
+    VERIFYING = "verifying"
+    WALKING = "walking"
+    LISTING = "listing"
+    REPAIRING = "repairing"
+    AGREED = "agreed"
+    GIVEN_UP = "given up"
+
+
+class Asker(Machine[Asking]):
+    """The side that repairs. Its own set does not change while it is at work."""
+
+    moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
+        Asking.IDLE: frozenset({Asking.VERIFYING}),
+        Asking.VERIFYING: frozenset(
+            {Asking.WALKING, Asking.REPAIRING, Asking.AGREED, Asking.GIVEN_UP}
+        ),
+        Asking.WALKING: frozenset(
+            {Asking.LISTING, Asking.REPAIRING, Asking.VERIFYING, Asking.GIVEN_UP}
+        ),
+        Asking.LISTING: frozenset({Asking.REPAIRING, Asking.VERIFYING, Asking.GIVEN_UP}),
+        Asking.REPAIRING: frozenset({Asking.VERIFYING, Asking.AGREED, Asking.GIVEN_UP}),
+    }
+
+    def __init__(self, name: str, own: IdSet, salt: Salt) -> None:
+        super().__init__(name, Asking.IDLE)
+        self._own = own
+        self._salt = salt
+        self._digest = own.digest()
+        self._cells_min = 0
+        self._tries = 0
+        self._sketch_failed = 0
+        self._repairs = 0
+        self._asked: list[Prefix] = []
+        self._leaves: list[Prefix] = []
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002
+        match event, self.state:
+            case Begin(), Asking.IDLE:
+                return self._verify()
+            case Answered(), Asking.VERIFYING:
+                return self._answered(event)
+            case RangesAnswered(ranges), Asking.WALKING:
+                return self._walk(ranges)
+            case ListsAnswered(highs), Asking.LISTING:
+                return self._listed(highs)
+            case Repaired(digest), Asking.REPAIRING:
+                if digest == self._digest:
+                    self.move(Asking.AGREED)
+                    return [Agreed(digest)]
+                self._repairs += 1
+                return self._verify()
+            case _:
+                raise AssertionError(f"{event} is out of place in {self.state.name}")
+
+    def _verify(self) -> list[Effect]:
+        self._tries += 1
+        if self._tries > TRIES_MAX:
+            self.move(Asking.GIVEN_UP)
+            return [
+                GiveUp(f"no agreement after {TRIES_MAX} tries; does the set change all the time?")
+            ]
+        self.move(Asking.VERIFYING)
+        return [AskVerify(self._digest, self._cells_min)]
+
+    def _answered(self, answer: Answered) -> list[Effect]:
+        match answer.mode:
+            case Mode.EQUAL:
+                if answer.digest != self._digest:
+                    return self._begin_walk()
+                self.move(Asking.AGREED)
+                return [Agreed(answer.digest)]
+            case Mode.EMPTY:
+                return self._repair(np.arange(len(self._own), dtype=np.uint64), [])
+            case Mode.SURPLUS:
+                return self._repair(np.empty(0, np.uint64), [Prefix(0, 0)])
+            case Mode.SKETCH:
+                return self._decode(answer)
+            case Mode.LIST:
+                return self._compare(
+                    [Prefix(0, 0)], [np.frombuffer(answer.payload, ">u8").astype(np.uint64)]
+                )
+
+    def _decode(self, answer: Answered) -> list[Effect]:
+        if self._repairs > 1:
+            # What the sketch shows does not help: two ids may be equal in the bits that it sees.
+            return self._begin_walk()
+        theirs = Sketch.parse(self._salt, answer.cells, answer.payload)
+        shorts = self._own.sketch(self._salt, answer.cells).difference(theirs)
+        if shorts is None:
+            # The estimate was too low, or chance was against us: once more with twice the size.
+            self._sketch_failed += 1
+            if self._sketch_failed > 1:
+                return self._begin_walk()
+            self._cells_min = 2 * answer.cells
+            return self._verify()
+        missing, unknown = self._own.of_shorts(shorts)
+        return self._repair(missing, [Prefix(48, int(short)) for short in unknown])
+
+    # --- ranges -----------------------------------------------------------------------------------
+
+    def _begin_walk(self) -> list[Effect]:
+        self.move(Asking.WALKING)
+        self._leaves = []
+        self._asked = Prefix(0, 0).children(FIRST_BITS)
+        return [AskRanges(self._asked)]
+
+    def _walk(self, ranges: list[RangeDigest]) -> list[Effect]:
+        assert len(ranges) == len(self._asked), "an answer for every range"
+        below: list[Prefix] = []
+        for prefix, theirs, ours in zip(
+            self._asked, ranges, self._own.ranges(self._asked), strict=True
+        ):
+            if theirs == ours:
+                continue
+            if theirs.count <= LEAF_COUNT or prefix.bits >= 60:
+                self._leaves.append(prefix)
+            else:
+                below += prefix.children(CHILD_BITS)
+        if below:
+            self._asked = below
+            return [AskRanges(below)]
+        if not self._leaves:
+            return self._verify()
+        self.move(Asking.LISTING)
+        return [AskLists(self._leaves)]
+
+    def _listed(self, highs: list[Words]) -> list[Effect]:
+        assert len(highs) == len(self._leaves), "an answer for every list"
+        return self._compare(self._leaves, highs)
+
+    def _compare(self, prefixes: list[Prefix], highs: list[Words]) -> list[Effect]:
+        missing: list[Words] = []
+        extra: list[Prefix] = []
+        for prefix, theirs in zip(prefixes, highs, strict=True):
+            part = self._own.slice_of(prefix)
+            own = self._own.high[part]
+            lacking = np.flatnonzero(~np.isin(own, theirs)) + part.start
+            missing.append(lacking.astype(np.uint64))
+            extra += [Prefix(64, int(high)) for high in theirs[~np.isin(theirs, own)]]
+        return self._repair(np.concatenate(missing), extra)
+
+    def _repair(self, missing: Words, extra: list[Prefix]) -> list[Effect]:
+        if not len(missing) and not extra:
+            # Equal as far as this view goes, but not by digest: look closer.
+            if self.state is Asking.VERIFYING:
+                return self._begin_walk()
+            return self._verify()
+        self.move(Asking.REPAIRING)
+        return [Repair(missing, extra)]
+
+
+def answer_verify(
+    own: Digest, theirs: Digest, differences: int | None, cells_min: int
+) -> tuple[Mode, int]:
+    """What goes with the answer to SUBS, by cost in bytes; and the size of the sketch, if it is one.
+
+    `differences` is the estimate, or None where the asker sent none.
+    """
+    if own == theirs:
+        return Mode.EQUAL, 0
+    if not own.count:
+        return Mode.EMPTY, 0
+    if not theirs.count:
+        return Mode.SURPLUS, 0
+    if differences is None:
+        cells = FIRST_CELLS
+    else:
+        apart = max(differences, abs(own.count - theirs.count), 1)
+        cells = cells_for(apart * 6 // 5 + 1)
+    cells = size_at_least(max(cells, cells_min))
+    if sketch_bytes(cells) < own.count * LISTED_BYTES:
+        return Mode.SKETCH, cells
+    return Mode.LIST, 0
+
+
+def sketch_bytes(cells: int) -> int:
+    return PARTITIONS * cells * CELL_BYTES

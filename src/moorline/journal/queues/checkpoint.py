@@ -1,0 +1,305 @@
+"""Room: journal/queues. The checkpoint: what the log holds goes into the queues' files and the index.
+
+    1  begin a new segment of the log                                      (on the thread that writes the log)
+    2  flush every queue with changes: records, then a state line          (in a thread, group by group)
+    3  sync the whole disk                                                 (in a thread; every so many queues)
+    4  remove the files that no state needs any more                       (in a thread)
+    5  write the new index                                                 (in a thread)
+    6  drop the old segments                                               (in a thread)
+
+A crash before 6 leaves the log, and the log has everything. The order 3 before 4 is what keeps a message
+file until the state that skips it is durable. Senders go on throughout, into the new segment: what is flushed
+is a copy of each queue (`journal/queues/flight.py`), and no copy is written before all that is in it is
+committed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorline.core.effects import Effect
+from moorline.core.queue.journal import Acknowledge, Add, Clean, QueueState
+from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.journal.queues.files import QueueFiles, Reader
+from moorline.journal.queues.flight import Flight
+from moorline.journal.queues.folder import Damaged, QueueFolder
+from moorline.journal.queues.index import ROW, rows_of
+from moorline.journal.queues.record import HEADER_BYTES, encode
+from moorline.journal.queues.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Store
+from moorline.limits import (
+    CHECKPOINT_GROUP_QUEUES,
+    CHECKPOINT_QUEUE_BYTES,
+    CHECKPOINT_SLICE_MS,
+    CHECKPOINT_SPARE_BYTES,
+    CHECKPOINT_SYNC_QUEUES,
+    PENDING_COUNTED_MAX,
+)
+
+DiskWork = Callable[[], None]
+Steps = Generator[DiskWork | None, None, None]
+
+
+class Checkpoint:
+    """One checkpoint, in steps of a few milliseconds that leave room for other work."""
+
+    def __init__(
+        self, store: Store, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]
+    ) -> None:
+        self.queues = 0
+        """How many queues are to be flushed, as far as is known."""
+        self.flushed = 0
+        self._store = store
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self._writer = QueueFiles(store.disk, store.options, wall_ms, store.draw, store.mark)
+        self._flight: Flight | None = None
+        self._rows: list[npt.NDArray[Any]] = []
+        self._unsynced = 0
+
+    def steps(self) -> Steps:
+        """A step gives back disk work to be done before the next one, in a thread, or None.
+
+        With None others have their turn; where something is not committed, the next step is asked for behind
+        a commit. `store.begin_segment` is done by whoever writes the log, between two batches.
+        """
+        store = self._store
+        yield store.begin_segment
+        # Every queue with a change in an earlier segment is among these.
+        first = store.log.first
+        work, store.dirty = store.dirty, {}
+        self.queues = len(work)
+        store.indexing, store.unmade = set(), set()
+        yield from self._flush_all(deque(work.values()))
+        if store.options.sync:
+            yield store.disk.sync_all
+        yield from self._remove_superseded()
+        yield from self._write_index()
+        while store.has_discards:
+            # The log knows that they are to be removed, and is about to go.
+            store.after_commit()
+            yield None
+        yield lambda: store.log.drop_before(first)
+        store.files.spare.clear()
+        yield from self._sliced(store.forget_idle())
+
+    def stop(self) -> None:
+        """Disk work that is under way ends soon: at a stop of the node. From any thread."""
+        self._store.files.removals.stop()
+        if self._flight is not None:
+            self._flight.stop()
+
+    def close(self) -> None:
+        """Behind the last disk work, also of a checkpoint that was cut short."""
+        self._store.files.take_counts(self._writer)
+        self._writer.handles.close()
+
+    # --- the queues -------------------------------------------------------------------------------
+
+    def _flush_all(self, queues: deque[Queue]) -> Steps:
+        store = self._store
+        flight = self._flight = Flight(store.files, self._writer, _flush)
+        while queues:
+            for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
+                queue = queues.popleft()
+                if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
+                    store.dirty.pop(queue.id, None)
+                    flight.copy(queue)
+            upto = store.next_lsn - 1
+            yield None
+            while store.committed_lsn < upto:
+                # A change that is not committed could reach the files and then be lost from the log.
+                yield None
+            now_ms = self._wall_ms()
+            yield lambda now_ms=now_ms: flight.write(now_ms)  # type: ignore[misc]
+            landed, claimed = flight.land()
+            self._landed(landed)
+            # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less.
+            queues += claimed
+            self._unsynced += len(landed)
+            if store.options.sync and self._unsynced >= CHECKPOINT_SYNC_QUEUES:
+                self._unsynced = 0
+                yield store.disk.sync_all
+        self.close()
+
+    def _landed(self, landed: list[tuple[Queue, Queue]]) -> None:
+        store = self._store
+        there = [copy for queue, copy in landed if store.live.get(queue.id) is queue]
+        store.indexing.update(copy.id for copy in there if copy.id in store.unindexed)
+        self._rows.append(rows_of(there))
+        self.flushed += len(landed)
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    def _remove_superseded(self) -> Steps:
+        files = self._store.files
+        yield from self._sliced(map(files.handles.forget_folder, files.removals.synced()))
+        yield files.removals.perform_all
+
+    def _write_index(self) -> Steps:
+        store = self._store
+        deleted, unmade = set(store.deleted), set(store.unmade)
+        fold = Fold(store, self._rows, deleted | unmade)
+        yield fold.save
+        store.index = fold.index
+        store.unindexed -= store.indexing
+        # One that was deleted while the index was written is in it, and must stay deleted.
+        store.deleted = (store.deleted - deleted) | (store.unmade - unmade)
+        store.indexing, store.unmade = set(), set()
+
+    def _sliced(self, each: Iterable[None]) -> Steps:
+        slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
+        for _ in each:
+            if self._monotonic_ms() >= slice_end:
+                yield None
+                slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
+
+
+def steps(store: Store, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> Steps:
+    """One checkpoint, step by step: see `Checkpoint.steps`."""
+    return Checkpoint(store, wall_ms, monotonic_ms).steps()
+
+
+def run(store: Store, wall_ms: Callable[[], int]) -> None:
+    """A whole checkpoint on this thread: at the end of a node, and in tools."""
+    store.commit()
+    for disk_work in steps(store, wall_ms, lambda: 0):
+        if disk_work is not None:
+            disk_work()
+
+
+def flush(store: Store, queue: Queue, now_ms: int) -> None:
+    """Moves a queue's pending changes into its files, on this thread; all of them must be committed."""
+    store.files.claim(queue)
+    _flush(store.files, queue, now_ms)
+
+
+def _flush(files: QueueFiles, queue: Queue, now_ms: int) -> None:
+    if queue.damaged:
+        if queue.is_dirty:
+            # Of a log that was replayed after the queue was set aside.
+            files.give_up(queue)
+        return
+    if not (queue.pending or queue.stored or queue.consumed or queue.popped is not None):
+        # Nothing in the files, nothing to be put there: all it had came and went in the log.
+        queue.settle(queue.touched_lsn, 0)
+        queue.oldest_s = 0
+        return
+    if not (queue.pending or queue.consumed or queue.popped is not None):
+        queue.settle(queue.touched_lsn, queue.stored)
+        return
+    reader = files.reader(queue)
+    if reader is None:
+        return
+    try:
+        _flush_into(files, queue, reader, now_ms)
+    except Damaged as error:
+        files.quarantine(queue, str(error))
+
+
+def wanted_bytes(store: Store, free_bytes: int) -> int:
+    """Room that a checkpoint takes before it gives any back; at most, if that is free, and else exactly."""
+    rows = (len(store.index) + len(store.unindexed)) * ROW.itemsize + CHECKPOINT_SPARE_BYTES
+    at_most = rows + store.log.size_bytes + CHECKPOINT_QUEUE_BYTES * len(store.dirty)
+    if at_most <= free_bytes:
+        return at_most
+    # Of what the log holds, most may be acknowledged: only what still waits goes into the files.
+    waiting = [queue.pending for queue in store.dirty.values() if queue.pending]
+    count = sum(map(len, waiting))
+    if count > PENDING_COUNTED_MAX:
+        size = store.log.size_bytes
+    else:
+        # Without a call for each: on a disk that is nearly full it is done every second, on the loop.
+        size = count * HEADER_BYTES + sum(
+            [len(entry.body) for pending in waiting for entry in pending]
+        )
+    return rows + size + CHECKPOINT_QUEUE_BYTES * len(waiting)
+
+
+def remove_superseded(store: Store, folder: str) -> None:
+    """Does the removals in one queue's folder that waited for a sync."""
+    store.files.handles.forget_folder(folder)
+    store.files.removals.synced_in(folder)
+    store.files.removals.perform(folder)
+
+
+def _flush_into(files: QueueFiles, queue: Queue, reader: Reader, now_ms: int) -> None:
+    journal = reader.journal
+    effects: list[Effect] = []
+    # Every state says the same: what is in the log up to here is accounted for, also the messages that
+    # came and went without ever reaching a file.
+    lsn = queue.touched_lsn
+    consumed = queue.consumed or []
+    if consumed:
+        assert journal.stored is not None, "consumed messages were stored"
+        sizes = _sizes(reader.folder, journal.stored, len(consumed))
+        for size in sizes:
+            effects += journal.handle(Acknowledge(size, lsn), now_ms)
+    records = [encode(entry, reader.folder.seed) for entry in queue.pending or ()]
+    pieces = []
+    is_open = not any(entry.kind == QUOTA_MARKER for entry in queue.pending or ())
+    while records:
+        some, records = records[: journal.room], records[journal.room :]
+        piece = b"".join(some)
+        pieces.append(piece)
+        added = Add(len(piece), files.fresh_name(), lsn, is_open, len(some))
+        effects += journal.handle(added, now_ms)
+    if journal.stored is not None and not journal.size:
+        effects += journal.handle(Clean(), now_ms)
+    files.perform(reader, effects, pieces)
+    _set_oldest(queue)
+    queue.pending = None
+    queue.settle(queue.touched_lsn, journal.size)
+
+
+def _set_oldest(queue: Queue) -> None:
+    """The time of the first message as far as it is known without reading: a lower bound."""
+    if not queue.size:
+        queue.oldest_s = 0
+    elif not queue.stored or queue.cache:
+        first = queue.peek(0)
+        assert first is not None
+        queue.oldest_s = first.time_ms // 1_000
+
+
+def _sizes(folder: QueueFolder, state: QueueState, count: int) -> list[int]:
+    sizes = [size for _, size in islice(folder.entries(state, 0), count)]
+    if len(sizes) < count:
+        raise Damaged(f"only {len(sizes)} of {count} acknowledged messages are in the files")
+    return sizes
+
+
+class Fold:
+    """The next index: what changed is at hand, the rest is done by `save` in a thread."""
+
+    def __init__(self, store: Store, rows: list[npt.NDArray[Any]], deleted: set[bytes]) -> None:
+        self.index = store.index
+        self._disk = store.disk
+        self._rows = rows
+        self._deleted = deleted
+        self._owners = list(store.owners)
+        # Not the next one to be given: what is not committed may never have been.
+        self._lsn = store.committed_lsn + 1
+
+    def save(self) -> None:
+        """Writes it; the one before is kept for a rebuild, if it was worth anything."""
+        rows = _joined(self._rows)
+        self.index = self.index.with_rows(rows, self._deleted, self._owners, self._lsn)
+        self.index.save(self._disk, INDEX_NEXT)
+        if self._disk.exists(INDEX):
+            self._disk.rename(INDEX, INDEX_BEFORE)
+        self._disk.rename(INDEX_NEXT, INDEX)
+        self._disk.sync_folder("")
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Not np.concatenate: it may change the byte order, and these bytes are the file's."""
+    rows = np.empty(sum(map(len, parts)), ROW)
+    place = 0
+    for part in parts:
+        rows[place : place + len(part)] = part
+        place += len(part)
+    return rows

@@ -1,0 +1,467 @@
+"""Room: journal/queues. The store of all queues: memory, log, folders and index, kept in step.
+
+Everything here is synchronous and on one thread but for two kinds of calls that a shell may make in another:
+`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out. The
+order of one change:
+
+    change memory, add to the batch  →  write the batch (and sync)  →  committed: answers may leave
+
+Design, invariants and the table of failures: docs/design/queues.md.
+"""
+
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from moorline.core.queue.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
+from moorline.errors import LogDamaged
+from moorline.ids import drawn
+from moorline.journal.disk import Disk
+from moorline.journal.queues.files import QueueFiles, StoreOptions
+from moorline.journal.queues.index import Index, IndexDamaged
+from moorline.journal.queues.wal import Batch, Change, Kind, WriteAheadLog
+from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
+
+log = logging.getLogger("moorline.journal")
+
+LOG = "wal"
+INDEX = "index"
+INDEX_BEFORE = "index.before"
+"""The index of the checkpoint before, for a rebuild."""
+
+INDEX_NEXT = "index.next"
+"""A whole index about to become the one; a crash between two renames leaves only this."""
+
+ANONYMOUS_OWNER = 0
+
+# Plain numbers on the hot path: to look up a member of an Enum is slow.
+SEND, ACKNOWLEDGE = int(Kind.SEND), int(Kind.ACKNOWLEDGE)
+
+
+class Store:
+    """All queues of a node."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions,
+        wall_ms: Callable[[], int],
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.options = options
+        self._queue_messages_max = options.queue_messages_max
+        self.disk = disk
+        self.files = QueueFiles(disk, options, wall_ms, draw, self.mark)
+        self.replayed = 0
+        self.revived = 0
+        self.revives = False
+        self.has_no_log = False
+        """No file of the log was there when this was opened: it is new, or somebody removed them."""
+        self.lost_changes = 0
+        """Changes that were stored, and are in no file any more."""
+        self.index = Index.empty()
+        self.live: dict[bytes, Queue] = {}
+        self.dirty: dict[bytes, Queue] = {}
+        self.unindexed: set[bytes] = set()
+        self.indexing: set[bytes] = set()
+        """New queues that are in the rows of a checkpoint under way."""
+        self.unmade: set[bytes] = set()
+        """Those of them that were deleted since."""
+        self.deleted: set[bytes] = set()
+        self.mending: set[bytes] = set()
+        """Queues whose files are in other hands just now: nothing here may touch them."""
+        self.log = WriteAheadLog(disk, LOG, sync=options.sync, draw=draw)
+        self._wall_ms = wall_ms
+        self.draw = draw
+        self.owners: list[bytes] = []
+        self._owner_numbers: dict[bytes, int] = {}
+        self._doomed: deque[tuple[int, bytes]] = deque()
+        self.next_lsn = 1
+        self.committed_lsn = 0
+        self.batch = Batch(1)
+        self.writing: Batch | None = None
+        self._written_lsn = 0
+
+    # --- start and stop ---------------------------------------------------------------------------
+
+    def open(self, rebuild: Callable[["Store"], Index] | None = None) -> None:
+        """Reads the index and the log. `rebuild` makes an index where there is none to trust."""
+        self.has_no_log = self.log.is_new
+        self.index = self._load_index(rebuild)
+        self.owners = list(self.index.owners)
+        self._owner_numbers = {owner: number for number, owner in enumerate(self.owners)}
+        self.next_lsn = self.index.lsn
+        for change in self.log.replay():
+            self._replay(change)
+        if self.log.torn_bytes:
+            # What a crash leaves: nobody was answered for it.
+            log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn_bytes})
+        if self.revived:
+            log.warning("queues without an owner", extra={"queues": self.revived})
+        self.committed_lsn = self.next_lsn - 1
+        self.batch = Batch(self.next_lsn)
+        self._written_lsn = self.committed_lsn
+        self.log.begin_segment(self.next_lsn)
+        while self.has_discards:
+            self.after_commit()
+
+    def _load_index(self, rebuild: Callable[["Store"], Index] | None) -> Index:
+        for name in (INDEX, INDEX_NEXT):
+            try:
+                return Index.load(self.disk, name)
+            except FileNotFoundError:
+                continue
+            except IndexDamaged as error:
+                log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
+                break
+        else:
+            if self.log.is_new and not self.disk.exists("messages"):
+                # From now on a missing index is a lost one, never one that was not yet written.
+                self.index.save(self.disk, INDEX)
+                return self.index
+        if rebuild is None:
+            raise IndexDamaged("the index is lost")
+        self.revives = True
+        return rebuild(self)
+
+    def skip_to(self, lsn: int) -> None:
+        """Behind the opening: numbers below that one were given, although nothing is left of them.
+
+        A checkpoint must follow before anything else: the log may not have a gap.
+        """
+        assert lsn > self.next_lsn
+        assert not self.batch.count, "nothing is under way"
+        self.lost_changes += lsn - self.next_lsn
+        self.next_lsn = lsn
+        self.committed_lsn = self._written_lsn = lsn - 1
+        self.batch = Batch(lsn)
+
+    def close(self) -> None:
+        self.log.close()
+        self.files.handles.close()
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many queues there are."""
+        return len(self.index) + len(self.unindexed) - len(self.deleted)
+
+    def find(self, queue_id: bytes) -> Queue | None:
+        queue = self.live.get(queue_id)
+        if queue is None and queue_id not in self.deleted:
+            queue = self.index.find(queue_id)
+            if queue is not None:
+                self.live[queue_id] = queue
+        return queue
+
+    def glance(self, queue_id: bytes) -> Queue | None:
+        """As `find`, to look and not to change: an idle queue stays a row."""
+        queue = self.live.get(queue_id)
+        if queue is None and queue_id not in self.deleted:
+            return self.index.find(queue_id)
+        return queue
+
+    def waiting(self, queue_ids: list[bytes]) -> list[Queue]:
+        """Those of the queues in which something waits."""
+        live = [self.live[queue_id] for queue_id in queue_ids if queue_id in self.live]
+        rest = [queue_id for queue_id in queue_ids if queue_id not in self.live]
+        stored = [self.find(queue_id) for queue_id in self.index.with_messages(rest)]
+        return [queue for queue in [*live, *stored] if queue is not None and queue.size]
+
+    def lacking(self, queue_ids: list[bytes]) -> int:
+        """How many of the queues are not here."""
+        idle = [queue_id for queue_id in queue_ids if queue_id not in self.live]
+        there = [queue_id for queue_id in idle if queue_id not in self.deleted]
+        return len(idle) - len(there) + len(self.index.lacking(there))
+
+    def page(self, after: bytes, count: int) -> list[bytes]:
+        """Ids behind that one, in order: of the index, and of those that are not in it yet."""
+        ids: list[bytes] = []
+        start = after
+        while len(ids) < count:
+            found = self.index.page(start, count)
+            ids += [queue_id for queue_id in found if queue_id not in self.deleted]
+            if len(found) < count:
+                break
+            start = found[-1]
+        fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
+        return sorted([*ids, *fresh])[:count]
+
+    def owner_number(self, fingerprint: bytes) -> int:
+        """A small number for an owner; the same after every start."""
+        number = self._owner_numbers.get(fingerprint)
+        if number is None:
+            number = self._owner_numbers[fingerprint] = len(self.owners)
+            self.owners.append(fingerprint)
+        return number
+
+    def now_ms(self) -> int:
+        """The time of what is stored now."""
+        return self._wall_ms()
+
+    # --- changes: each goes into the batch and changes memory -------------------------------------
+
+    def create(self, owner: bytes) -> Queue:
+        queue_id = drawn(self.draw)
+        now_ms = self._wall_ms()
+        lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
+        return self._created(queue_id, owner, now_ms, lsn)
+
+    def send(self, queue: Queue, body: bytes, now_ms: int) -> int:
+        """Stores a message and returns its id, or 0 if the quota refuses it."""
+        verdict = queue.admit(self._queue_messages_max)
+        if verdict is STORE:
+            self.next_lsn += 1
+            lsn = self.batch.add(SEND, queue.id, now_ms, body)
+            queue.push(Entry(lsn, now_ms, MESSAGE, body))
+            self.dirty[queue.id] = queue
+            return lsn
+        if verdict is MARK:
+            lsn = self._add(Kind.MARK, queue.id, now_ms, b"")
+            queue.push(Entry(lsn, now_ms, QUOTA_MARKER, b""))
+            self.dirty[queue.id] = queue
+        return 0
+
+    def acknowledge(self, queue: Queue, message: int) -> bool:
+        """Removes the head if that is its id; anything else changes nothing."""
+        head = self.head(queue)
+        if head is None or head.lsn != message:
+            return False
+        queue.pop(self._add(ACKNOWLEDGE, queue.id, message, b""), message)
+        self.dirty[queue.id] = queue
+        return True
+
+    def is_gone(self, queue: Queue, message: int) -> bool:
+        """Whether a message that is not the head has left the queue: ids rise, the head's is lowest."""
+        head = self.head(queue)
+        if head is None:
+            return not queue.damaged and not queue.size and 0 < message < self.next_lsn
+        return 0 < message < head.lsn
+
+    def expire(self, queue: Queue, before_ms: int) -> int:
+        """Removes from the head what is older than that; returns how many."""
+        expired = 0
+        while self.head(queue) is not None:
+            count = queue.expired(before_ms)
+            if not count:
+                break
+            last = queue.peek(count - 1)
+            assert last is not None, "what has expired was looked at"
+            lsn = self._add(Kind.EXPIRE, queue.id, count, last.lsn.to_bytes(8, "big"))
+            for _ in range(count):
+                queue.pop(lsn, last.lsn)
+            self.dirty[queue.id] = queue
+            expired += count
+        if not expired and queue.stored and queue.cache:
+            # Nothing was old enough: the row's time was a bound, now it is exact.
+            queue.oldest_s = queue.cache[0].time_ms // 1_000
+            self.dirty[queue.id] = queue
+        return expired
+
+    def suspend(self, queue: Queue) -> None:
+        self._flag(queue, Kind.SUSPEND)
+
+    def block(self, queue: Queue, *, blocked: bool) -> None:
+        self._flag(queue, Kind.BLOCK if blocked else Kind.UNBLOCK)
+
+    def delete(self, queue: Queue) -> None:
+        self._forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
+
+    def mark(self, queue: Queue) -> None:
+        """Something about the queue, or about a copy of it, must reach the index with the next checkpoint."""
+        queue = self.live.get(queue.id, queue)
+        self.dirty[queue.id] = queue
+
+    def _flag(self, queue: Queue, kind: Kind) -> None:
+        lsn = self._add(kind, queue.id, 0, b"")
+        self._apply_flag(queue, kind, lsn)
+
+    def _add(self, kind: int, queue_id: bytes, number: int, body: bytes) -> int:
+        self.next_lsn += 1
+        return self.batch.add(kind, queue_id, number, body)
+
+    # --- group commit -----------------------------------------------------------------------------
+
+    def take_batch(self) -> Batch | None:
+        """The changes since the last call, to be given to `write`; one at a time."""
+        assert self.writing is None, "one commit at a time"
+        if not self.batch.count:
+            return None
+        self.writing, self.batch = self.batch, Batch(self.next_lsn)
+        return self.writing
+
+    def batch_of(self, lsn: int) -> Batch:
+        """The batch that carries a change that is not committed yet."""
+        return self.writing if self.writing is not None and lsn < self.batch.first else self.batch
+
+    @property
+    def last_batch(self) -> Batch | None:
+        """The batch of the newest change that is not committed; None if all are."""
+        return self.batch if self.batch.count else self.writing
+
+    def write(self, batch: Batch) -> None:
+        """Puts a batch on disk; may run in another thread."""
+        self.log.write(batch)
+        self._written_lsn = batch.first + batch.count - 1
+
+    def begin_segment(self) -> None:
+        """What is written from here on goes to a new file of the log; on the thread that writes it."""
+        self.log.begin_segment(self._written_lsn + 1)
+
+    def committed(self, batch: Batch) -> None:
+        """The batch is as durable as it will be: its answers may leave."""
+        assert batch is self.writing
+        self.writing = None
+        self.committed_lsn = batch.first + batch.count - 1
+        self.after_commit()
+
+    def commit(self) -> None:
+        """All of it at once, on this thread."""
+        batch = self.take_batch()
+        if batch is not None:
+            self.write(batch)
+            self.committed(batch)
+
+    def after_commit(self) -> None:
+        """Removes folders of deleted queues, now that the deletion is certain; of many some at a time."""
+        for _ in range(DISCARDS_PER_TURN):
+            if not self.has_discards:
+                break
+            self.files.discard(self._doomed.popleft()[1])
+
+    @property
+    def has_discards(self) -> bool:
+        """Whether folders of queues that are certainly deleted are still there."""
+        return bool(self._doomed) and self._doomed[0][0] <= self.committed_lsn
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def head(self, queue: Queue) -> Entry | None:
+        """The first message, read from the files if it is there."""
+        return self.peek(queue, 0)
+
+    def peek(self, queue: Queue, place: int) -> Entry | None:
+        """The message that many places behind the head; None where the queue ends."""
+        while place < queue.size:
+            entry = queue.peek(place)
+            if entry is not None:
+                return entry
+            if queue.id in self.mending:
+                return None
+            self.files.read_ahead(queue, place)
+            if queue.damaged:
+                return None
+        return None
+
+    def forget_idle(self) -> Iterator[None]:
+        """Lets idle queues live as rows only, when there are many of them; pauses after each."""
+        if len(self.live) <= LIVE_QUEUES_IDLE_MAX:
+            return
+        for queue_id in list(self.live):
+            queue = self.live.get(queue_id)
+            if queue is None:
+                continue
+            is_used = queue.subscriber is not None or queue_id in self.mending
+            is_new = queue_id in self.unindexed
+            if not (queue.is_dirty or is_used or is_new or queue_id in self.dirty):
+                del self.live[queue_id]
+                self.files.close_queue(queue)
+            yield
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    def _replay(self, change: Change) -> None:
+        if change.lsn > self.next_lsn:
+            raise LogDamaged(
+                f"the changes {self.next_lsn} to {change.lsn - 1} are missing from the write-ahead "
+                "log: run `moor journal check --repair`"
+            )
+        self.next_lsn = max(self.next_lsn, change.lsn + 1)
+        self.replayed += 1
+        if change.kind == Kind.NEW:
+            if self.find(change.queue) is None and change.queue not in self.deleted:
+                self._created(change.queue, change.body, change.number, change.lsn)
+            return
+        queue = self.find(change.queue) or self._revived(change)
+        if queue is None:
+            return
+        if change.lsn <= queue.flushed_lsn:
+            self._keep_spare(queue, change)
+            return
+        if queue.popped is None and not queue.damaged:
+            queue.popped = []
+        match change.kind:
+            case Kind.SEND | Kind.MARK:
+                kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
+                # Whatever the row says: a queue that took a message was open then.
+                queue.can_write = True
+                queue.push(Entry(change.lsn, change.number, kind, change.body))
+            case Kind.ACKNOWLEDGE:
+                _forget_upto(queue, change.lsn, change.number, 1)
+            case Kind.EXPIRE:
+                last = int.from_bytes(change.body, "big")
+                _forget_upto(queue, change.lsn, last, change.number)
+            case Kind.DELETE:
+                self._forget(queue, change.lsn)
+                return
+            case _:
+                self._apply_flag(queue, Kind(change.kind), change.lsn)
+        self.dirty[queue.id] = queue
+
+    def _keep_spare(self, queue: Queue, change: Change) -> None:
+        """The files have it. Until the log is dropped it is here too, should they be damaged."""
+        if change.kind not in (Kind.SEND, Kind.MARK) or queue.damaged:
+            return
+        kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
+        spare = self.files.spare_of(queue)
+        spare.append(Entry(change.lsn, change.number, kind, change.body))
+        # The next checkpoint looks at its files, before it drops the log.
+        self.dirty[queue.id] = queue
+        queue.popped = queue.popped or []
+
+    def _revived(self, change: Change) -> Queue | None:
+        """A queue that is known only by a message for it: its row and its beginning are lost."""
+        is_message = change.kind in (Kind.SEND, Kind.MARK)
+        if not self.revives or not is_message or change.queue in self.deleted:
+            return None
+        self.revived += 1
+        return self._created(change.queue, b"", change.number, 0)
+
+    def _created(self, queue_id: bytes, owner: bytes, now_ms: int, lsn: int) -> Queue:
+        queue = Queue(queue_id, self.owner_number(owner), now_ms // 1_000)
+        queue.touched_lsn = lsn
+        self.live[queue_id] = queue
+        self.dirty[queue_id] = queue
+        self.unindexed.add(queue_id)
+        return queue
+
+    def _apply_flag(self, queue: Queue, kind: Kind, lsn: int) -> None:
+        if kind is Kind.SUSPEND:
+            queue.suspended = True
+        else:
+            queue.blocked = kind is Kind.BLOCK
+        queue.touched_lsn = lsn
+        self.dirty[queue.id] = queue
+
+    def _forget(self, queue: Queue, lsn: int) -> None:
+        self.files.close_queue(queue)
+        self.live.pop(queue.id, None)
+        self.dirty.pop(queue.id, None)
+        if queue.id in self.unindexed:
+            self.unindexed.discard(queue.id)
+            if queue.id in self.indexing:
+                self.unmade.add(queue.id)
+        else:
+            self.deleted.add(queue.id)
+        self._doomed.append((lsn, queue.id))
+
+
+def _forget_upto(queue: Queue, lsn: int, message: int, count: int) -> None:
+    """Forgets so many messages, of which `message` is the last; what is above it stays in any case."""
+    for _ in range(min(count, queue.stored)):
+        queue.pop(lsn, message)
+    while not queue.stored and queue.pending and queue.pending[0].lsn <= message:
+        queue.pop(lsn, message)
+    # Also where the messages themselves are lost: when their files are read this is needed.
+    queue.touched_lsn, queue.acknowledged_lsn = lsn, message

@@ -1,0 +1,423 @@
+"""Room: journal/streams. The streams of a node: every shard with its generations, and the retained messages.
+
+    store = StreamStore(FileDisk(data / "streams"), "n1", StreamOptions(), now_us)
+    store.open()
+    shard, offset = store.append("orders/eu", body, None, b"", 0, 0)
+    batch = store.take_batch()         # on the loop
+    store.write(batch)                 # in a thread: now it is durable
+    store.committed(batch)             # on the loop: now readers see it
+    store.read(shard, store.generation_of(shard, offset), offset, 65_536)
+
+One batch is on its way at a time. Design and files: docs/design/streams.md.
+"""
+
+import secrets
+import struct
+from collections.abc import Callable, Container, Iterable, Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from moorline.core.frames.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
+from moorline.core.topic import check_topic
+from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
+from moorline.journal.streams.drop import StreamDrop
+from moorline.journal.streams.dropped import Dropped, read_dropped
+from moorline.journal.streams.inspection import Inspection, StreamProblem, inspect
+from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
+from moorline.journal.streams.manifest import is_long, write_manifest
+from moorline.journal.streams.packed_append import NumberedRows
+from moorline.journal.streams.retained import Entry, Retained
+from moorline.journal.streams.seal import Seal
+from moorline.journal.streams.segment import STORE_BYTES
+from moorline.journal.streams.shard import ShardLog, listed_of
+from moorline.journal.streams.shard_recovery import Found, mend_dropped, recover
+from moorline.journal.streams.upkeep import StreamUpkeep
+from moorline.journal.streams.view import StreamView
+from moorline.limits import TOPICS_CACHED_BYTES_MAX, TOPICS_CACHED_MAX
+from moorline.wire.packed_rows import PackedRows
+
+__all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
+
+_content = CONTENT.pack
+_producer_part = PRODUCER_PART.pack
+_hash = xxhash.xxh3_64_intdigest
+_HEAD_BYTES = HEAD.size
+_BEGINNING = struct.Struct("<QQ")
+_beginning = _BEGINNING.pack
+
+
+def moved_producer(producer: int, shards: int) -> int:
+    """Under which rows are stored that were packed for another number of shards."""
+    return _hash(b"%d/%d" % (producer, shards))
+
+
+class StreamStore(StreamView):
+    """The loop owns it. In threads: `write`, what `seal` returns, the disk's part of a drop, and reads
+    that are not cached."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        node: str,
+        options: StreamOptions,
+        now_us: Callable[[], int],
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+        syncs: Executor | None = None,
+        expiry_us: Callable[[], int] | None = None,
+        owner: bytes = NO_OWNER,
+    ) -> None:
+        """`syncs` does the syncs of a commit side by side; it belongs to the caller. `expiry_us` is the time
+        by which things grow old; that of messages, if it is not given. `owner` is the id of the node: files
+        that were made under another one are not taken."""
+        assert options.shards > 0
+        self._syncs = syncs
+        super().__init__(disk)
+        self._node = node
+        self._owner, self._store = owner, owner[:STORE_BYTES]
+        self.problems: list[StreamProblem] = []
+        """What the start found not to be as it was left."""
+        self.found_gone: list[tuple[int, int]] = []
+        """Ranges before all that is kept that the start found gone, and no start before it."""
+        self._options = options
+        self._now_us = now_us
+        self._expiry_us = expiry_us or now_us
+        self._draw = draw
+        self._upkeep = StreamUpkeep(disk, options, self._shards)
+        self._in_use: list[ShardLog] = []
+        self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
+        self._topics_bytes = 0
+        self._retained = Retained(disk, draw)
+        self._retain: list[bytes] = []
+        self._on_its_way: StreamBatch | None = None
+        self.shards_before = 0
+        """Shards that were in use at the last start; 0 if there was none."""
+        self.batch_bytes = 0
+        """Bytes that wait in the batch under way."""
+        self.answers: list[Any] = []
+        """Of the batch under way; they go with it."""
+
+    # --- start and stop ---------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Recovery: afterwards every shard in use has a generation that grows; the upkeep seals others."""
+        self.shards_before = read_layout(self._disk)
+        numbers = {int(name) for name in self._disk.list_folder("") if name.isdecimal()}
+        numbers |= set(range(self._options.shards))
+        found = {number: self._recover_shard(number) for number in sorted(numbers)}
+        self._in_use = [self._shards[number] for number in range(self._options.shards)]
+        missed = [content for one in found.values() for content in one.retained]
+        self._retained.open(missed, self._expiry_us())
+        # Only now: the next start would not look at what a seal or a snapshot speaks of.
+        for number, shard in self._shards.items():
+            if number < self._options.shards:
+                self._begin(shard, has_snapshot=found[number].has_snapshot)
+            elif shard.generations:
+                shard.end_newest()
+        write_layout(self._disk, self._node, self._options.shards, self._owner)
+
+    def _recover_shard(self, number: int) -> Found:
+        shard = self._shards[number] = ShardLog(self._disk, self._node, number, self._store)
+        if number < self.shards_before and not self._disk.exists(shard.folder):
+            text = f"the folder of the shard, {shard.folder}, is gone"
+            self.problems.append(StreamProblem("missing", number, 0, text))
+        self._disk.make_folders(shard.folder)
+        self._disk.sync_folder("")
+        reading = read_dropped(self._disk, shard.folder, number, self._store)
+        shard.dropped = reading.dropped
+        inspection = inspect(
+            self._disk,
+            shard.folder,
+            number,
+            self._store,
+            reading,
+            is_synced=self._options.sync,
+        )
+        if reading.bad_lines:
+            mend_dropped(self._disk, shard.folder, self._store, reading)
+        found = recover(self._disk, shard.folder, number, shard.dropped, inspection)
+        shard.opened(found.generations, found.producers, inspection.reached)
+        shard.numbers_upto = inspection.numbers_upto
+        if found.generations and shard.end < inspection.reached:
+            shard.end_at(inspection.reached)
+        self._know(shard, inspection)
+        return found
+
+    def _know(self, shard: ShardLog, found: Inspection) -> None:
+        """The manifest says from now on what is there; what is gone is told once, and counted for ever."""
+        gone = shard.gone = [*found.manifest.lost, *found.gone]
+        shard.lost_before += sum(upto - first for first, upto in gone)
+        self.problems += found.problems
+        self.found_gone += found.gone
+        listed = found.manifest.listed
+        kept = [listed_of(one, listed.get(one.number)) for one in shard.generations]
+        is_as_listed = found.manifest.is_there and listed.keys() - shard.dropped.keys() == {
+            one.generation for one in kept
+        }
+        if found.problems or not is_as_listed or is_long(found.manifest):
+            write_manifest(self._disk, shard.folder, self._store, kept, gone)
+
+    def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
+        newest = shard.newest
+        if newest is None or newest.has_ended:
+            newest = shard.next_generation(self._now_us(), self._draw)
+            shard.create(newest)
+            shard.generations.append(newest)
+            has_snapshot = False
+        if not has_snapshot:
+            snapshot = shard.snapshot_of(newest, newest.end, newest.size_bytes)
+            shard.write_snapshot(newest, snapshot)
+
+    def skip_to(self, shard: int, offset: int) -> None:
+        """After a start: the shard had come further than what is left of it, so it goes on from there.
+
+        An offset that was given once is never given again: whoever is beyond it would take a new message
+        for one that is done.
+        """
+        line = self._shards[shard]
+        assert line.end < offset, "a shard never goes back"
+        line.skip_to(offset, self._now_us(), self._draw)
+
+    def look_at_files(self) -> list[StreamProblem]:
+        """In a thread, from time to time: files of ours that vanished while we run, each told once."""
+        return self._upkeep.look_at_files()
+
+    def leave(self) -> None:
+        """At an orderly stop, when all is committed: says how far each shard came."""
+        for shard in self._in_use:
+            shard.leave()
+
+    def close(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+        self._retained.close()
+
+    # --- a message --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        body: bytes,
+        key: bytes | None,
+        headers: bytes,
+        ttl_s: int,
+        flags: int,
+        producer: int = 0,
+        sequence: int = 0,
+    ) -> tuple[int, int]:
+        """(shard, offset) of the message in the batch under way; -1 for the offset of a duplicate.
+
+        `flags` are RETAIN, QOS0 and TOMBSTONE only. The sizes of key and headers are checked by the caller. A
+        duplicate may be of a message that is not durable yet: answer it with the batch under way.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._learn(topic)
+        name, name_bytes, shard, _ = known
+        if key is None:
+            middle, key_bytes = headers, 0
+        else:
+            middle, key_bytes = key + headers, len(key)
+            flags |= KEYED
+            shard = self._in_use[_hash(key) % len(self._in_use)]
+        if producer:
+            last = shard.fresh.get(producer)
+            if last is None:
+                last = shard.producers.get(producer, -1)
+            if sequence <= last:
+                return shard.number, -1
+            flags |= PRODUCER
+            middle += _producer_part(producer, sequence)
+        time_us = self._now_us()
+        if time_us < shard.time_us:
+            time_us = shard.time_us
+        offset = shard.next_offset
+        content = (
+            _content(offset, time_us, ttl_s, name_bytes, key_bytes, len(headers), flags)
+            + name
+            + middle
+            + body
+        )
+        # From here on nothing fails.
+        shard.contents.append(content)
+        shard.names.append(topic)
+        shard.time_us = time_us
+        shard.next_offset = offset + 1
+        self.batch_bytes += len(content) + _HEAD_BYTES
+        if flags:
+            if producer:
+                shard.fresh[producer] = sequence
+            if flags & RETAIN:
+                self._retain.append(content)
+        return shard.number, offset
+
+    def append_plain(self, records: Iterable[PlainRecord]) -> tuple[int, int]:
+        """Messages with a known topic and a body and nothing else; where the last of them is."""
+        now_us, topics, size, count = self._now_us(), self._topics, 0, 0
+        shard, offset = self._in_use[0], -1
+        for record in records:
+            topic = record.topic
+            _, _, shard, plain = topics[topic]
+            if now_us > shard.time_us:
+                shard.time_us = now_us
+            offset = shard.next_offset
+            content = _beginning(offset, shard.time_us) + plain + record.body
+            shard.contents.append(content)
+            shard.names.append(topic)
+            shard.next_offset = offset + 1
+            size += len(content)
+            count += 1
+        self.batch_bytes += size + count * _HEAD_BYTES
+        return shard.number, offset
+
+    def append_packed(self, rows: PackedRows, skip: int, producer: int, sequence: int) -> int:
+        """Rows that `check` has passed, as one producer's, numbered from `sequence` on; how many are stored.
+
+        The first `skip` are passed over, and duplicates. The flags of rows are trusted.
+        """
+        order = np.arange(rows.count)
+        if rows.shards != len(self._in_use):
+            # Packed for another number of shards. Nothing of them is stored yet, unless the layout was lost:
+            # then a shard would, under the same name, take a row for one that it has.
+            rows, order = rows.sorted_by(len(self._in_use))
+            producer = moved_producer(producer, len(self._in_use))
+        numbered = NumberedRows(rows, order, producer, sequence)
+        stored = numbered.append_to(self._in_use, skip, self._now_us())
+        self._retain += stored.retain
+        self.batch_bytes += stored.size_bytes
+        return stored.rows
+
+    @property
+    def shards(self) -> int:
+        """How many shards take messages."""
+        return self._options.shards
+
+    @property
+    def known_topics(self) -> Container[str]:
+        """Topics that were checked before."""
+        return self._topics
+
+    def check_topic(self, topic: str) -> None:
+        """Refuses a topic that `append` would refuse; one that is known costs a look."""
+        if topic not in self._topics:
+            self._learn(topic)
+
+    def _learn(self, topic: str) -> tuple[bytes, int, ShardLog, bytes]:
+        check_topic(topic)
+        name = topic.encode()
+        self._topics_bytes += len(name)
+        if len(self._topics) >= TOPICS_CACHED_MAX or self._topics_bytes > TOPICS_CACHED_BYTES_MAX:
+            self._topics.clear()
+            self._topics_bytes = len(name)
+        shard = self._in_use[_hash(name) % len(self._in_use)]
+        # What stands between the time and the body of a message that has nothing else.
+        plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name
+        self._topics[topic] = known = (name, len(name), shard, plain)
+        return known
+
+    # --- a commit ---------------------------------------------------------------------------------
+
+    def take_batch(self) -> StreamBatch | None:
+        """What is to be written now; a fresh batch begins. None if there is nothing."""
+        assert self._on_its_way is None, "one batch is on its way at a time"
+        now_us, bytes_max = self._now_us(), self._options.generation_bytes_max
+        parts = []
+        for shard in self._in_use:
+            if shard.has_batch:
+                part = shard.take(now_us, bytes_max, self._draw)
+                if part is not None:
+                    parts.append(part)
+        if not parts and not self.answers:
+            return None
+        retained = self._retained.take(self._retain, now_us) if self._retain else None
+        batch = StreamBatch(parts, retained, self.answers)
+        self._retain, self.answers, self.batch_bytes = [], [], 0
+        self._on_its_way = batch
+        return batch
+
+    def write(self, batch: StreamBatch) -> None:
+        """In a thread. After an error nothing may be promised any more: the node ends."""
+        is_synced = self._options.sync
+        for part in batch.parts:
+            part.shard.write(part, is_synced=is_synced)
+        if is_synced:
+            self._sync([part.generation.file for part in batch.parts])
+        if batch.retained is not None:
+            self._retained.write(batch.retained, is_synced=is_synced)
+        # Last: a start relies on what a snapshot covers, the retained messages included.
+        for part in batch.parts:
+            if part.snapshot is not None:
+                part.shard.write_snapshot(part.generation, part.snapshot)
+
+    def _sync(self, files: list[DiskFile | None]) -> None:
+        """The file system joins syncs that are asked for together; one behind the other it cannot."""
+        others = []
+        for file in files[1:]:
+            assert file is not None
+            if self._syncs is None:
+                file.sync()
+            else:
+                others.append(self._syncs.submit(file.sync))
+        if files:
+            assert files[0] is not None
+            files[0].sync()
+        for other in others:
+            other.result()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether a commit survives a power cut."""
+        return self._options.sync
+
+    def is_quick(self, batch: StreamBatch) -> bool:
+        """Whether to write it is less work than to hand it to a thread."""
+        return not self._options.sync and batch.is_small
+
+    def committed(self, batch: StreamBatch) -> list[int]:
+        """Readers see it from now on; the shards that have something new."""
+        assert batch is self._on_its_way, "this batch was not taken, or is committed already"
+        self._on_its_way = None
+        for part in batch.parts:
+            part.shard.committed(part)
+        if batch.retained is not None:
+            self._retained.committed(batch.retained)
+        return [part.shard.number for part in batch.parts]
+
+    def retained(self, filter_text: str) -> Iterator[Entry | None]:
+        """The retained messages that match, step by step, with None where a step found none. One without a
+        body says that there is none any more."""
+        return self._retained.walk(filter_text)
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    def roll(self, now_us: int) -> list[int]:
+        """The shards whose newest generation is too old: the next batch begins new ones."""
+        return self._upkeep.roll(now_us)
+
+    def unsealed(self) -> list[tuple[int, int]]:
+        """(shard, generation) of those that grow no more and have no seal; of a shard the oldest first."""
+        return self._upkeep.unsealed()
+
+    def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
+        """The work of sealing, for a thread; give its result to `sealed`. One of a shard at a time."""
+        return self._upkeep.seal(shard, generation)
+
+    def sealed(self, shard: int, generation: int, seal: Seal) -> None:
+        self._upkeep.sealed(shard, generation, seal)
+
+    def next_drop(self, now_us: int) -> StreamDrop | None:
+        """Retention: the sealed generation that goes first, by age or by the bytes of all, if any does."""
+        return self._upkeep.next_drop(now_us)
+
+    def drop_expired(self, now_us: int) -> list[Dropped]:
+        """All that are to go, on this thread."""
+        dropped = []
+        while (drop := self.next_drop(now_us)) is not None:
+            drop.note()
+            drop.take_effect()
+            drop.remove()
+            dropped.append(drop.gone)
+        return dropped

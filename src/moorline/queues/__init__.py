@@ -1,0 +1,1 @@
+"""Room: queues. The shell of the queues: commands in, deliveries out."""

@@ -1,0 +1,371 @@
+"""Room: queues. Queues as clients meet them: commands in, answers and deliveries out.
+
+Every handler gets a run of commands of one kind. A change is answered after its commit; a refusal at
+once. Design and commands: docs/design/queues.md.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moorline.config.settings import Queues as Settings
+from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
+from moorline.journal.disk_watch import FillsDisk
+from moorline.journal.queues.store import Store
+from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
+from moorline.net.trusted_clock import TrustedClock
+from moorline.net.turns import Turns
+from moorline.queues.commits import Commits
+from moorline.queues.parking import Parking
+from moorline.queues.queue_list import listed
+from moorline.queues.subscription import Subscriptions
+from moorline.wire.message import Answer, Call, Failed
+from moorline.wire.queue import (
+    Acknowledge,
+    Acknowledged,
+    BlockQueue,
+    DeleteQueue,
+    DescribeQueue,
+    Done,
+    Get,
+    Got,
+    ListQueues,
+    NewQueue,
+    QueueDescribed,
+    QueueMade,
+    QueuesListed,
+    Send,
+    Sent,
+    Subscribe,
+    Subscribed,
+    Suspend,
+    Unsubscribe,
+)
+
+
+class Counts:
+    """What has happened since the start, for /metrics."""
+
+    __slots__ = ("acknowledged", "delivered", "expired", "refused_by_quota", "stored")
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self.delivered = 0
+        self.acknowledged = 0
+        self.expired = 0
+        self.refused_by_quota = 0
+
+
+class QueueBroker(FillsDisk):
+    """Answers the commands of queues for one node."""
+
+    def __init__(self, store: Store, settings: Settings, clock: TrustedClock | None = None) -> None:
+        super().__init__()
+        self.store = store
+        self.clock = clock or TrustedClock()
+        self.settings = settings
+        self.counts = Counts()
+        self.parking = Parking(store)
+        self._turns = Turns()
+        self.subscriptions = Subscriptions(store, self.counts)
+        self.commits = Commits(
+            store, log_bytes_max=settings.log_bytes_max, woken=self.subscriptions.serve
+        )
+
+    def close(self) -> None:
+        """Ends the looks that are under way; the store is about to close."""
+        self._turns.close()
+
+    def handlers(self) -> Handlers:
+        of_one_queue: Handlers = {
+            Send: self._send,
+            Acknowledge: self._acknowledge,
+            Subscribe: each(self._subscribe),
+            Unsubscribe: each(self._unsubscribe),
+            Get: each(self._get),
+            Suspend: self._change(self._suspend),
+            DeleteQueue: self._change(self._delete),
+            BlockQueue: self._change(self._block),
+        }
+        return self.parking.guard(of_one_queue) | {
+            NewQueue: self._new,
+            DescribeQueue: self._turns.spawned(self._describe),
+            ListQueues: self._turns.spawned(self._list),
+        }
+
+    # --- the hot ones -----------------------------------------------------------------------------
+
+    def _new(self, session: Session, calls: list[NewQueue]) -> Iterable[Answer]:
+        store = self.store
+        if self.is_disk_full:
+            text = "the node's disk is nearly full; it takes acknowledgements, but nothing new"
+            return [Failed(call.call, "NODE_DISK_FULL", text) for call in calls]
+        owner = session.identity.fingerprint
+        answers = store.batch.answers
+        for call in calls:
+            answers.append((session, QueueMade(call.call, store.create(owner).id)))
+        self._changed(session)
+        return ()
+
+    def _send(self, session: Session, calls: list[Send]) -> Iterable[Answer]:
+        store, live, settings = self.store, self.store.live, self.settings
+        batch = store.batch
+        answers, woken, send = batch.answers, batch.woken, store.send
+        now_ms = self.clock.stamp_ms()
+        expires = settings.expire_on_send and settings.ttl_s
+        expire_before = self.clock.expiry_ms() - settings.ttl_s * 1_000 if expires else 0
+        routed = self.subscriptions.route is not None
+        body_bytes_max, is_disk_full = settings.message_bytes_max, self.is_disk_full
+        refusals: list[Answer] = []
+        for call in calls:
+            queue = live.get(call.queue) or store.find(call.queue)
+            if queue is None or queue.is_shut or is_disk_full or len(call.body) > body_bytes_max:
+                refusals.append(self._refusal_of_send(queue, call))
+                continue
+            if expire_before and queue.maybe_expired(expire_before):
+                self.expire(queue, expire_before)
+            message = send(queue, call.body, now_ms)
+            if message:
+                answers.append((session, Sent(call.call, message)))
+            else:
+                self.counts.refused_by_quota += 1
+                text = "the queue is full; its recipient must read it to the end"
+                refusals.append(Failed(call.call, "QUOTA", text))
+            if routed or queue.subscriber is not None:
+                woken.append(queue)
+        self.counts.stored += len(calls) - len(refusals)
+        self._changed(session)
+        return refusals
+
+    def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer:
+        if queue is None:
+            return Failed(call.call, "NOT_FOUND", "there is no queue of that id")
+        if queue.is_shut:
+            return _closed(queue, call.call)
+        if len(call.body) > self.settings.message_bytes_max:
+            text = f"{len(call.body)} bytes; at most {self.settings.message_bytes_max} are taken"
+            return Failed(call.call, "TOO_LARGE", text)
+        text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
+        return Failed(call.call, "NODE_DISK_FULL", text)
+
+    def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
+        store, live = self.store, self.store.live
+        answers, acknowledged = store.batch.answers, 0
+        at_once: list[Answer] = []
+        served: list[Queue] = []
+        for call in calls:
+            queue = live.get(call.queue) or store.find(call.queue)
+            refusal = self._refusal_of_reader(session, queue, call.call)
+            if refusal:
+                at_once.append(refusal)
+                continue
+            assert queue is not None
+            if store.acknowledge(queue, call.message):
+                answers.append((session, Acknowledged(call.call, queue.size)))
+                if queue.subscriber is not None:
+                    self.subscriptions.acknowledged(queue, 1)
+                    served.append(queue)
+                acknowledged += 1
+            elif store.is_gone(queue, call.message):
+                gone = Acknowledged(call.call, queue.size, is_gone=True)
+                # Whatever took the message may be on its way to the disk: it is gone when that is durable.
+                unsettled = store.last_batch
+                if unsettled is None:
+                    at_once.append(gone)
+                else:
+                    unsettled.answers.append((session, gone))
+            else:
+                at_once.append(self._not_the_head(queue, call))
+        self.counts.acknowledged += acknowledged
+        self.subscriptions.serve(served)
+        self._changed(session)
+        return at_once
+
+    # --- subscriptions and single messages --------------------------------------------------------
+
+    def _subscribe(self, session: Session, call: Subscribe) -> Answer:
+        queue = self._readable(session, call.queue)
+        waiting = queue.size
+        self.subscriptions.add(session, queue, call.window)
+        return Subscribed(call.call, waiting)
+
+    def _unsubscribe(self, session: Session, call: Unsubscribe) -> Answer:
+        queue = self._readable(session, call.queue)
+        self.subscriptions.remove(session, queue)
+        return Done(call.call)
+
+    def _get(self, session: Session, call: Get) -> Answer:
+        queue = self._readable(session, call.queue)
+        entry = self.store.head(queue)
+        if queue.damaged:
+            raise QueueDamaged("the queue's files are damaged; the operator can repair them")
+        if entry is None or entry.lsn > self.store.committed_lsn:
+            return Got(call.call, 0)
+        return Got(call.call, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
+
+    # --- rare changes -----------------------------------------------------------------------------
+
+    def _suspend(self, session: Session, call: Suspend) -> None:
+        self.store.suspend(self._readable(session, call.queue))
+
+    def _delete(self, session: Session, call: DeleteQueue) -> None:
+        queue = self._found(call.queue)
+        if not self.is_operator(session):
+            self._check_owner(session, queue)
+        self.subscriptions.end(queue, "DELETED")
+        self.store.delete(queue)
+
+    def _block(self, session: Session, call: BlockQueue) -> None:
+        self._check_operator(session)
+        queue = self._found(call.queue)
+        if call.blocked:
+            self.subscriptions.end(queue, "BLOCKED")
+        self.store.block(queue, blocked=call.blocked)
+
+    # --- the operator's view ----------------------------------------------------------------------
+
+    async def _describe(self, session: Session, call: DescribeQueue) -> Answer:
+        queue = self._found(call.queue)
+        if not self.is_operator(session):
+            self._check_owner(session, queue)
+        # What the index counts may not be there any more: the files say what can be delivered.
+        unreadable = await self._unreadable(queue)
+        queue = self._found(call.queue)
+        return QueueDescribed(
+            call.call,
+            queue=queue.id,
+            waiting=queue.size - unreadable,
+            stored=max(0, queue.stored - unreadable),
+            is_subscribed=queue.subscriber is not None,
+            is_suspended=queue.suspended,
+            is_blocked=queue.blocked,
+            is_damaged=queue.damaged,
+            is_over_quota=not queue.can_write,
+            created_s=queue.created_s,
+            owner=self.store.owners[queue.owner].hex() or "anonymous",
+            unreadable=unreadable,
+        )
+
+    async def _unreadable(self, queue: Queue) -> int:
+        """Reads its files a slice at a time, as long as they are nobody else's."""
+        look = self.store.files.unreadable(queue)
+        while queue.id not in self.store.mending and self.store.find(queue.id) is queue:
+            try:
+                next(look)
+            except StopIteration as done:
+                return int(done.value)
+            await asyncio.sleep(0)
+        return 0
+
+    async def _list(self, session: Session, call: ListQueues) -> Answer:
+        self._check_operator(session)
+        rows = await in_slices(listed(self.store, call.after, call.count))
+        return QueuesListed(call.call, len(self.store), rows)
+
+    # --- who may do what --------------------------------------------------------------------------
+
+    def is_operator(self, session: Session) -> bool:
+        return session.is_operator(self.settings.operators)
+
+    def owner_of(self, queue_id: bytes) -> bytes:
+        """The fingerprint of its owner; nobody's is empty."""
+        queue = self.store.glance(queue_id)
+        return b"" if queue is None else self.store.owners[queue.owner]
+
+    def is_owner(self, session: Session, queue_id: bytes) -> bool:
+        queue = self.store.glance(queue_id)
+        return queue is not None and (
+            self.store.owners[queue.owner] == session.identity.fingerprint
+        )
+
+    def may_free(self, session: Session, call: BlockQueue | DeleteQueue) -> bool:
+        """Whether this command will take a queue away from its service."""
+        if isinstance(call, BlockQueue):
+            return call.blocked and self.is_operator(session)
+        return self.is_owner(session, call.queue) or self.is_operator(session)
+
+    def _check_operator(self, session: Session) -> None:
+        if not self.is_operator(session):
+            raise NotAuthorized("only an operator may do this: see queues.operators")
+
+    def _check_owner(self, session: Session, queue: Queue) -> None:
+        if self.store.owners[queue.owner] != session.identity.fingerprint:
+            raise NotAuthorized("only the owner of a queue may do this")
+
+    def _found(self, queue_id: bytes) -> Queue:
+        queue = self.store.find(queue_id)
+        if queue is None:
+            raise NotFound("there is no queue of that id")
+        return queue
+
+    def _readable(self, session: Session, queue_id: bytes) -> Queue:
+        queue = self._found(queue_id)
+        self._check_owner(session, queue)
+        if queue.blocked:
+            raise QueueBlocked("the operator has blocked this queue")
+        if queue.damaged:
+            raise QueueDamaged("the queue's files are damaged; the operator can repair them")
+        return queue
+
+    def _refusal_of_reader(self, session: Session, queue: Queue | None, call: int) -> Answer | None:
+        if queue is None:
+            return Failed(call, "NOT_FOUND", "there is no queue of that id")
+        if self.store.owners[queue.owner] != session.identity.fingerprint:
+            return Failed(call, "AUTH", "only the owner of a queue may do this")
+        if queue.blocked or queue.damaged:
+            return _closed(queue, call)
+        return None
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def expire(self, queue: Queue, before_ms: int) -> int:
+        """Removes what is older; deliveries that were on their way for it are forgotten."""
+        expired = self.store.expire(queue, before_ms)
+        if expired:
+            self.subscriptions.acknowledged(queue, expired)
+            self.counts.expired += expired
+            self.commits.changed()
+        return expired
+
+    def _changed(self, session: Session) -> None:
+        if self.store.batch.count:
+            self.commits.changed()
+            self.commits.hold_if_behind(session)
+
+    def _change(
+        self, change: Callable[[Session, Any], None]
+    ) -> Callable[[Session, list[Any]], Iterable[Answer]]:
+        """A handler for changes that are answered by `Done` after their commit."""
+
+        def handle(session: Session, calls: list[Call]) -> Iterable[Answer]:
+            refusals: list[Answer] = []
+            for call in calls:
+                try:
+                    change(session, call)
+                except CallFailed as error:
+                    refusals.append(Failed(call.call, error.code, str(error)))
+                else:
+                    self.store.batch.answers.append((session, Done(call.call)))
+            self._changed(session)
+            return refusals
+
+        return handle
+
+    def _not_the_head(self, queue: Queue, call: Acknowledge) -> Answer:
+        if queue.damaged:
+            return _closed(queue, call.call)
+        head = self.store.head(queue)
+        text = f"the head is {head.lsn}" if head else "the queue is empty"
+        return Failed(call.call, "NO_MESSAGE", f"{call.message} is not the head: {text}")
+
+
+def _closed(queue: Queue, call: int) -> Answer:
+    if queue.blocked:
+        return Failed(call, "BLOCKED", "the operator has blocked this queue")
+    if queue.damaged:
+        return Failed(
+            call, "DAMAGED", "the queue's files are damaged; the operator can repair them"
+        )
+    return Failed(call, "OFF", "the recipient takes no more messages in this queue")

@@ -1,0 +1,217 @@
+"""Room: queues. Subscriptions: which session gets a queue's messages, and how many at once.
+
+A queue has one subscriber. Its messages are delivered in order, at most `window` unacknowledged; a
+session that does not read is not written to: its queues wait until there is room again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.journal.queues.store import Store
+from moorline.net.session import Session
+from moorline.wire.queue import Delivery, Ended
+
+if TYPE_CHECKING:
+    from moorline.queues.commands import Counts
+
+
+class Subscriber:
+    """Whoever gets the messages of one queue, or of all queues of a service."""
+
+    __slots__ = ("_waiters", "in_flight", "in_flight_max", "session", "waiting", "window")
+
+    def __init__(self, session: Session, window: int, in_flight_max: int = 0) -> None:
+        self.session = session
+        self.window = window
+        self.in_flight = 0
+        self.in_flight_max = in_flight_max
+        """Messages of all its queues that may be unacknowledged; 0 where the window is bound enough."""
+        self.waiting: dict[Queue, None] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.in_flight_max <= self.in_flight
+
+    async def room(self) -> None:
+        """Waits until something is acknowledged."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def acknowledged(self, count: int) -> None:
+        self.in_flight -= count
+        if self._waiters and not self.is_full:
+            self.end()
+
+    def end(self) -> None:
+        """Wakes whoever waits for room: there is some, or there never will be."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+
+class Subscriptions:
+    """All subscriptions of a node."""
+
+    def __init__(self, store: Store, counts: "Counts") -> None:
+        self.route: Callable[[Queue], None] | None = None
+        """Asked about a queue that has a message and no subscriber: a service may want it."""
+        self._store = store
+        self._counts = counts
+        self._queues: dict[Session, set[Queue]] = {}
+        self._stalled: dict[Session, dict[Queue, None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return sum(len(queues) for queues in self._queues.values())
+
+    def add(self, session: Session, queue: Queue, window: int) -> None:
+        """The session gets the queue's messages from its head on; whoever had it is told.
+
+        A call may have waited, for a repair or the catalog, until its client was gone: that one gets nothing,
+        since its end has been told already and nobody would ever free the queue.
+        """
+        if not session.is_open:
+            self.serve([queue])
+            return
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and held.session is not session:
+            self.end(queue, "TAKEN_OVER")
+        self._free(queue)
+        queue.subscriber = Subscriber(session, window)
+        self._of(session).add(queue)
+        # After the answer to the subscription, which leaves when the handler is done.
+        asyncio.get_running_loop().call_soon(self.serve, [queue])
+
+    def attach(self, queue: Queue, subscriber: Subscriber) -> None:
+        """Gives a queue to the subscriber of a service, and what waits in it."""
+        if queue.subscriber is not subscriber:
+            self.yield_to_service(queue)
+            self.detach(queue)
+            queue.subscriber = subscriber
+            self._of(subscriber.session).add(queue)
+        self._serve(queue, subscriber)
+
+    def yield_to_service(self, queue: Queue) -> None:
+        """A service has the queue from now on: a plain subscriber is told that it has not."""
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and not held.in_flight_max:
+            self.end(queue, "TAKEN_OVER")
+
+    def detach(self, queue: Queue) -> None:
+        """The queue is no service's any more; a plain subscriber keeps it."""
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and held.in_flight_max:
+            self.remove(held.session, queue)
+
+    def remove(self, session: Session, queue: Queue) -> None:
+        held = queue.subscriber
+        if isinstance(held, Subscriber) and held.session is session:
+            self._free(queue)
+            self._of(session).discard(queue)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """It gets nothing more; what it did not acknowledge comes again to another."""
+        session = subscriber.session
+        for queue in [one for one in self._queues.get(session, ()) if one.subscriber is subscriber]:
+            self.remove(session, queue)
+
+    def _free(self, queue: Queue) -> None:
+        held = queue.subscriber
+        queue.subscriber = None
+        delivered, queue.delivered = queue.delivered, 0
+        if isinstance(held, Subscriber):
+            held.waiting.pop(queue, None)
+            held.acknowledged(delivered)
+            self._serve_next(held)
+
+    def acknowledged(self, queue: Queue, count: int) -> None:
+        """So many of the delivered messages are done with."""
+        done = min(count, queue.delivered)
+        queue.delivered -= done
+        held = queue.subscriber
+        if isinstance(held, Subscriber):
+            held.acknowledged(done)
+            self._serve_next(held)
+
+    def _serve_next(self, held: Subscriber) -> None:
+        """Room has come: the queues that waited for it get it in their order."""
+        while held.waiting and not held.is_full and held.session.writable:
+            queue = next(iter(held.waiting))
+            del held.waiting[queue]
+            self._serve(queue, held)
+
+    def end(self, queue: Queue, code: str) -> None:
+        """Takes a queue from its subscriber and says why."""
+        held = queue.subscriber
+        if isinstance(held, Subscriber):
+            held.session.send(Ended(queue.id, code))
+            self.remove(held.session, queue)
+
+    def serve(self, queues: Iterable[Queue]) -> None:
+        """Delivers what may be delivered; only what is committed."""
+        for queue in queues:
+            held = queue.subscriber
+            if isinstance(held, Subscriber):
+                self._serve(queue, held)
+            elif self.route is not None:
+                self.route(queue)
+
+    def _serve(self, queue: Queue, held: Subscriber) -> None:
+        store, session = self._store, held.session
+        while queue.delivered < held.window and queue.delivered < queue.size:
+            if not session.writable:
+                self._stall(session, queue)
+                return
+            if held.is_full:
+                held.waiting[queue] = None
+                return
+            entry = store.peek(queue, queue.delivered)
+            if entry is None:
+                break
+            if entry.lsn > store.committed_lsn:
+                # Not durable yet: the commit that carries it wakes the queue again.
+                store.batch_of(entry.lsn).woken.append(queue)
+                break
+            session.push(
+                Delivery(
+                    queue.id, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body
+                ),
+                len(entry.body),
+            )
+            queue.delivered += 1
+            held.in_flight += 1
+            self._counts.delivered += 1
+        if queue.damaged:
+            self.end(queue, "DAMAGED")
+
+    def _of(self, session: Session) -> set[Queue]:
+        queues = self._queues.get(session)
+        if queues is None:
+            queues = self._queues[session] = set()
+            session.at_end(lambda: self._left(session))
+        return queues
+
+    def _left(self, session: Session) -> None:
+        """The session is gone: its queues are free, what it did not acknowledge comes again."""
+        for queue in self._queues.pop(session, ()):
+            self._free(queue)
+        self._stalled.pop(session, None)
+
+    def _stall(self, session: Session, queue: Queue) -> None:
+        stalled = self._stalled.get(session)
+        if stalled is not None:
+            stalled[queue] = None
+            return
+        self._stalled[session] = {queue: None}
+        task = asyncio.create_task(self._resume(session))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _resume(self, session: Session) -> None:
+        await session.room_to_write()
+        self.serve(self._stalled.pop(session, {}))

@@ -1,0 +1,1 @@
+"""Room: services. Services: one identity that has the messages of very many queues, and cannot drift."""

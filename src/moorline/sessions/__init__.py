@@ -1,0 +1,1 @@
+"""Room: sessions. What clients read: sessions, their subscriptions, and what is delivered to them."""

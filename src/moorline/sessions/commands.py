@@ -1,0 +1,383 @@
+"""Room: sessions. What clients ask of topics: sessions, subscriptions, acknowledgements."""
+
+import logging
+from collections.abc import Generator, Iterable, Iterator
+
+from moorline.catalog.outcome import unsure
+from moorline.catalog.sessions import SubscriptionRow
+from moorline.config.settings import Groups as Settings
+from moorline.core.frames.frame import stored_at
+from moorline.core.stream import Shard
+from moorline.core.topic import check_filter, shared_name
+from moorline.errors import (
+    BadTopic,
+    ConnectionLost,
+    LimitReached,
+    MoorlineError,
+    NotFound,
+    SessionTaken,
+    Unsupported,
+)
+from moorline.groups.founding import found, places_at
+from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
+from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
+from moorline.net.tasks import Tasks
+from moorline.net.turns import Turns
+from moorline.sessions.context import Context
+from moorline.sessions.holding import check_hold, take
+from moorline.sessions.session import TopicSession
+from moorline.topics.cluster import Lines
+from moorline.topics.commands import Link, TopicBroker
+from moorline.topics.retained import newest_retained
+from moorline.topics.start import Start, start_of
+from moorline.wire.group import ForLeader
+from moorline.wire.holding import TakeMessages
+from moorline.wire.message import Answer
+from moorline.wire.queue import Done
+from moorline.wire.topic import (
+    AckMessages,
+    ConfirmLost,
+    GiveBack,
+    OpenSession,
+    RejectMessage,
+    RetainedMessage,
+    SessionOpened,
+    SubscribeTopic,
+    TopicSubscribed,
+    UnsubscribeTopic,
+)
+
+log = logging.getLogger("moorline.groups")
+
+SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless"
+
+
+class SessionBroker:
+    """The sessions of this node."""
+
+    def __init__(self, context: Context, topics: TopicBroker, settings: Settings) -> None:
+        self.context = context
+        self._topics = topics
+        self._settings = settings
+        self._turns = Turns()
+        self._sessions: dict[Session, TopicSession] = {}
+        self._links: dict[Session, Link] = {}
+        self._tasks = Tasks("sessions were not told of streams")
+        self._shards_changed: dict[Shard, None] = {}
+        """Shards that sessions have not looked at since they changed."""
+        context.cluster.reshaped.append(self._reshaped)
+
+    def handlers(self) -> Handlers:
+        return {
+            OpenSession: self._turns.later(self._open),
+            SubscribeTopic: self._turns.later(self._subscribe),
+            UnsubscribeTopic: self._turns.later(self._unsubscribe),
+            AckMessages: self._ack,
+            RejectMessage: self._reject,
+            GiveBack: self._give_back,
+            ConfirmLost: self._confirm_lost,
+            TakeMessages: each(self._take),
+            ForLeader: self._for_leader,
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+        self._tasks.cancel()
+
+    @property
+    def sessions(self) -> Iterable[TopicSession]:
+        return self._sessions.values()
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def _of(self, session: Session) -> TopicSession:
+        known = self._sessions.get(session)
+        if known is None:
+            if not session.is_open:
+                raise ConnectionLost("the client went before its call had its turn")
+            known = self._sessions[session] = TopicSession(session, self.context)
+            self.context.open_sessions.add(known)
+            session.at_end(lambda: self._forget(session))
+        return known
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+        self._links.pop(session, None)
+
+    async def _open(self, session: Session, call: OpenSession) -> Answer:
+        own = self._of(session)
+        if own.row is not None or own.subscriptions:
+            raise SessionTaken("this connection has a session already: open another connection")
+        await self._hand_over(own, call.name)
+        with unsure("the session was opened", "to open it on another connection is harmless"):
+            await self._take_session(own, call)
+        subscriptions = [(number, one.filter) for number, one in own.subscriptions.items()]
+        assert own.row is not None, "it was just opened"
+        return SessionOpened(call.call, not own.row.is_new, subscriptions)
+
+    async def _take_session(self, own: TopicSession, call: OpenSession) -> None:
+        """From now on it is nobody else's, and goes on here with all its subscriptions."""
+        expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
+        row = await self.context.sessions.open(
+            call.name, own.session.identity.name, self.context.cluster.node, expiry_s
+        )
+        for other in self._others(own, row.name):
+            if other.row is not None and other.row.epoch < row.epoch:
+                other.take_over()
+        _check_open(own)
+        own.row = row
+        own.ends_with_connection = call.expiry_s == 0
+        for known in row.subscriptions:
+            await self._resume(own, known)
+
+    async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
+        size = self._settings.window
+        group = shared_name(known.filter)
+        if group is None:
+            assert known.reader is not None
+            await self._begin(
+                own, known.filter, known.reader, Start(False, known.start_us), size, known.qos
+            )
+            return
+        row, _ = await found(
+            self.context.leaders, group, Start(True), self._settings.deliveries_max
+        )
+        _check_open(own)
+        own.subscribe_shared(known.filter, group, row.reader, size, known.qos)
+
+    def _others(self, own: TopicSession, name: str) -> list[TopicSession]:
+        """Those of this node that have the session, one whose connection is just over included."""
+        return [
+            other
+            for other in (*self.context.open_sessions, *self.context.settling)
+            if other is not own and other.row is not None and other.row.name == name
+        ]
+
+    async def _hand_over(self, own: TopicSession, name: str) -> None:
+        """What the client has acknowledged on another connection is stored before this one reads on."""
+        for other in self._others(own, name):
+            if other.session.identity.name == own.session.identity.name:
+                await other.hand_over()
+
+    # --- subscriptions ----------------------------------------------------------------------------
+
+    async def _subscribe(self, session: Session, call: SubscribeTopic) -> Answer:
+        own, start = self._of(session), start_of(call.start)
+        if own.find(call.filter) is None:
+            _check_room(own, call.filter)
+        group = shared_name(call.filter)
+        check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
+        if group is None:
+            return await self._subscribe_private(own, call, start)
+        if call.no_local:
+            raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
+        row, _ = await found(self.context.leaders, group, start, self._settings.deliveries_max)
+        with unsure(*SUBSCRIBED):
+            await self._remember(own, call, start)
+        _check_open(own)
+        number = own.subscribe_shared(
+            call.filter, group, row.reader, call.window, call.qos, hold=call.hold
+        )
+        return TopicSubscribed(call.call, number, call.filter)
+
+    async def _subscribe_private(
+        self, own: TopicSession, call: SubscribeTopic, start: Start
+    ) -> Answer:
+        check_filter(call.filter)
+        if call.no_local:
+            raise Unsupported("no_local is not there yet for plain subscriptions: leave it out")
+        with unsure(*SUBSCRIBED):
+            reader = await self._remember(own, call, start)
+            known = own.find(call.filter)
+            if known is not None:
+                own.delivery.change(own.subscriptions[known].window, call.window, call.qos)
+                return TopicSubscribed(call.call, known, call.filter)
+            number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
+            if reader:
+                await own.commit()
+        await self._send_retained(own.session, number, call.filter)
+        return TopicSubscribed(call.call, number, call.filter)
+
+    async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
+        """Writes the subscription of a durable session into the catalog; the number of its reader."""
+        if own.row is None:
+            return 0
+        start_us = None if start.is_now else start.time_us
+        row = await self.context.sessions.subscribe(
+            own.row.name, own.row.epoch, call.filter, call.qos, start_us=start_us
+        )
+        if row is None:
+            own.take_over()
+            raise SessionTaken("another connection has opened this session")
+        return row.reader or 0
+
+    async def _begin(
+        self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int
+    ) -> int:
+        """A private subscription to all streams there are, with its start in those new to it."""
+        places = await self.context.places.load(reader) if reader else []
+        starts = {
+            shard: place.offset for shard, place in await places_at(self.context.cluster, start)
+        }
+        # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
+        # and one that does not know its start yet would begin at the beginning.
+        _check_open(own)
+        lines = self.context.cluster.lines()
+        for shard, extents in lines.items():
+            # A node that did not answer: from its beginning on, rather than with a hole.
+            starts.setdefault(shard, extents[0].first if extents else 0)
+        number = own.subscribe_private(filter_text, reader, places, size, qos)
+        own.see(number, lines, starts)
+        return number
+
+    def _reshaped(self, lines: Lines) -> None:
+        """All sessions look at these shards, in slices: there may be tens of thousands."""
+        if lines and not self._shards_changed:
+            self._tasks.spawn(self._look_again())
+        self._shards_changed.update(dict.fromkeys(lines))
+
+    async def _look_again(self) -> None:
+        # What changes before it begins is looked at together; what changes later has a walk of its own.
+        shards, self._shards_changed = list(self._shards_changed), {}
+        await in_slices(self._see_all(shards))
+
+    def _see_all(self, shards: list[Shard]) -> Generator[None, None, None]:
+        for session, own in list(self._sessions.items()):
+            if self._sessions.get(session) is not own:
+                continue  # it went meanwhile
+            # As they are now, and not as they were when the walk began: a session never goes back.
+            now = {shard: self.context.cluster.line(shard) for shard in shards}
+            lines = {shard: extents for shard, extents in now.items() if extents}
+            starts = {shard: extents[0].first for shard, extents in lines.items()}
+            own.delivery.reshaped(lines)
+            for number, subscription in list(own.subscriptions.items()):
+                if subscription.private is not None:
+                    own.see(number, lines, starts)
+            yield
+
+    async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
+        ours = await self._topics.retained(filter_text)
+        theirs = await self.context.cluster.retained(filter_text)
+        frames = iter(await in_slices(newest_retained(ours, theirs)))
+        now_us = self._topics.streams.clock.expiry_us()
+        while await in_slices(_push_retained(session, number, frames, now_us)):
+            await session.room_to_write()
+
+    async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
+        own = self._of(session)
+        subscription = own.unsubscribe(call.subscription)
+        if subscription is None:
+            raise NotFound(f"there is no subscription {call.subscription} in this session")
+        if own.row is not None:
+            with unsure(
+                "the session has forgotten the subscription",
+                "look which ones it has when you open it again",
+            ):
+                await self.context.sessions.unsubscribe(
+                    own.row.name, own.row.epoch, subscription.filter
+                )
+        return Done(call.call)
+
+    # --- what becomes of messages -----------------------------------------------------------------
+
+    def _ack(self, session: Session, messages: list[AckMessages]) -> Iterable[Answer]:
+        own = self._sessions.get(session)
+        if own is not None:
+            for message in messages:
+                own.delivery.ack(message.feed, message.ranges)
+        return ()
+
+    def _reject(self, session: Session, messages: list[RejectMessage]) -> Iterable[Answer]:
+        own = self._sessions.get(session)
+        if own is not None:
+            for message in messages:
+                own.delivery.reject(message.feed, message.offset)
+        return ()
+
+    def _give_back(self, session: Session, messages: list[GiveBack]) -> Iterable[Answer]:
+        own = self._sessions.get(session)
+        if own is not None:
+            for message in messages:
+                own.delivery.give_back(message.feed, message.ranges)
+        return ()
+
+    def _confirm_lost(self, session: Session, messages: list[ConfirmLost]) -> Iterable[Answer]:
+        own = self._sessions.get(session)
+        if own is not None:
+            for message in messages:
+                own.delivery.confirm_lost(message.feed, message.ranges)
+        return ()
+
+    def _take(self, session: Session, call: TakeMessages) -> Answer:
+        own = self._sessions.get(session)
+        return take(own.delivery if own is not None else None, self.context.cluster, call)
+
+    def _for_leader(self, session: Session, messages: list[ForLeader]) -> Iterable[Answer]:
+        link = self._links.get(session)
+        if link is None:
+            link = self._links[session] = Link(session)
+            session.at_end(lambda: self._forget(session))
+        for message in messages:
+            self.context.leaders.hear(message.reader, message.message, link, passed_on=True)
+        return ()
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    async def keep_up(self) -> None:
+        """Says that durable sessions live, and removes those whose time is over."""
+        held = [
+            (own.row.name, own.row.epoch) for own in self._sessions.values() if own.row is not None
+        ]
+        try:
+            if held:
+                ours = await self.context.sessions.seen_all(held)
+                self._taken_over({one for one in held if one[0] not in ours})
+            # The catalog counts by its own clock, which may be ours: one that jumped removes nobody.
+            is_held = self._topics.streams.clock.is_held
+            for name in [] if is_held else await self.context.sessions.remove_expired():
+                log.info("a session has expired", extra={"member": name})
+        except MoorlineError as error:
+            log.warning("sessions were not looked after", extra={"error": str(error)})
+
+    def _taken_over(self, lost: set[tuple[str, int]]) -> None:
+        """Others have opened these sessions, or removed them."""
+        for own in list(self._sessions.values()):
+            if own.row is not None and (own.row.name, own.row.epoch) in lost:
+                log.info("a session was taken over", extra={"member": own.name})
+                own.take_over()
+
+
+def _push_retained(
+    session: Session, number: int, frames: Iterator[bytes], now_us: int
+) -> Generator[None, None, bool]:
+    """Whether its client must read before there is room for more."""
+    for frame in frames:
+        message = stored_at(frame, 0)
+        if not message.ttl_s or message.time_us + message.ttl_s * 1_000_000 > now_us:
+            session.push(RetainedMessage(number, frame), len(frame))
+        if not session.writable:
+            return session.is_open
+        yield
+    return False
+
+
+def _check_room(own: TopicSession, filter_text: str) -> None:
+    """One more subscription: all of them must fit the answer to whoever opens the session again."""
+    if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
+        raise LimitReached(
+            f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions: unsubscribe from some, or use "
+            "wildcards or another session"
+        )
+    filters = [filter_text, *(one.filter for one in own.subscriptions.values())]
+    if sum(len(one.encode()) for one in filters) > SUBSCRIPTIONS_BYTES_MAX:
+        raise LimitReached(
+            f"the filters of a session have at most {SUBSCRIPTIONS_BYTES_MAX} bytes together: unsubscribe "
+            "from some, or use wildcards or another session"
+        )
+
+
+def _check_open(own: TopicSession) -> None:
+    """A client that goes while the catalog is asked must not become a member that nobody hears of."""
+    if not own.is_open:
+        raise ConnectionLost("the client went while its call was at work")

@@ -1,0 +1,60 @@
+"""Room: sessions. What all sessions of a node share: the cluster, the Leaders, the catalog."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from moorline.catalog.sessions import Sessions
+from moorline.config.settings import Groups as Settings
+from moorline.core.group.message import LeaderMessage
+from moorline.groups.leaders import Leaders
+from moorline.groups.places import Places
+from moorline.limits import STOP_SESSIONS_MS_MAX
+from moorline.net.tasks import Tasks
+from moorline.topics.cluster import Cluster
+
+if TYPE_CHECKING:
+    from moorline.sessions.session import TopicSession
+
+
+class Context:
+    def __init__(
+        self,
+        cluster: Cluster,
+        leaders: Leaders,
+        places: Places,
+        sessions: Sessions,
+        settings: Settings,
+    ) -> None:
+        self.cluster = cluster
+        self.leaders = leaders
+        self.places = places
+        self.sessions = sessions
+        self.settings = settings
+        self.open_sessions: set[TopicSession] = set()
+        self.settling: set[TopicSession] = set()
+        """Durable ones whose connection is over and whose last commit is not."""
+        self.borrowers: dict[str, TopicSession] = {}
+        """Where what a Leader on another node says to a Borrower goes."""
+        self._tasks = Tasks("a task of a session failed")
+        cluster.for_borrower = self._for_borrower
+        cluster.lost.append(self._node_lost)
+
+    def forget(self, session: "TopicSession") -> None:
+        self.open_sessions.discard(session)
+        for subscription in session.subscriptions.values():
+            self.borrowers.pop(subscription.borrower, None)
+
+    def _for_borrower(self, message: LeaderMessage) -> None:
+        session = self.borrowers.get(message.borrower)
+        if session is not None:
+            session.from_leader(message)
+
+    def _node_lost(self, node: str) -> None:
+        for session in list(self.open_sessions):
+            session.node_lost(node)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.spawn(work)
+
+    async def close(self) -> None:
+        await self._tasks.finish(STOP_SESSIONS_MS_MAX)

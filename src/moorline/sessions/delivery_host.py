@@ -1,0 +1,190 @@
+"""Room: sessions. Delivery over real streams: it reads from the disk and from other nodes, and fills an
+outlet.
+
+Ready feeds take turns of the loop, as long as the client reads what it gets.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from moorline.core.delivery.delivery import FAR, Delivery
+from moorline.core.delivery.effects import AwaitNews, Deliver, ForgetNews, ReadBlock, TellLost
+from moorline.core.delivery.feed import Feed
+from moorline.core.delivery.open_feed import Window
+from moorline.core.effects import Effect
+from moorline.core.ranges import Range
+from moorline.errors import MoorlineError
+from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
+from moorline.net.interpreter import Performer
+from moorline.net.tasks import Tasks
+from moorline.sessions.outlet import Outlet
+from moorline.topics.cluster import Cluster, Lines
+
+log = logging.getLogger("moorline.groups")
+
+
+class DeliveryHost:
+    """The delivery of one session, at work."""
+
+    def __init__(self, outlet: Outlet, cluster: Cluster) -> None:
+        self.machine = Delivery()
+        self.perform: Callable[[Iterable[Effect]], None]
+        """The session's: it knows our `performers`, and what `FeedMoved` and `Bury` mean."""
+        self._outlet = outlet
+        self._cluster = cluster
+        self._now_us = 0
+        self._wakers: dict[int, Callable[[], None]] = {}
+        self._turn_due = False
+        self._waits_for_client = False
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks("a feed failed")
+
+    def performers(self) -> Mapping[type[Effect], Performer]:
+        return {
+            ReadBlock: self._read,
+            AwaitNews: self._await_news,
+            ForgetNews: self._forget_news,
+            Deliver: self._outlet.deliver,
+            TellLost: self._tell_lost,
+        }
+
+    def close(self) -> None:
+        self._tasks.cancel()
+        self.perform(self.machine.close_all())
+
+    # --- feeds, and what the client says of their messages ----------------------------------------
+
+    def open(self, feed: Feed, window: Window) -> None:
+        self._did(self.machine.open(feed, window, self._cluster.first(feed.stream.line)))
+
+    def end(self, feed: Feed) -> None:
+        self._did(self.machine.close(feed.number))
+        self._wakers.pop(feed.number, None)
+
+    def change(self, window: Window, size: int, qos: int) -> None:
+        self._did(self.machine.change(window, size, qos))
+
+    def ack(self, number: int, ranges: list[Range]) -> None:
+        self._did(self.machine.ack(number, ranges))
+
+    def give_back(self, number: int, ranges: list[Range]) -> None:
+        self._did(self.machine.give_back(number, ranges))
+
+    def reject(self, number: int, offset: int) -> None:
+        self._did(self.machine.reject(number, offset))
+
+    def confirm_lost(self, number: int, ranges: list[Range]) -> None:
+        self._did(self.machine.confirm_lost(number, ranges))
+
+    def pull(self, number: int, upto: int, count: int) -> tuple[list[Range], int]:
+        ranges, end, effects = self.machine.pull(number, upto, count)
+        self._did(effects)
+        return ranges, end
+
+    def buried(self, number: int, offset: int) -> None:
+        self._did(self.machine.buried(number, offset))
+
+    def not_buried(self, number: int, offset: int, reason: str) -> None:
+        self._did(self.machine.not_buried(number, offset, reason))
+
+    def reshaped(self, lines: Lines) -> None:
+        """Shards have other streams than before; what retention took meanwhile, clients are told at once."""
+        for number, one in list(self.machine.feeds.items()):
+            extents = lines.get(one.feed.stream.line)
+            if extents:
+                self._did(self.machine.kept_from(number, extents[0].first))
+
+    def _did(self, effects: list[Effect]) -> None:
+        self.perform(effects)
+        if self.machine.ready:
+            self._turn_soon()
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due and not self._waits_for_client:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self._now_us = self._cluster.local.clock.expiry_us()
+        for _ in range(READS_PER_TURN_MAX):
+            if not self.machine.ready or not self._outlet.is_open:
+                return
+            if not self._outlet.has_room:
+                self._waits_for_client = True
+                self._tasks.spawn(self._wait_for_client())
+                return
+            self.perform(self.machine.turn(self._now_us))
+        if self.machine.ready:
+            self._turn_soon()
+
+    async def _wait_for_client(self) -> None:
+        await self._outlet.room()
+        self._waits_for_client = False
+        self._turn_soon()
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def _read(self, read: ReadBlock) -> None:
+        stream, cluster = read.stream, self._cluster
+        if stream.node == cluster.node:
+            store = cluster.local.store
+            extent = store.extent(stream.shard, stream.generation)
+            if extent is not None and extent.end <= read.offset:
+                self.perform(self.machine.found(read.feed, None, self._now_us))
+                return
+            if store.read_is_cached(stream.shard, stream.generation, read.offset):
+                found = store.read(
+                    stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
+                )
+                end = extent.end if extent is not None else FAR
+                self.perform(self.machine.found(read.feed, found, self._now_us, end))
+                return
+        self._tasks.spawn(self._read_away(read))
+
+    async def _read_away(self, read: ReadBlock) -> None:
+        """From the disk, or from another node, which waits until there is something."""
+        stream, cluster = read.stream, self._cluster
+        try:
+            if stream.node == cluster.node:
+                found = await cluster.local.read(
+                    stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
+                )
+            else:
+                found = await cluster.read(stream, read.offset)
+        except (MoorlineError, OSError) as error:
+            log.debug(
+                "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}
+            )
+            await asyncio.sleep(PEER_RETRY_MS / 1_000)
+            found = None
+        if found is None:
+            # Nothing came within its time, or it moved while it was read: that is looked at once more.
+            self.machine.unread(read.feed)
+            self._did([])
+        else:
+            now_us = cluster.local.clock.expiry_us()
+            self._did(self.machine.found(read.feed, found, now_us))
+
+    def _await_news(self, wait: AwaitNews) -> None:
+        waker = self._wakers.get(wait.feed)
+        if waker is None:
+            waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
+        self._cluster.local.when_moved(wait.stream.shard, waker)
+
+    def _forget_news(self, wait: ForgetNews) -> None:
+        self._cluster.local.forget(wait.stream.shard, self._wakers[wait.feed])
+
+    def _moved(self, number: int) -> None:
+        self.machine.moved(number)
+        self._did([])
+
+    # --- the client -------------------------------------------------------------------------------
+
+    def _tell_lost(self, loss: TellLost) -> None:
+        if self._outlet.is_open:
+            self._outlet.tell_lost(loss)

@@ -1,0 +1,1 @@
+"""Room: staging. Staged writes: rows that wait at a node until the commit of their batch."""

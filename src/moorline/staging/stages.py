@@ -1,0 +1,238 @@
+"""Room: staging. Staged writes at a node: the stages of tasks, which wait for their commit.
+
+A stage belongs to the session that opened it, until it is closed; then it is durable, and anybody's who
+knows its name. What a task sends is checked before it is stored: a row that can never be published ends
+its stage.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from moorline.config.settings import Streams as Settings
+from moorline.errors import (
+    ConnectionLost,
+    LimitReached,
+    MoorlineError,
+    NotFound,
+)
+from moorline.journal.disk import Disk
+from moorline.journal.staging.store import StagingStore
+from moorline.limits import (
+    COMMIT_BYTES_MAX,
+    STAGED_LEFTOVERS_MS,
+    STAGES_OPEN_PER_CONNECTION_MAX,
+)
+from moorline.net.session import Handlers, Session
+from moorline.net.turns import Turns
+from moorline.staging.commits import StagedCommits
+from moorline.staging.queue_commits import (
+    NodeQueues,
+)
+from moorline.staging.rows import RowChecker
+from moorline.topics.commands import TopicBroker
+from moorline.wire.message import Answer
+from moorline.wire.staging import (
+    QUEUES,
+    AbortStaged,
+    CloseStage,
+    CommitStaged,
+    OpenStage,
+    RowsStaged,
+    StageClosed,
+    StageOpened,
+    StageRows,
+    StagesAborted,
+)
+
+log = logging.getLogger("moorline.groups")
+
+HOLD = "staging"
+"""Why sessions are held: their rows wait for the disk."""
+
+
+class Staging:
+    """Answers the calls of staged writes. All disk work is in one thread, which owns the store."""
+
+    def __init__(
+        self, store: StagingStore, disk: Disk, broker: TopicBroker, settings: Settings
+    ) -> None:
+        self._store = store
+        self._streams = broker.streams
+        self._checker = RowChecker(settings.message_bytes_max)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-staging")
+        self._commits = StagedCommits(store, disk, broker, self._thread, settings.message_bytes_max)
+        self._turns = Turns()
+        self._open: dict[Session, set[bytes]] = {}
+        self._waiting_bytes = 0
+        self._held: set[Session] = set()
+        self._is_closed = False
+
+    @property
+    def committed_rows(self) -> int:
+        return self._commits.committed_rows
+
+    @property
+    def aside_rows(self) -> int:
+        return self._commits.aside_rows
+
+    def handlers(self) -> Handlers:
+        take_rows = self._turns.later(self._take_rows, self._rows_over)
+
+        def rows(session: Session, calls: list[StageRows]) -> Any:
+            self._waiting_bytes += sum(len(call.rows) for call in calls)
+            if self._waiting_bytes > COMMIT_BYTES_MAX:
+                self._held.add(session)
+                session.hold_reading(HOLD)
+            return take_rows(session, calls)
+
+        return {
+            OpenStage: self._turns.later(self._open_stage),
+            StageRows: rows,
+            CloseStage: self._turns.later(self._close_stage),
+            CommitStaged: self._turns.later(self._commit),
+            AbortStaged: self._turns.later(self._abort),
+        }
+
+    async def start(self) -> None:
+        """What was decided before the start is published, beside the node's other work."""
+        await self._commits.in_thread(self._store.open)
+        for decided, _ in list(self._store.pending.values()):
+            if decided.target != QUEUES:
+                self._turns.spawn(self._commits.go_on(decided.query))
+
+    def serve_queues(self, queues: NodeQueues) -> None:
+        """From now on rows can go to queues too; what was decided before is sent."""
+        self._commits.queues = queues
+        for decided, _ in list(self._store.pending.values()):
+            if decided.target == QUEUES:
+                self._turns.spawn(self._commits.go_on(decided.query))
+
+    async def remove_leftovers_forever(self) -> None:
+        while True:
+            await asyncio.sleep(STAGED_LEFTOVERS_MS / 1_000)
+            try:
+                removed = await self._commits.in_thread(self._store.expire)
+            except (OSError, MoorlineError):
+                log.exception("leftovers of staged writes were not removed")
+            else:
+                if removed:
+                    log.info("removed stages that nobody committed", extra={"stages": removed})
+
+    def close(self) -> None:
+        """A commit that is cut short here goes on with the next start."""
+        self._is_closed = True
+        self._turns.close()
+        self._thread.shutdown()
+        self._store.close()
+
+    # --- stages -----------------------------------------------------------------------------------
+
+    async def _open_stage(self, session: Session, call: OpenStage) -> Answer:
+        self._commits.check_room()
+        if call.target == QUEUES:
+            self._commits.need_queues()
+        if not session.is_open:
+            raise ConnectionLost("the client went before its call had its turn")
+        if session not in self._open:
+            self._open[session] = set()
+            session.at_end(lambda: self._left(session))
+        if len(self._open[session]) >= STAGES_OPEN_PER_CONNECTION_MAX:
+            raise LimitReached(
+                f"a connection has at most {STAGES_OPEN_PER_CONNECTION_MAX} stages open: close some of them, "
+                "or use another connection"
+            )
+        stage = await self._commits.in_thread(
+            self._store.begin, call.query, call.batch, call.partition, call.attempt, call.target
+        )
+        if session not in self._open:  # it left meanwhile
+            await self._commits.in_thread(self._store.discard, stage)
+            raise NotFound("the session of this stage is over")
+        self._open[session].add(stage)
+        return StageOpened(call.call, stage, self._streams.store.shards)
+
+    async def _take_rows(self, session: Session, call: StageRows) -> Answer:
+        self._check_owner(session, call.stage)
+        self._commits.check_room()
+        try:
+            count = await self._commits.in_thread(self._add_rows, call)
+        except (OSError, MoorlineError):
+            await self._give_up(session, call.stage)
+            raise
+        return RowsStaged(call.call, count)
+
+    def _rows_over(self, session: Session, call: StageRows) -> None:  # noqa: ARG002
+        self._waiting_bytes -= len(call.rows)
+        if self._held and self._waiting_bytes < COMMIT_BYTES_MAX // 2:
+            for held in self._held:
+                held.release_reading(HOLD)
+            self._held.clear()
+
+    def _add_rows(self, call: StageRows) -> int:
+        target = self._store.facts(call.stage).target
+        if target == QUEUES:
+            bytes_max = self._commits.need_queues().settings.message_bytes_max
+            count = self._checker.check_queue_rows(call.rows, bytes_max)
+        else:
+            count = self._checker.check_rows(call.rows)
+        return self._store.append(call.stage, call.rows, count)
+
+    async def _close_stage(self, session: Session, call: CloseStage) -> Answer:
+        self._check_owner(session, call.stage)
+        try:
+            await self._commits.in_thread(self._store.finish, call.stage, call.count, call.hash)
+        except (OSError, MoorlineError):
+            await self._give_up(session, call.stage)
+            raise
+        self._open.get(session, set()).discard(call.stage)
+        return StageClosed(call.call, call.count)
+
+    async def _abort(self, session: Session, call: AbortStaged) -> Answer:  # noqa: ARG002
+        # Not while a commit of the query is on its way: it may decide on these.
+        async with self._commits.turn_of(call.query):
+            removed = await self._commits.in_thread(
+                self._store.abort, call.query, call.batch, call.stages
+            )
+        return StagesAborted(call.call, removed)
+
+    async def _commit(self, session: Session, call: CommitStaged) -> Answer:  # noqa: ARG002
+        return await self._commits.commit(call)
+
+    async def _give_up(self, session: Session, stage: bytes) -> None:
+        self._open.get(session, set()).discard(stage)
+        await self._commits.in_thread(self._store.discard, stage)
+
+    def _left(self, session: Session) -> None:
+        for stage in self._open.pop(session, ()):
+            if not self._is_closed:
+                self._thread.submit(self._store.discard, stage)
+
+    def _check_owner(self, session: Session, stage: bytes) -> None:
+        if stage not in self._open.get(session, ()):
+            raise NotFound("this session has no such stage open")
+
+
+@contextlib.asynccontextmanager
+async def open_staging(
+    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int
+) -> AsyncIterator[Staging]:
+    """The staged writes of a data folder."""
+    clock = broker.streams.clock
+    store = StagingStore(
+        disk,
+        clock.stamp_s,
+        expiry_s=clock.expiry_s,
+        sync=settings.sync == "power",
+        files_max=files_max,
+    )
+    staging = Staging(store, disk, broker, settings)
+    leftovers = asyncio.create_task(staging.remove_leftovers_forever())
+    try:
+        await staging.start()
+        yield staging
+    finally:
+        leftovers.cancel()
+        staging.close()

@@ -1,0 +1,357 @@
+"""Room: topics. Publishing, and what one node tells another of its streams."""
+
+import asyncio
+from collections.abc import Generator, Iterable
+
+import msgspec
+import xxhash
+
+from moorline.config.settings import Streams as Settings
+from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
+from moorline.core.group.message import LeaderMessage
+from moorline.core.stream import Extent, Gap
+from moorline.core.topic import check_filter
+from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
+from moorline.journal.streams.retained import Entry
+from moorline.limits import (
+    RETAINED_BYTES_MAX,
+    STREAM_NEWS_MS,
+    STREAM_READ_BYTES_MAX,
+    STREAMS_AT_ONCE_MAX,
+    STREAMS_PER_PAGE_MAX,
+    TOPIC_HEADERS_BYTES_MAX,
+)
+from moorline.net.session import Handlers, Session, each
+from moorline.net.slices import in_slices
+from moorline.net.turns import Turns
+from moorline.topics.streams import LocalStreams
+from moorline.topics.topic_list import TopicList
+from moorline.wire.group import (
+    FindOffsets,
+    FindRetained,
+    ForBorrower,
+    OffsetsFound,
+    ReadStream,
+    RetainedFound,
+    StreamRead,
+    StreamsChanged,
+    StreamsSeen,
+    WatchStreams,
+)
+from moorline.wire.message import Answer, Failed
+from moorline.wire.stream_file import DescribeShards, ShardsDescribed
+from moorline.wire.topic import (
+    DescribeStreams,
+    ListTopics,
+    Publish,
+    Published,
+    Record,
+    StreamFacts,
+    StreamsDescribed,
+    TopicsListed,
+)
+
+PUBLISHERS_FLAGS = RETAIN | QOS0 | TOMBSTONE
+"""The flags of a frame that a publisher sets; the others say how it is stored."""
+
+
+class Counts(msgspec.Struct):
+    published: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+class Link:
+    """The home of Borrowers on another node: the session that its link is at this end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def from_leader(self, message: LeaderMessage) -> None:
+        if self._session.is_open:
+            self._session.send(ForBorrower(message))
+
+
+class TopicBroker:
+    """Takes what is published."""
+
+    def __init__(self, streams: LocalStreams, settings: Settings) -> None:
+        self.streams = streams
+        self.counts = Counts()
+        self._settings = settings
+        self._turns = Turns()
+        self._listed = TopicList(streams)
+        self._watching: set[Session] = set()
+        self._news: set[int] = set()
+        self._news_due = False
+        streams.moved.append(self._moved)
+        streams.reshaped.append(self._reshaped)
+
+    def handlers(self) -> Handlers:
+        return {
+            Publish: self._publish,
+            ListTopics: self._turns.later(self._list_topics),
+            DescribeStreams: self._turns.spawned(self._describe),
+            DescribeShards: each(self._describe_shards),
+            WatchStreams: each(self._watch),
+            ReadStream: self._turns.spawned(self._read, self._wait_for_news),
+            FindOffsets: self._turns.spawned(self._find_offsets),
+            FindRetained: self._turns.spawned(self._find_retained),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    def _publish(self, session: Session, calls: list[Publish]) -> Iterable[Answer]:
+        refused: list[Answer] = []
+        for call in calls:
+            try:
+                self._store(session, call)
+            except CallFailed as error:
+                self.counts.refused += len(call.records)
+                refused.append(Failed(call.call, error.code, str(error)))
+        self.streams.changed()
+        self.streams.hold_if_behind(session)
+        return refused
+
+    def _store(self, session: Session, call: Publish) -> None:
+        """All of a call's messages, or none: what can be refused is refused before the first."""
+        if self.streams.is_disk_full:
+            raise NodeDiskFull("the node's disk is nearly full: no messages are taken")
+        if not call.producer and self._is_plain(call.records):
+            shard, offset = self.streams.store.append_plain(call.records)
+            self.counts.published += len(call.records)
+            self.streams.answer(session, Published(call.call, len(call.records), 0, shard, offset))
+            return
+        headers = self._checked(call.records)
+        append = self.streams.store.append
+        producer = xxhash.xxh3_64_intdigest(call.producer.encode()) if call.producer else 0
+        sequence = call.sequence
+        shard, offset, duplicates = 0, -1, 0
+        if not producer and headers is None:
+            for record in call.records:
+                shard, offset = append(
+                    record.topic, record.body, record.key, b"", record.ttl_s, record.flags
+                )
+        else:
+            for place, record in enumerate(call.records):
+                extra = headers[place] if headers is not None else b""
+                stored = append(
+                    record.topic,
+                    record.body,
+                    record.key,
+                    extra,
+                    record.ttl_s,
+                    record.flags,
+                    producer,
+                    sequence + place,
+                )
+                if stored[1] < 0:
+                    duplicates += 1
+                else:
+                    shard, offset = stored
+        stored_count = len(call.records) - duplicates
+        self.counts.published += stored_count
+        self.counts.duplicates += duplicates
+        self.streams.answer(session, Published(call.call, stored_count, duplicates, shard, offset))
+
+    def _is_plain(self, records: list[Record]) -> bool:
+        """Whether they have a known topic and a body and nothing else: nothing is left to be checked."""
+        bytes_max, known = self._settings.message_bytes_max, self.streams.store.known_topics
+        for record in records:
+            if (
+                record.key is not None
+                or record.headers
+                or record.ttl_s
+                or record.flags
+                or len(record.body) > bytes_max
+                or record.topic not in known
+            ):
+                return False
+        return True
+
+    def _checked(self, records: list[Record]) -> list[bytes] | None:
+        """The encoded headers of all, or None if there are none."""
+        bytes_max, knows = self._settings.message_bytes_max, self.streams.store.check_topic
+        headers: list[bytes] | None = None
+        for place, record in enumerate(records):
+            if len(record.body) > bytes_max:
+                raise TooLarge(
+                    f"a message of {len(record.body)} bytes; this node takes {bytes_max} "
+                    "(streams.message_bytes_max)"
+                )
+            if record.flags & ~PUBLISHERS_FLAGS:
+                raise BadTopic(f"flags {record.flags} are not a publisher's to set")
+            if record.flags & TOMBSTONE and record.body:
+                raise BadTopic(f"a tombstone of {record.topic!r} has a body: leave it out")
+            knows(record.topic)
+            if record.headers:
+                encoded = encode_headers(record.headers)
+                if len(encoded) > TOPIC_HEADERS_BYTES_MAX:
+                    raise TooLarge(
+                        f"headers of {len(encoded)} bytes; at most {TOPIC_HEADERS_BYTES_MAX}"
+                    )
+                if headers is None:
+                    headers = [b""] * len(records)
+                headers[place] = encoded
+        return headers
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    async def _list_topics(self, session: Session, call: ListTopics) -> Answer:
+        check_filter(call.filter)
+        rows = await self._listed.page(session, call.filter, call.after, call.count)
+        return TopicsListed(call.call, rows)
+
+    async def _describe(self, session: Session, call: DescribeStreams) -> Answer:  # noqa: ARG002
+        facts = await in_slices(self._facts(self._page(call)))
+        dropped, lost = self.streams.dropped_messages, self.streams.store.lost_messages
+        return StreamsDescribed(call.call, facts, dropped, lost)
+
+    def _page(self, call: DescribeStreams | WatchStreams) -> list[Extent]:
+        there_are = self.streams.store.stream_count
+        if not call.count and there_are > STREAMS_AT_ONCE_MAX:
+            raise TooLarge(
+                f"the answer does not fit a frame: there are {there_are} streams, ask for pages of at most "
+                f"{STREAMS_PER_PAGE_MAX}"
+            )
+        return self.streams.store.page(call.after, call.count)
+
+    def _facts(self, extents: list[Extent]) -> Generator[None, None, list[StreamFacts]]:
+        store = self.streams.store
+        facts = []
+        for extent in extents:
+            stream = extent.stream
+            size, first_us, last_us, digest = store.measures(stream.shard, stream.generation)
+            facts.append(
+                StreamFacts(
+                    stream.node,
+                    stream.shard,
+                    stream.generation,
+                    extent.first,
+                    extent.end,
+                    extent.sealed,
+                    size,
+                    first_us,
+                    last_us,
+                    bytes(digest) if digest is not None else b"",
+                )
+            )
+            yield
+        return facts
+
+    def _describe_shards(self, session: Session, call: DescribeShards) -> ShardsDescribed:  # noqa: ARG002
+        store = self.streams.store
+        found: list[Extent] = []
+        for shard, offset in call.since:
+            # One more than fits says that there are more.
+            found += store.since(shard, offset, STREAMS_PER_PAGE_MAX + 1 - len(found))
+        is_more = len(found) > STREAMS_PER_PAGE_MAX
+        return ShardsDescribed(call.call, store.bounds(), found[:STREAMS_PER_PAGE_MAX], is_more)
+
+    async def retained(self, filter_text: str) -> list[Entry]:
+        """The retained messages that match, those that say "none any more" included."""
+        return await in_slices(self._matching(filter_text, None))
+
+    def _matching(
+        self, filter_text: str, bytes_max: int | None
+    ) -> Generator[None, None, list[Entry]]:
+        """All of them, or the first ones that have so many bytes together."""
+        found: list[Entry] = []
+        size = 0
+        for entry in self.streams.store.retained(filter_text):
+            if entry is not None:
+                size += len(entry.frame)
+                if bytes_max is not None and size > bytes_max:
+                    break
+                found.append(entry)
+            yield
+        return found
+
+    # --- for other nodes --------------------------------------------------------------------------
+
+    def _watch(self, session: Session, call: WatchStreams) -> StreamsSeen:
+        if session not in self._watching:
+            self._watching.add(session)
+            session.at_end(lambda: self._watching.discard(session))
+        return StreamsSeen(call.call, self._page(call))
+
+    def _moved(self, shards: list[int]) -> None:
+        """Ends move all the time: other nodes hear of them together, and a moment later."""
+        if not self._watching:
+            return
+        self._news.update(shards)
+        if not self._news_due:
+            self._news_due = True
+            asyncio.get_running_loop().call_later(STREAM_NEWS_MS / 1_000, self._tell)
+
+    def _reshaped(self, shards: list[int]) -> None:
+        """A new generation is told at once: a group need not wait for it."""
+        self._news.update(shards)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news_due = False
+        news, self._news = self._news, set()
+        if not news or not self._watching:
+            return
+        extents = self.streams.store.extents(news)
+        firsts = range(0, len(extents), STREAMS_PER_PAGE_MAX)
+        pages = [extents[first : first + STREAMS_PER_PAGE_MAX] for first in firsts]
+        changes = [StreamsChanged(page, place < len(pages)) for place, page in enumerate(pages, 1)]
+        for session in self._watching:
+            session.send_all(changes)
+
+    async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
+        self._check_read(call)
+        bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
+        found = await self.streams.read(call.shard, call.generation, call.offset, bytes_max)
+        if found is None:
+            return StreamRead(call.call, call.offset, call.offset, b"")
+        if isinstance(found, Gap):
+            return StreamRead(call.call, found.first, found.upto, b"", found.reason)
+        return StreamRead(call.call, found.first, found.upto, found.data)
+
+    async def _wait_for_news(self, call: ReadStream) -> None:
+        """Waits until there is something to be read, as long as the call allows; reads nothing yet."""
+        streams = self.streams
+        if not call.wait_ms or self._is_answered_at_once(call):
+            return
+        moved = asyncio.Event()
+        streams.when_moved(call.shard, moved.set)
+        try:
+            async with asyncio.timeout(call.wait_ms / 1_000):
+                await moved.wait()
+        except TimeoutError:
+            pass
+        finally:
+            streams.forget(call.shard, moved.set)
+
+    def _is_answered_at_once(self, call: ReadStream) -> bool:
+        store = self.streams.store
+        extent = store.extent(call.shard, call.generation)
+        if extent is not None:
+            return call.offset < extent.end
+        newest = store.newest_generations().get(call.shard, -1)
+        # One that is dropped is a gap, which needs no disk; one that never was is refused.
+        return call.generation > newest or (
+            store.read(call.shard, call.generation, call.offset, 1) is not None
+        )
+
+    def _check_read(self, call: ReadStream) -> None:
+        """Refuses what is no place of any stream; one of a generation that is dropped is a gap."""
+        store = self.streams.store
+        newest = store.newest_generations().get(call.shard)
+        if newest is None or call.generation > newest:
+            raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
+
+    async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
+        found = await self.streams.offsets_at(call.time_us)
+        return OffsetsFound(call.call, list(found.items()))
+
+    async def _find_retained(self, session: Session, call: FindRetained) -> Answer:  # noqa: ARG002
+        check_filter(call.filter)
+        found = await in_slices(self._matching(call.filter, RETAINED_BYTES_MAX))
+        return RetainedFound(call.call, b"".join(entry.frame for entry in found))

@@ -1,0 +1,96 @@
+"""Room: topics. Gives the files of this node's streams to readers that decode them themselves."""
+
+import asyncio
+from typing import assert_never
+
+from moorline.catalog import Catalog
+from moorline.core.stream import RETENTION
+from moorline.errors import BadStart
+from moorline.ids import text_of
+from moorline.journal.disk import Disk
+from moorline.journal.streams.generation import DENSE, INDEX, SEGMENT
+from moorline.journal.streams.shard import folder_of, path_of
+from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
+from moorline.net.session import Handlers, Session
+from moorline.net.turns import Turns
+from moorline.topics.streams import LocalStreams
+from moorline.wire.message import Answer
+from moorline.wire.stream_file import (
+    ClusterDescribed,
+    DescribeCluster,
+    Part,
+    ReadStreamFile,
+    StreamFileRead,
+)
+
+BROKER = "broker"
+
+
+class StreamFiles:
+    """Reads and sends; what is in the bytes is the reader's to check."""
+
+    def __init__(self, streams: LocalStreams, catalog: Catalog) -> None:
+        self._streams = streams
+        self._catalog = catalog
+        self._turns = Turns()
+
+    def handlers(self) -> Handlers:
+        return {
+            DescribeCluster: self._turns.spawned(self._describe),
+            ReadStreamFile: self._turns.spawned(self._read),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    async def _describe(self, session: Session, call: DescribeCluster) -> Answer:  # noqa: ARG002
+        alive = await self._catalog.live_nodes(NODE_GONE_MS)
+        rows = [row for row in await self._catalog.nodes() if BROKER in row.roles]
+        nodes = [(row.home, row.addresses, row.home in alive) for row in rows]
+        ids = {row.home: text_of(row.id) for row in rows}
+        return ClusterDescribed(call.call, self._streams.node, nodes, ids)
+
+    async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002
+        if call.position > STREAM_FILE_BYTES_MAX:
+            raise BadStart(
+                f"{call.position} is no place in a file of a stream: none has more than "
+                f"{STREAM_FILE_BYTES_MAX} bytes"
+            )
+        store = self._streams.store
+        # Both on the loop, so that they speak of the same commit.
+        extent = store.extent(call.shard, call.generation)
+        size_bytes = store.measures(call.shard, call.generation)[0]
+        if extent is None:
+            return StreamFileRead(call.call, b"", 0, 0, 0, True, RETENTION)
+        length = min(call.bytes_max, STREAM_READ_BYTES_MAX)
+        if call.part == "segment":
+            length = min(length, max(0, size_bytes - call.position))
+        path = path_of(folder_of(call.shard), call.generation) + _ending(call.part)
+        data = await asyncio.to_thread(_bytes, store.disk, path, call.position, length)
+        reason = RETENTION if data is None and call.part == "segment" else ""
+        return StreamFileRead(
+            call.call, data or b"", extent.first, extent.end, size_bytes, extent.sealed, reason
+        )
+
+
+def _ending(part: Part) -> str:
+    match part:
+        case "segment":
+            return SEGMENT
+        case "index":
+            return INDEX
+        case "dense":
+            return DENSE
+    assert_never(part)
+
+
+def _bytes(disk: Disk, path: str, position: int, length: int) -> bytes | None:
+    """None if there is no such file: retention was faster, or an index that was never made."""
+    try:
+        file = disk.open(path, create=False)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read_at(position, length)
+    finally:
+        file.close()

@@ -1,0 +1,162 @@
+"""A disk without room for a checkpoint: it waits, acknowledgements pass, and they are what makes room."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.queues.queue_harbour import WITHIN_S, until
+
+from moorline.client.moor import connect
+from moorline.config.addresses import Address
+from moorline.config.settings import Queues as Settings
+from moorline.core.queue.queue import Queue
+from moorline.errors import NodeDiskFull
+from moorline.journal.disk_watch import DiskWatch
+from moorline.journal.queues.checkpoint import wanted_bytes
+from moorline.journal.queues.store import Store
+from moorline.limits import CHECKPOINT_SPARE_BYTES, KIB, MIB
+from moorline.net.clock import wall_ms
+from moorline.net.listener import Admission, Listeners
+from moorline.node.queues import options
+from moorline.queues.commands import QueueBroker
+from moorline.testing import MemoryDisk
+from moorline.wire.link import Welcome
+
+SETTINGS = Settings(log_bytes_max=2 * MIB)
+BODY = bytes(16 * KIB)
+
+
+@asynccontextmanager
+async def broker_on(disk: MemoryDisk) -> AsyncIterator[QueueBroker]:
+    store = Store(disk, options(SETTINGS), wall_ms)
+    store.open()
+    broker = QueueBroker(store, SETTINGS)
+    try:
+        yield broker
+    finally:
+        await broker.commits.close()
+        store.close()
+
+
+async def committed(broker: QueueBroker) -> None:
+    broker.commits.changed()
+    store = broker.store
+    await until(lambda: store.committed_lsn == store.next_lsn - 1)
+
+
+async def filled(broker: QueueBroker, count: int) -> Queue:
+    queue = broker.store.create(b"")
+    for _ in range(count):
+        assert broker.store.send(queue, BODY, wall_ms())
+    await committed(broker)
+    return queue
+
+
+async def drained(broker: QueueBroker, queue: Queue) -> None:
+    while (head := broker.store.head(queue)) is not None:
+        assert broker.store.acknowledge(queue, head.lsn)
+    await committed(broker)
+
+
+def leave_free(disk: MemoryDisk, free_bytes: int) -> None:
+    disk.capacity_bytes = disk.used_bytes() + free_bytes
+    assert disk.free_bytes("") == free_bytes
+
+
+async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
+    disk = MemoryDisk()
+    async with broker_on(disk) as broker:
+        queue = await filled(broker, 40)
+        leave_free(disk, CHECKPOINT_SPARE_BYTES + 100 * KIB)
+        watch = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+        watch.look()
+        assert broker.is_disk_full
+        assert broker.commits.lacks_room
+        with pytest.raises(NodeDiskFull, match="checkpoint"):
+            await broker.commits.checkpoint_anew()
+        assert broker.store.log.size_bytes > 600 * KIB
+    assert disk.free_bytes("") > 0
+    disk.crash(random.Random(1), "all")
+    async with broker_on(disk) as broker:
+        found = broker.store.find(queue.id)
+        assert found is not None
+        assert found.size == 40
+        watch = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+        watch.look()
+        assert broker.is_disk_full, "known before anybody is served"
+        await drained(broker, found)
+        watch.look()
+        assert not broker.commits.lacks_room
+        await until(lambda: broker.commits.checkpoints == 1)
+        assert broker.store.log.size_bytes == 0
+        assert disk.free_bytes("") > CHECKPOINT_SPARE_BYTES + 500 * KIB
+        assert not broker.commits.failed.done()
+    store = Store(disk, options(SETTINGS), wall_ms)
+    store.open()
+    found = store.find(queue.id)
+    assert found is not None
+    assert found.size == 0
+    store.close()
+
+
+async def test_what_a_checkpoint_wants_is_never_less_than_it_takes() -> None:
+    """At every share of acknowledged messages; with room it is known without a look at each."""
+    for acknowledged in (0, 7, 20, 39, 40):
+        disk = MemoryDisk()
+        async with broker_on(disk) as broker:
+            queue = await filled(broker, 40)
+            for _ in range(acknowledged):
+                head = broker.store.head(queue)
+                assert head is not None
+                broker.store.acknowledge(queue, head.lsn)
+            await committed(broker)
+            wanted = wanted_bytes(broker.store, 0)
+            assert wanted <= wanted_bytes(broker.store, 1 << 40)
+            assert (
+                wanted - CHECKPOINT_SPARE_BYTES < (41 - acknowledged) * (16 * KIB + 512) + 13 * KIB
+            )
+            leave_free(disk, wanted)
+            await broker.commits.checkpoint_anew()
+            assert not broker.commits.failed.done()
+            assert broker.store.log.size_bytes == 0
+
+
+async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
+    """Their acknowledgements are what makes room; a log beyond its size holds nobody then."""
+    disk = MemoryDisk()
+    async with broker_on(disk) as broker:
+        # Enough for the log alone: when half of it is full, a checkpoint finds no room any more.
+        leave_free(disk, 3 * MIB)
+        queues = [await filled(broker, 100), await filled(broker, 60)]
+        store = broker.store
+        assert (broker.commits.checkpoints, store.log.size_bytes) > (0, SETTINGS.log_bytes_max)
+        assert broker.commits.look_for_room(disk.free_bytes(""))
+        assert broker.commits.lacks_room
+        async with served(broker) as address, connect(address) as moor:
+            # Whoever is held is not read from: neither of these would be answered.
+            async with asyncio.timeout(WITHIN_S):
+                for queue in queues:
+                    found = moor.queue(queue.id)
+                    while (head := await found.get()) is not None:
+                        await head.ack()
+        broker.commits.look_for_room(disk.free_bytes(""))
+        await until(lambda: broker.commits.checkpoints == 1)
+        assert store.log.size_bytes == 0
+
+
+@asynccontextmanager
+async def served(broker: QueueBroker) -> AsyncIterator[str]:
+    listeners = Listeners(
+        broker.handlers(),
+        lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        Admission(
+            anonymous="loopback", connections_max=9, hello_timeout_ms=5_000, keepalive_ms=15_000
+        ),
+    )
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    try:
+        yield str(address)
+    finally:
+        await listeners.close()

@@ -1,0 +1,46 @@
+"""Staged commits to queues while the disk is full or fails: they wait with a bound, and are told."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.queues.queue_harbour import ROOMY, WITHIN_S, harbour, until
+
+from moorline.errors import OutcomeUnknown
+from moorline.staging.queue_commits import durable, send_row
+
+
+async def test_a_decided_commit_waits_for_room_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue = await moor.create_queue()
+        node.broker.is_disk_full = True
+        assert send_row(node.store, queue.id, b"1") == ""
+        waiting = asyncio.create_task(durable(node.broker))
+        await until(lambda: bool(node.broker._has_room._waiters))
+        with monkeypatch.context() as patch:
+            patch.setattr("moorline.staging.queue_commits.STAGED_ROOM_MS_MAX", 1)
+            assert send_row(node.store, queue.id, b"2") == ""
+            with pytest.raises(OutcomeUnknown, match="when there is room, and it goes on"):
+                await asyncio.wait_for(durable(node.broker), WITHIN_S)
+        assert not waiting.done()
+        node.broker.is_disk_full = False
+        await asyncio.wait_for(waiting, WITHIN_S)
+        assert (await queue.info()).waiting == 2
+
+
+async def test_a_commit_is_told_when_the_disk_of_the_queues_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+        queue = await moor.create_queue()
+
+        def broken(_: object) -> None:
+            raise OSError(5, "the disk is broken")
+
+        monkeypatch.setattr(node.store, "write", broken)
+        assert send_row(node.store, queue.id, b"promised?") == ""
+        with pytest.raises(OutcomeUnknown, match="failed"):
+            await asyncio.wait_for(durable(node.broker), WITHIN_S)
+        assert node.broker.commits.failed.done()

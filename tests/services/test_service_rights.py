@@ -1,0 +1,233 @@
+"""Who may do what with a service and its queues, and what an operator takes away."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.queues.queue_harbour import until
+from tests.services.interception import Gate
+from tests.services.service_harbour import (
+    Harbour,
+    associated,
+    make_queues,
+    subscribe,
+    take,
+    unsubscribe,
+    within,
+)
+
+from moorline.core.sets.digest import Digest
+from moorline.errors import CallFailed, NotAuthorized, ServiceDisabled
+from moorline.wire.message import Answer, Message
+from moorline.wire.service import (
+    AskLists,
+    AskRanges,
+    Associate,
+    Associated,
+    Dissociate,
+    Dissociated,
+    ListsTold,
+    OpenService,
+    RangesTold,
+    ServiceOpened,
+    ServiceSubscribed,
+    SubscribeService,
+)
+
+pytestmark = pytest.mark.process
+
+
+# --- D06: the service's proof ---------------------------------------------------------------------
+
+
+CALLS_OF_A_SERVICE: list[tuple[Callable[[int], Message], type[Answer]]] = [
+    (lambda call: Associate(call, [b"q" * 24]), Associated),
+    (lambda call: Dissociate(call, [(0, 0)]), Dissociated),
+    (lambda call: SubscribeService(call, 0, bytes(16)), ServiceSubscribed),
+    (lambda call: AskRanges(call, [(0, 0)]), RangesTold),
+    (lambda call: AskLists(call, [(0, 0)]), ListsTold),
+]
+
+
+@pytest.mark.parametrize("who", ["", "other"])
+async def test_d06_a_service_command_without_the_services_proof_is_refused(
+    node: Harbour, who: str
+) -> None:
+    """D06: without a certificate, or before the session was opened for its service."""
+    queues = await associated(node, 5)
+    async with node.connect(who) as moor:
+        for make, reply in CALLS_OF_A_SERVICE:
+            with pytest.raises(NotAuthorized, match="acts for no service"):
+                await moor._caller.call(make, reply)
+        if not who:
+            with pytest.raises(NotAuthorized, match="TLS client certificate"):
+                await moor._caller.call(OpenService, ServiceOpened)
+    assert await node.associated() == set(queues)
+
+
+async def test_d06_a_service_sees_and_changes_only_its_own(node: Harbour) -> None:
+    """D06: another service, well proven, gets nothing of the first one's."""
+    queues = await associated(node, 5)
+    async with node.connect("other") as moor, moor.service(node.list_of("other")) as service:
+        assert await service.associate(queues) == queues
+        await service.dissociate(queues)
+        answer = await moor._caller.call(lambda call: Dissociate(call, [(0, 0)]), Dissociated)
+        assert (answer.changed, answer.count) == (0, 0)
+        lists = await moor._caller.call(lambda call: AskLists(call, [(0, 0)]), ListsTold)
+        assert lists.highs == [b""]
+        ranges = await moor._caller.call(lambda call: AskRanges(call, [(0, 0)]), RangesTold)
+        assert ranges.ranges[0].count == 0
+        with node.listed("other") as listed:
+            assert listed.digest() == Digest.empty(), "what was refused is not kept"
+    assert await node.associated() == set(queues)
+
+
+@pytest.mark.parametrize("who", ["", "other", "operator"])
+async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
+    node: Harbour, who: str
+) -> None:
+    """D06: only the owner may take a queue from its service."""
+    queues = await associated(node, 3)
+    async with node.connect(who) as stranger:
+        with pytest.raises(NotAuthorized):
+            await within(anext(stranger.queue(queues[0]).read()))
+        if who == "other":
+            # Nobody on loopback is an operator here, and may.
+            with pytest.raises(NotAuthorized):
+                await stranger.queue(queues[1]).delete()
+    assert await node.associated() == set(queues)
+
+
+async def test_d06_a_disabled_service_is_refused(node: Harbour) -> None:
+    """D06: until the operator enables it again; its associations stay."""
+    queues = await associated(node, 3)
+    services, number = node.services.services, await node.number()
+    await services.disable(number, is_disabled=True)
+    async with node.connect() as moor:
+        with pytest.raises(ServiceDisabled, match="the operator can enable it"):
+            async with moor.service(node.list_of()):
+                pass
+    await services.disable(number, is_disabled=False)
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        assert service.report.digest == Digest.of(queues)
+
+
+# --- D20: the operator blocks and deletes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["block", "delete"])
+@pytest.mark.parametrize("when", ["subscribed", "away"])
+async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str, when: str) -> None:
+    """D20: both sides converge, the service learns which were lost, and nothing else is skipped."""
+    queues = await associated(node, 50)
+    taken, left = queues[:3], queues[3:]
+
+    async def act() -> None:
+        async with node.connect("operator") as operator:
+            for queue in taken:
+                await (
+                    operator.queue(queue).block if how == "block" else operator.queue(queue).delete
+                )()
+
+    if when == "away":
+        await act()
+    async with node.connect("other") as sender, node.connect() as moor:
+        for queue in left:
+            await sender.send(queue, b"1")
+        async with moor.service(node.list_of()) as service:
+            report = service.report
+            if when == "subscribed":
+                await act()
+                assert await node.digest() == Digest.of(left)
+                report = await service.agree()
+            assert sorted(report.lost) == sorted(taken)
+            assert report.digest == Digest.of(left) == await node.digest()
+            assert {one.queue for one in await take(aiter(service), 47)} == set(left)
+            assert (await service.agree()).lost == [], "told once"
+            if how == "block":
+                async with node.connect("operator") as operator:
+                    await operator.queue(taken[0]).block(blocked=False)
+                assert await service.associate(taken) == taken[1:]
+                await sender.send(taken[0], b"free again")
+                assert (await take(aiter(service), 1))[0].queue == taken[0]
+
+
+@pytest.mark.parametrize("how", ["block", "delete"])
+@pytest.mark.parametrize("first", ["operator", "service"])
+async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
+    node: Harbour, monkeypatch: pytest.MonkeyPatch, how: str, first: str
+) -> None:
+    """D20: each of the two has done its first half when the other one comes and does all of its own."""
+    (queue,) = await associated(node, 1)
+    async with (
+        node.connect("operator") as operator,
+        node.connect() as moor,
+        moor.service(node.list_of()) as service,
+    ):
+
+        async def take_away() -> None:
+            target = operator.queue(queue)
+            await (target.block() if how == "block" else target.delete())
+
+        async def associate() -> None:
+            await service.associate([queue])
+
+        halved, whole = (take_away, associate) if first == "operator" else (associate, take_away)
+        with monkeypatch.context() as patch:
+            kept = node.services.services
+            if first == "operator":
+                gate = Gate(patch, kept, "dissociate", after=True)
+            else:
+                gate = Gate(patch, kept, "associate")
+            halving = asyncio.create_task(halved())
+            await gate.reached()
+        following = asyncio.create_task(whole())
+        # All of it, or as far as it comes: it may have to wait for its turn.
+        turns = node.services.turns._locks.values()
+        await until(lambda: following.done() or any(turn._waiters for turn in turns))
+        gate.is_open.set()
+        await within(asyncio.gather(halving, following))
+        # Nobody means a queue that cannot be served.
+        assert (await service.agree()).digest == Digest.empty() == await node.digest()
+
+
+# --- D03: by all of them together -----------------------------------------------------------------
+
+
+async def test_d03_a_mix_of_commands_keeps_the_digests_right(node: Harbour) -> None:
+    """D03: by those who may and those who may not; after each the kept digest is a recompute's."""
+    chance = random.Random(20)
+    async with (
+        node.connect("operator") as operator,
+        node.connect() as plain,
+        node.connect() as moor,
+        moor.service(node.list_of()) as service,
+    ):
+        queues = await make_queues(moor, 40)
+        seen = dict.fromkeys(["associate", "dissociate", "block", "unblock", "delete", "plain"], 0)
+        for _ in range(120):
+            some = chance.sample(queues, chance.randint(1, 6))
+            act = chance.choice([*list(seen)[:5], "associate", "plain"])
+            seen[act] += 1
+            with contextlib.suppress(CallFailed):
+                if act == "associate":
+                    await service.associate(some)
+                elif act == "dissociate":
+                    await service.dissociate(some)
+                elif act == "plain":
+                    await subscribe(plain, some[0])
+                    await unsubscribe(plain, some[0])
+                elif act == "delete" and chance.random() < 0.2:
+                    await operator.queue(some[0]).delete()
+                else:
+                    await operator.queue(some[0]).block(blocked=act != "unblock")
+            await node.check_digests()
+        assert min(seen.values()) > 5, seen
+        report = await service.agree()
+        assert report.digest == await node.digest() == service._associations.recomputed()
+        for queue in await node.associated():
+            held = node.store.glance(queue)
+            assert held is not None
+            assert not held.blocked
