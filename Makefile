@@ -26,7 +26,7 @@ demo: setup
 	@$(BIN)/python -m demo.run
 
 test: setup
-	$(BIN)/python -m pytest -m "not long" -n auto --dist loadfile --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -m "not long" -n auto --dist loadscope --no-loadscope-reorder --durations 15
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
@@ -36,7 +36,7 @@ sim: setup
 
 chaos: setup
 	@$(BIN)/python -m chaos.run $(CHAOS)
-	$(if $(findstring --quick,$(CHAOS)),,$(BIN)/python -m pytest -m long -n logical --dist loadfile)
+	$(if $(findstring --quick,$(CHAOS)),,$(BIN)/python -m pytest -m long -n logical --dist loadscope)
 
 check: setup
 	$(BIN)/python -m ruff format --check .

@@ -1,8 +1,6 @@
 """What all tests share: patience, one Postgres a worker, and how workers share the tests (`sharing.py`)."""
 
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -10,12 +8,14 @@ from hypothesis import HealthCheck, settings
 from tests.catalog.databases import shared_postgres
 from tests.sharing import (
     LENGTHS,
-    SESSIONS_MAX,
-    UNKNOWN_S,
-    groups_of,
+    GroupScheduling,
+    cores,
+    file_of,
+    groups_of_tests,
     lengths_text,
     read_lengths,
 )
+from xdist.remote import Producer
 
 from moorline.catalog import EmbeddedPostgres
 
@@ -25,7 +25,6 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
-ROOT = Path(__file__).parents[1]
 SHOWN_FILES = 15
 TOOK_S: dict[str, float] = {}
 """By file, in the process that gathers what workers report."""
@@ -41,29 +40,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto` is one more than there are cores: who waits for a lease or a disk needs none."""
-    return _cores() + (1 if config.option.numprocesses == "auto" else 0)
+    return cores() + (1 if config.option.numprocesses == "auto" else 0)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, for `--dist loadfile`. The same in every worker."""
-    known_s = read_lengths(LENGTHS.read_text())
-    lengths_s: dict[str, float] = {}
-    on_spark = set()
-    for item in items:
-        file = _file_of(item)
-        is_quick = not any(item.iter_markers("process")) and not any(item.iter_markers("slow"))
-        lengths_s.setdefault(file, 0.0)
-        lengths_s[file] = known_s.get(file, lengths_s[file] if is_quick else UNKNOWN_S)
-        if "spark" in getattr(item, "fixturenames", ()):
-            on_spark.add(file)
-    groups = groups_of(lengths_s, sorted(on_spark), min(_cores(), SESSIONS_MAX))
-    places = {file: place for place, file in enumerate(groups)}
-    items.sort(key=lambda item: places[_file_of(item)])
+    """The longest groups first. The same in every worker."""
+    places = {file: place for place, file in enumerate(groups_of_tests())}
+    items.sort(key=lambda item: places[file_of(item.nodeid)])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.option.dist == "loadscope" else None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    file = report.nodeid.split("::")[0]
+    file = file_of(report.nodeid)
     TOOK_S[file] = TOOK_S.get(file, 0.0) + report.duration
 
 
@@ -85,11 +77,3 @@ async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Em
     """One real Postgres for all tests of a worker; each has a database of its own in it."""
     async with shared_postgres(tmp_path_factory.mktemp("postgres") / "catalog") as postgres:
         yield postgres
-
-
-def _cores() -> int:
-    return max(2, len(os.sched_getaffinity(0)))
-
-
-def _file_of(item: pytest.Item) -> str:
-    return item.path.relative_to(ROOT).as_posix()

@@ -5,15 +5,51 @@ every core, so there are only few groups of them. `lengths.txt` says how long a 
 `--write-lengths` writes it anew.
 """
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-LENGTHS = Path(__file__).parent / "lengths.txt"
-UNKNOWN_S = 5.0
-"""For a file that is not in the list and has tests that are not quick."""
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+ROOT = Path(__file__).parents[1]
+LENGTHS = ROOT / "tests/lengths.txt"
+ASKS_FOR_SPARK = re.compile(r"\bspark: SparkSession\b")
+"""A test that takes the session of its worker."""
 LISTED_S_MIN = 1.0
 SESSIONS_MAX = 4
 """A session takes a gigabyte of memory; with more of them the longest file is the length of a run anyway."""
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives a worker one group after the other. xdist's own groups ride in the names of tests, which this
+    pytest does not let it change."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        self._groups = groups_of_tests()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups[file_of(nodeid)]
+
+
+def groups_of_tests() -> dict[str, str]:
+    """The group of each file of tests, in their order: the same in every process of a run."""
+    known_s = read_lengths(LENGTHS.read_text())
+    files = {path.relative_to(ROOT).as_posix(): path for path in ROOT.glob("tests/**/test_*.py")}
+    lengths_s = {file: known_s.get(file, 0.0) for file in sorted(files)}
+    on_spark = [file for file in lengths_s if ASKS_FOR_SPARK.search(files[file].read_text())]
+    return groups_of(lengths_s, on_spark, min(cores(), SESSIONS_MAX))
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.split("::", 1)[0]
+
+
+def cores() -> int:
+    return max(2, len(os.sched_getaffinity(0)))
 
 
 def read_lengths(text: str) -> dict[str, float]:

@@ -1,6 +1,21 @@
 """How the tests are shared out between workers."""
 
-from tests.sharing import LENGTHS, dealt, groups_of, lengths_text, read_lengths
+import re
+import subprocess
+import sys
+
+import pytest
+from tests.sharing import (
+    LENGTHS,
+    ROOT,
+    SESSIONS_MAX,
+    cores,
+    dealt,
+    groups_of,
+    groups_of_tests,
+    lengths_text,
+    read_lengths,
+)
 
 LENGTHS_S = {"a.py": 40.0, "b.py": 30.0, "c.py": 20.0, "d.py": 10.0, "e.py": 0.0}
 
@@ -31,3 +46,22 @@ def test_lengths_are_read_as_they_are_written() -> None:
 def test_the_list_is_of_files_that_are_there() -> None:
     root = LENGTHS.parents[1]
     assert [path for path in read_lengths(LENGTHS.read_text()) if not (root / path).exists()] == []
+
+
+def test_every_file_has_a_group_and_spark_has_few() -> None:
+    groups = groups_of_tests()
+    assert set(groups) == {
+        path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/test_*.py")
+    }
+    on_spark = [name for name in groups.values() if name.startswith("spark-")]
+    assert len(on_spark) > len(set(on_spark)) == min(cores(), SESSIONS_MAX)
+
+
+@pytest.mark.process
+def test_a_worker_gets_whole_files() -> None:
+    files = ["tests/core/test_ranges.py", "tests/core/test_topic.py", "tests/test_ids.py"]
+    command = [sys.executable, "-m", "pytest", "-vv", "-n", "2", "--dist", "loadscope", *files]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120).stdout
+    ran = re.findall(r"\[(gw\d+)\].* PASSED (tests/\S+\.py)::", told)
+    assert {file for _, file in ran} == set(files), told
+    assert len(set(ran)) == len(files), "one file went to two workers"
