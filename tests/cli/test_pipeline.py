@@ -133,6 +133,7 @@ def test_times_between_batches(text: str) -> None:
             check_every(wrong)
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -55,6 +55,7 @@ async def free(moor: Moor, *groups: str) -> None:
     await until(are_free, within_s=4 * LEASE_S, what="the leases are over")
 
 
+@pytest.mark.long
 async def test_what_was_answered_as_failed_has_no_effect_when_the_leader_wakes(
     nodes: Nodes,
 ) -> None:

@@ -29,6 +29,7 @@ def has_dropped(node: NodeProcess) -> bool:
         streams.close()
 
 
+@pytest.mark.long
 def test_messages_that_retention_took(spark: SparkSession, tmp_path: Path) -> None:
     where, data = tmp_path / "archive", tmp_path / "data"
     early = 300

@@ -48,6 +48,7 @@ def test_a_connect_server_reads_writes_streams_and_archives(
     assert asyncio.run(count_of(filled.address, "streamed")) == len(expected)
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)

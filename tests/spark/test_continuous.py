@@ -95,6 +95,7 @@ WAITING = r"moor: .*: waiting for the node, up to \d+ seconds\n"
 AGAIN = r"moor: the node answers again: going on\n"
 
 
+@pytest.mark.long
 def test_it_survives_a_node_that_is_killed_and_ends_when_told_to_while_it_waits(
     spark: SparkSession, tmp_path: Path
 ) -> None:

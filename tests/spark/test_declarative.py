@@ -66,6 +66,7 @@ def test_the_example_declares_tables_and_a_sink_of_ours() -> None:
     assert sink.format == "moorline"
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(700)

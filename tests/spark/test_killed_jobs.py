@@ -49,6 +49,7 @@ def killed_at(point: str, node: NodeProcess, where: Path) -> None:
     assert is_killed, f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.long
 def test_an_archive_whose_driver_is_killed_goes_on_and_is_proven(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:

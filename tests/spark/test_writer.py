@@ -418,40 +418,34 @@ def drive(*arguments: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-ONE_POINT = (("sent:1", "never"), ("never", "after:0"))
-EVERY_POINT = (
+POINTS = (
     *((point, "never") for point in ("begun:0", "before:0", "sent:1", "after:1")),
     ("fails:2", "after:0"),
     ("never", "sent:1"),
 )
+LAST_POINT = "fails:2"
 
 
-@pytest.mark.parametrize(
-    ("points", "last_point"),
-    [
-        pytest.param(ONE_POINT, "never", id="one point each"),
-        pytest.param(EVERY_POINT, "fails:2", id="every point", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
 def test_a_driver_that_is_killed_publishes_every_row_once(
-    node: NodeProcess, tmp_path: Path, points: tuple[tuple[str, str], ...], last_point: str
+    node: NodeProcess, tmp_path: Path
 ) -> None:
     """At a point of its query to a topic, or of that to a queue; each run goes on where the last one was."""
     expected = make_files(tmp_path / "input")
     checkpoint = tmp_path / "checkpoint"
     (queue,) = make_queues(node, 1)
     where = (node.address, tmp_path / "input", checkpoint, text_of(queue))
-    for point, point_of_queue in points:
+    for point, point_of_queue in POINTS:
         assert drive(*where, point, point_of_queue).returncode, (point, point_of_queue)
-    last = drive(*where, "never", last_point)
+    last = drive(*where, "never", LAST_POINT)
     assert last.returncode == 0, last.stderr
     marks = {
         f"{query}/{path.name}"
         for query in ("topic", "queue")
         for path in (checkpoint / query).glob("*-[0-9]")
     }
-    wanted = {f"topic/{point}".replace(":", "-") for point, _ in points}
-    wanted |= {f"queue/{point}".replace(":", "-") for _, point in (*points, ("", last_point))}
+    wanted = {f"topic/{point}".replace(":", "-") for point, _ in POINTS}
+    wanted |= {f"queue/{point}".replace(":", "-") for _, point in (*POINTS, ("", LAST_POINT))}
     assert marks == wanted - {"topic/never", "queue/never"}, "every point was come to"
     assert by_key(messages_in(node, "streamed")) == expected
     rows = FILES * FILE_ROWS
