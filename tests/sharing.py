@@ -23,7 +23,7 @@ SESSIONS_MAX = 4
 """A session takes a gigabyte of memory; with more of them the longest file is the length of a run anyway."""
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a worker one group after the other. xdist's own groups ride in the names of tests, which this
     pytest does not let it change."""
 
