@@ -152,7 +152,9 @@ class NodeSide(TopicSide):
         await self.moor.group(group_name(group)).create()
 
     async def unsettled(self, group: str) -> int:
-        return sum(place.lag for place in (await self.moor.group(group_name(group)).info()).places)
+        return sum(
+            cursor.lag for cursor in (await self.moor.group(group_name(group)).info()).cursors
+        )
 
     async def end_group(self, group: str) -> None:
         await self.moor.group(group_name(group)).delete()

@@ -651,7 +651,7 @@ TOPICS_CACHED_MAX = 65_536
 TOPICS_CACHED_BYTES_MAX = 8 * MIB
 """The same in bytes of their names, of which each is held three times: 128 bytes for each topic."""
 
-STREAM_PLACES_MAX = 1_024
+STREAM_DENSE_CACHED_MAX = 1_024
 """Places in one segment that reads have ended at: as many readers go on without a seek."""
 
 RETAINED_LOG_BYTES_MIN = 8 * MIB

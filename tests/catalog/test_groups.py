@@ -9,7 +9,7 @@ from tests.catalog.one_connection import OneConnection
 from tests.catalog.waiting import WAIT_S_MAX, until
 
 from moorline.catalog import Catalog
-from moorline.catalog.groups import Groups, Place
+from moorline.catalog.groups import CursorRow, Groups
 from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.core.topic import Mode, SharedName
 
@@ -54,9 +54,9 @@ async def removed(groups: Groups, reader: int, epoch: int = 0) -> Taking:
     return await operations.delete(Ticket(number, reader, epoch))
 
 
-def place(offset: int, *, node: str = "alpha", shard: int = 0) -> Place:
+def cursor(offset: int, *, node: str = "alpha", shard: int = 0) -> CursorRow:
     """A place whose bytes say which commit they came with."""
-    return Place(node, shard, offset, b"acked %d" % offset, b"failures %d" % offset)
+    return CursorRow(node, shard, offset, b"acked %d" % offset, b"failures %d" % offset)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -110,17 +110,17 @@ async def test_declarations_and_removals_at_once(catalog: Catalog, groups: Group
 async def test_removed_group_leaves_nothing(catalog: Catalog, groups: Groups) -> None:
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
-    assert await groups.commit(reader, epoch, [place(1), place(1, shard=1)])
+    assert await groups.commit(reader, epoch, [cursor(1), cursor(1, shard=1)])
     assert await removed(groups, reader, epoch) is Taking.TAKEN
     assert [await catalog.fetchval(f"select count(*) from {table}") for table in TABLES] == [0] * 5
     assert await removed(groups, reader, epoch) is Taking.FENCED
-    assert not await groups.commit(reader, epoch, [place(2)])
+    assert not await groups.commit(reader, epoch, [cursor(2)])
     assert not await groups.renew(reader, epoch, LONG_MS)
     assert await groups.claim(reader, "alpha", LONG_MS) is None
     # Made again it is another reader, and its epochs are above all that were.
     again = await declared(groups)
     assert again != reader
-    assert await groups.places(again) == []
+    assert await groups.cursors(again) == []
     assert await claimed(groups, again) > epoch
 
 
@@ -172,9 +172,9 @@ async def test_same_node_claims_again_with_a_higher_epoch(groups: Groups) -> Non
     lost = await claimed(groups, reader, "alpha")
     epoch = await claimed(groups, reader, "alpha")
     assert epoch > lost
-    assert not await groups.commit(reader, lost, [place(1)])
+    assert not await groups.commit(reader, lost, [cursor(1)])
     assert not await groups.renew(reader, lost, LONG_MS)
-    assert await groups.commit(reader, epoch, [place(2)])
+    assert await groups.commit(reader, epoch, [cursor(2)])
 
 
 async def test_lease_that_is_over_can_be_claimed(groups: Groups) -> None:
@@ -190,14 +190,14 @@ async def test_lease_that_is_over_can_be_claimed(groups: Groups) -> None:
     assert row is not None
     assert (row.leader, row.lease_left_ms, row.epoch) == ("", 0, first.epoch)
     # Nobody has claimed it yet: the epoch is still the first one's.
-    assert await groups.commit(reader, first.epoch, [place(1)])
+    assert await groups.commit(reader, first.epoch, [cursor(1)])
     second = await claimed(groups, reader, "beta")
     assert second > first.epoch
     assert not await groups.renew(reader, first.epoch, LONG_MS)
-    assert not await groups.commit(reader, first.epoch, [place(2)])
+    assert not await groups.commit(reader, first.epoch, [cursor(2)])
     await groups.resign(reader, first.epoch)
     assert await groups.leader(reader) == ("beta", second)
-    assert await groups.places(reader) == [place(1)]
+    assert await groups.cursors(reader) == [cursor(1)]
 
 
 async def test_lease_that_is_over_is_renewed_while_nobody_claims(groups: Groups) -> None:
@@ -216,9 +216,9 @@ async def test_resigned_group_is_free_at_once(groups: Groups) -> None:
     assert await groups.leader(reader) is None
     assert not await groups.renew(reader, first, LONG_MS)
     # What was on its way when it resigned is still stored, until somebody claims.
-    assert await groups.commit(reader, first, [place(1)])
+    assert await groups.commit(reader, first, [cursor(1)])
     await claimed(groups, reader, "beta")
-    assert not await groups.commit(reader, first, [place(2)])
+    assert not await groups.commit(reader, first, [cursor(2)])
 
 
 async def test_renewing_many_at_once(groups: Groups) -> None:
@@ -246,10 +246,14 @@ async def test_renewing_many_at_once(groups: Groups) -> None:
 async def test_places_are_kept_by_node_and_shard(groups: Groups) -> None:
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
-    assert await groups.places(reader) == []
-    given = [place(5, node="beta"), place(4, shard=1), Place("alpha", 0, 1 << 62, b"", b"\0\xff")]
+    assert await groups.cursors(reader) == []
+    given = [
+        cursor(5, node="beta"),
+        cursor(4, shard=1),
+        CursorRow("alpha", 0, 1 << 62, b"", b"\0\xff"),
+    ]
     assert await groups.commit(reader, epoch, given)
-    assert await groups.places(reader) == given[::-1]
+    assert await groups.cursors(reader) == given[::-1]
     assert await groups.commit(reader, epoch, [])
     assert not await groups.commit(reader, epoch + 1, [])
 
@@ -257,14 +261,14 @@ async def test_places_are_kept_by_node_and_shard(groups: Groups) -> None:
 async def test_commit_never_goes_back(groups: Groups) -> None:
     reader = await declared(groups)
     epoch = await claimed(groups, reader)
-    assert await groups.commit(reader, epoch, [place(10), place(10, shard=1)])
+    assert await groups.commit(reader, epoch, [cursor(10), cursor(10, shard=1)])
     # The first shard would go back and stays whole; the second goes on.
-    assert await groups.commit(reader, epoch, [place(9), place(11, shard=1)])
-    assert await groups.places(reader) == [place(10), place(11, shard=1)]
+    assert await groups.commit(reader, epoch, [cursor(9), cursor(11, shard=1)])
+    assert await groups.cursors(reader) == [cursor(10), cursor(11, shard=1)]
     # At the same offset what is done above it grows.
-    more = Place("alpha", 0, 10, b"more", b"")
+    more = CursorRow("alpha", 0, 10, b"more", b"")
     assert await groups.commit(reader, epoch, [more])
-    assert await groups.places(reader) == [more, place(11, shard=1)]
+    assert await groups.cursors(reader) == [more, cursor(11, shard=1)]
 
 
 async def test_one_that_is_fenced_does_not_spoil_the_others(groups: Groups) -> None:
@@ -273,13 +277,13 @@ async def test_one_that_is_fenced_does_not_spoil_the_others(groups: Groups) -> N
     epochs = [await claimed(groups, reader) for reader in readers]
     newer = await claimed(groups, readers[1])
     commits = [
-        (reader, epoch, [place(8), place(9, shard=1)])
+        (reader, epoch, [cursor(8), cursor(9, shard=1)])
         for reader, epoch in zip(readers, epochs, strict=True)
     ]
-    assert await groups.commit_all([*commits, (999_999, 1, [place(1)])]) == {readers[1], 999_999}
-    stored = [place(8), place(9, shard=1)]
-    assert [await groups.places(reader) for reader in readers] == [stored, [], stored]
-    assert await groups.commit_all([(readers[1], newer, [place(1)])]) == set()
+    assert await groups.commit_all([*commits, (999_999, 1, [cursor(1)])]) == {readers[1], 999_999}
+    stored = [cursor(8), cursor(9, shard=1)]
+    assert [await groups.cursors(reader) for reader in readers] == [stored, [], stored]
+    assert await groups.commit_all([(readers[1], newer, [cursor(1)])]) == set()
     assert await groups.commit_all([]) == set()
 
 
@@ -297,7 +301,7 @@ async def test_commits_of_many_readers_in_any_order_do_not_wait_in_a_circle(
         for offset in range(1, 21):
             order = held[turn:] + held[:turn]
             commits = [
-                (reader, epoch, [place(offset, shard=shard) for shard in shards])
+                (reader, epoch, [cursor(offset, shard=shard) for shard in shards])
                 for reader, epoch in (order if turn % 2 else order[::-1])
             ]
             assert await groups.commit_all(commits) == set()
@@ -308,7 +312,7 @@ async def test_commits_of_many_readers_in_any_order_do_not_wait_in_a_circle(
 
     await asyncio.gather(*(commit_often(turn) for turn in range(6)), renew_often(), renew_often())
     for reader, _ in held:
-        assert await groups.places(reader) == [place(20, shard=shard) for shard in range(4)]
+        assert await groups.cursors(reader) == [cursor(20, shard=shard) for shard in range(4)]
     assert await catalog.fetchval("select count(*) from progress") == 32
 
 
@@ -319,12 +323,12 @@ async def test_claim_that_waits_for_a_commit_sees_it(dsn: str, groups: Groups) -
     async with Catalog.open(dsn) as other, other._pool.acquire() as connection:
         committing = Groups(OneConnection(dsn, connection))
         async with connection.transaction():
-            assert await committing.commit(reader, epoch, [place(5)])
+            assert await committing.commit(reader, epoch, [cursor(5)])
             claim = asyncio.create_task(groups.claim(reader, "alpha", LONG_MS))
             await until(lambda: is_waiting(connection))
             assert not claim.done()
         assert await claim is not None
-    assert await groups.places(reader) == [place(5)]
+    assert await groups.cursors(reader) == [cursor(5)]
 
 
 async def test_commit_that_waits_for_a_claim_is_fenced(dsn: str, groups: Groups) -> None:
@@ -335,12 +339,12 @@ async def test_commit_that_waits_for_a_claim_is_fenced(dsn: str, groups: Groups)
         claiming = Groups(OneConnection(dsn, connection))
         async with connection.transaction():
             newer = await claimed(claiming, reader)
-            commit = asyncio.create_task(groups.commit(reader, epoch, [place(5)]))
+            commit = asyncio.create_task(groups.commit(reader, epoch, [cursor(5)]))
             await until(lambda: is_waiting(connection))
             assert not commit.done()
         assert not await commit
-    assert await groups.places(reader) == []
-    assert await groups.commit(reader, newer, [place(6)])
+    assert await groups.cursors(reader) == []
+    assert await groups.commit(reader, newer, [cursor(6)])
 
 
 async def is_waiting(connection: asyncpg.Connection) -> bool:
@@ -364,9 +368,9 @@ async def test_takeovers_amid_commits_lose_nothing(groups: Groups) -> None:
             claim = await groups.claim(reader, node, 0)
             if claim is None:  # a lease of no time is over at once: only the end has a longer one
                 break
-            found = await groups.places(reader)
+            found = await groups.cursors(reader)
             offset = found[0].offset if found else 0
-            while await groups.commit(reader, claim.epoch, [place(offset + 1)]):
+            while await groups.commit(reader, claim.epoch, [cursor(offset + 1)]):
                 # Nobody else has moved it since our claim, or else we would have been fenced.
                 offset += 1
                 commits += 1
@@ -378,10 +382,10 @@ async def test_takeovers_amid_commits_lose_nothing(groups: Groups) -> None:
     # Ends whoever leads last.
     await claimed(groups, reader, "end")
     commits = await asyncio.gather(*leads)
-    (final,) = await groups.places(reader)
+    (final,) = await groups.cursors(reader)
     assert final.offset == sum(commits)
 
 
 async def is_far(groups: Groups, reader: int) -> bool:
-    found = await groups.places(reader)
+    found = await groups.cursors(reader)
     return bool(found) and found[0].offset >= 100

@@ -8,7 +8,7 @@ import pytest
 from tests.catalog.waiting import WAIT_S_MAX
 
 from moorline.catalog import Catalog
-from moorline.catalog.groups import Groups, Place
+from moorline.catalog.groups import CursorRow, Groups
 from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.core.topic import Mode, SharedName
 from moorline.errors import OutcomeUnknown
@@ -75,7 +75,7 @@ async def test_a_leader_that_was_replaced_takes_nothing(scene: Scene) -> None:
     assert await scene.operations.take(ticket) is Taking.FENCED
     assert await scene.operations.delete(ticket) is Taking.FENCED
     assert await scene.operations.change(ticket, deliveries_max=1) is Taking.FENCED
-    seek = scene.operations.seek(ticket, start_us=1, start_offset=None, places=[])
+    seek = scene.operations.seek(ticket, start_us=1, start_offset=None, cursors=[])
     assert await seek is Taking.FENCED
     row = await scene.groups.find(BILLING)
     assert row is not None
@@ -118,17 +118,17 @@ async def test_of_a_withdrawal_and_an_effect_at_once_one_is_first(scene: Scene) 
 
 
 async def test_a_seek_leaves_the_given_places_and_no_others(scene: Scene) -> None:
-    def place(node: str, offset: int) -> Place:
-        return Place(node, 0, offset, b"", b"")
+    def place(node: str, offset: int) -> CursorRow:
+        return CursorRow(node, 0, offset, b"", b"")
 
     groups = scene.groups
     assert await groups.commit(scene.reader, scene.epoch, [place("alpha", 50), place("away", 40)])
     ticket = await scene.ticket()
     taking = await scene.operations.seek(
-        ticket, start_us=0, start_offset=3, places=[place("alpha", 10)]
+        ticket, start_us=0, start_offset=3, cursors=[place("alpha", 10)]
     )
     assert taking is Taking.TAKEN
-    assert await groups.places(scene.reader) == [place("alpha", 10)]
+    assert await groups.cursors(scene.reader) == [place("alpha", 10)]
     row = await groups.find(BILLING)
     assert row is not None
     assert (row.start_us, row.start_offset, row.leader) == (0, 3, "")
@@ -137,7 +137,7 @@ async def test_a_seek_leaves_the_given_places_and_no_others(scene: Scene) -> Non
     assert not await groups.commit(scene.reader, scene.epoch, [place("alpha", 60)])
     assert not await groups.renew(scene.reader, scene.epoch, LONG_MS)
     assert await groups.claim(scene.reader, "beta", LONG_MS) is not None
-    assert await groups.places(scene.reader) == [place("alpha", 10)]
+    assert await groups.cursors(scene.reader) == [place("alpha", 10)]
 
 
 async def test_commits_seeks_and_deletions_at_once_do_not_wait_in_a_circle(scene: Scene) -> None:
@@ -147,14 +147,14 @@ async def test_commits_seeks_and_deletions_at_once_do_not_wait_in_a_circle(scene
             claim = await scene.groups.claim(row.reader, node, LONG_MS)
             if claim is None:
                 continue
-            at = Place(node, 0, turn, b"", b"")
+            at = CursorRow(node, 0, turn, b"", b"")
             number = await scene.operations.open(
                 row.reader, "work", asked_by="me", asked_at=node, within_ms=LONG_MS
             )
             ticket = Ticket(number, row.reader, claim.epoch)
             await asyncio.gather(
                 scene.groups.commit(row.reader, claim.epoch, [at]),
-                scene.operations.seek(ticket, start_us=turn, start_offset=None, places=[at])
+                scene.operations.seek(ticket, start_us=turn, start_offset=None, cursors=[at])
                 if turn % 2
                 else scene.operations.delete(ticket),
             )

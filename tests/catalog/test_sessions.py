@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.catalog.one_connection import OneConnection
-from tests.catalog.test_groups import TABLES, is_waiting, place
+from tests.catalog.test_groups import TABLES, cursor, is_waiting
 from tests.catalog.waiting import until
 
 from moorline.catalog import Catalog
@@ -78,21 +78,21 @@ async def test_opening_fences_the_older_one(sessions: Sessions) -> None:
     older = await opened(sessions)
     readers = [await reader_of(sessions, older, text) for text in ("orders/#", "+")]
     assert (
-        await sessions.commit_all([(reader, older.epoch, [place(5)]) for reader in readers])
+        await sessions.commit_all([(reader, older.epoch, [cursor(5)]) for reader in readers])
         == set()
     )
     newer = await opened(sessions)
     assert [row.reader for row in newer.subscriptions] == readers[::-1]
     assert await sessions.commit_all(
-        [(reader, older.epoch, [place(9)]) for reader in readers]
+        [(reader, older.epoch, [cursor(9)]) for reader in readers]
     ) == set(readers)
     assert not await sessions.seen("till", older.epoch)
     assert await sessions.subscribe("till", older.epoch, "late", 0) is None
     assert not await sessions.unsubscribe("till", older.epoch, "orders/#")
     assert await sessions.list() == [newer]
     for reader in readers:
-        assert await sessions.places(reader) == [place(5)]
-        assert await sessions.commit(reader, newer.epoch, [place(6)])
+        assert await sessions.cursors(reader) == [cursor(5)]
+        assert await sessions.commit(reader, newer.epoch, [cursor(6)])
 
 
 async def test_session_made_again_does_not_know_an_older_epoch(sessions: Sessions) -> None:
@@ -123,16 +123,16 @@ async def test_openings_amid_subscriptions_fence_every_reader(sessions: Sessions
             session = await opened(sessions)
             row = await sessions.subscribe("till", session.epoch, f"topic/{number}/{turn}", 0)
             if row is not None and row.reader is not None:
-                await sessions.commit(row.reader, session.epoch, [place(1)])
+                await sessions.commit(row.reader, session.epoch, [cursor(1)])
 
     await asyncio.gather(*(take_over(number) for number in range(6)))
     last = await opened(sessions)
     readers = [row.reader for row in last.subscriptions if row.reader is not None]
     assert len(readers) == len(last.subscriptions) > 0
-    assert await sessions.commit_all([(one, last.epoch, [place(2)]) for one in readers]) == set()
-    assert await sessions.commit_all([(one, last.epoch - 1, [place(3)]) for one in readers]) == set(
-        readers
-    )
+    assert await sessions.commit_all([(one, last.epoch, [cursor(2)]) for one in readers]) == set()
+    assert await sessions.commit_all(
+        [(one, last.epoch - 1, [cursor(3)]) for one in readers]
+    ) == set(readers)
 
 
 # --- subscriptions --------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ async def test_unsubscribing_takes_the_place_away(catalog: Catalog, sessions: Se
     session = await opened(sessions)
     gone = await reader_of(sessions, session, "orders/#")
     kept = await reader_of(sessions, session, "news")
-    both = [(reader, session.epoch, [place(5)]) for reader in (gone, kept)]
+    both = [(reader, session.epoch, [cursor(5)]) for reader in (gone, kept)]
     assert await sessions.commit_all(both) == set()
     assert await sessions.unsubscribe("till", session.epoch, "orders/#")
     assert await sessions.unsubscribe("till", session.epoch, "orders/#"), "there or not, it is ours"
@@ -181,7 +181,7 @@ async def test_unsubscribing_takes_the_place_away(catalog: Catalog, sessions: Se
     assert await sessions.commit_all(both) == {gone}
     again = await reader_of(sessions, session, "orders/#")
     assert again != gone
-    assert await sessions.places(again) == []
+    assert await sessions.cursors(again) == []
 
 
 async def test_readers_of_groups_and_sessions_commit_together(
@@ -200,8 +200,8 @@ async def test_readers_of_groups_and_sessions_commit_together(
     )
     assert await operations.delete(Ticket(number, reader, session.epoch)) is Taking.FENCED
     assert await groups.list() == []
-    assert await groups.commit_all([(reader, session.epoch, [place(5)])]) == set()
-    assert await sessions.places(reader) == [place(5)]
+    assert await groups.commit_all([(reader, session.epoch, [cursor(5)])]) == set()
+    assert await sessions.cursors(reader) == [cursor(5)]
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -212,7 +212,8 @@ async def test_removed_session_leaves_nothing(catalog: Catalog, sessions: Sessio
     readers = [await reader_of(sessions, session, text) for text in ("orders/#", "news")]
     await subscribed(sessions, session, "$share/billing/orders/#")
     commits = [
-        (reader, session.epoch, [place(1, shard=shard) for shard in range(4)]) for reader in readers
+        (reader, session.epoch, [cursor(1, shard=shard) for shard in range(4)])
+        for reader in readers
     ]
     assert await sessions.commit_all(commits) == set()
     assert await row_counts(catalog) == [0, 1, 3, 2, 8]
@@ -236,7 +237,7 @@ async def test_removals_amid_commits_and_subscriptions(
                 if row is not None and row.reader is not None:
                     readers.append(row.reader)
             await sessions.commit_all(
-                [(reader, session.epoch, [place(turn)]) for reader in readers[::-1]]
+                [(reader, session.epoch, [cursor(turn)]) for reader in readers[::-1]]
             )
             if turn % 3 == 2:
                 await sessions.remove(session.name)
@@ -261,10 +262,10 @@ async def test_removal_and_commit_take_readers_in_the_same_order(
     async with Catalog.open(dsn) as other, other._pool.acquire() as connection:
         committing = Sessions(OneConnection(dsn, connection))
         async with connection.transaction():
-            assert await committing.commit(first, late.epoch, [place(1)])
+            assert await committing.commit(first, late.epoch, [cursor(1)])
             removal = asyncio.create_task(sessions.remove_expired())
             await until(lambda: is_waiting(connection))
-            assert await committing.commit(second, early.epoch, [place(1)])
+            assert await committing.commit(second, early.epoch, [cursor(1)])
             assert not removal.done()
     assert await removal == ["early", "late"]
     assert await row_counts(catalog) == [0] * 5

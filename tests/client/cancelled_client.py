@@ -191,7 +191,7 @@ async def prove_groups(world: World) -> None:
     async def is_done() -> bool:
         while (one := await subscription.get(0.02)) is not None:
             await one.ack()
-        return all(not place.lag for place in (await world.moor.group(READ).info()).places)
+        return all(not cursor.lag for cursor in (await world.moor.group(READ).info()).cursors)
 
     await until(is_done, "a group that is read to its end")
     await subscription.close()

@@ -18,11 +18,11 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.client.moor import Moor
 from moorline.client.topic import Subscription, TopicMessage
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Shard
 from moorline.core.topic import shared_name
 from moorline.errors import CallFailed, MoorlineError
-from moorline.groups.places import Places
+from moorline.groups.cursor_commits import CursorCommits
 
 LEASE_MS = 600
 SMALL: dict[str, object] = {
@@ -318,7 +318,7 @@ async def led_by(node: NodeProcess, group: str, *names: str, within_s: float = W
 
 async def lag_of(node: NodeProcess, group: str) -> int:
     async with moorline.connect(node.address) as moor:
-        return sum(place.lag for place in (await moor.group(group).info()).places)
+        return sum(cursor.lag for cursor in (await moor.group(group).info()).cursors)
 
 
 async def all_done(node: NodeProcess, group: str) -> None:
@@ -333,22 +333,22 @@ async def all_done(node: NodeProcess, group: str) -> None:
     await until(is_done, what=f"{group} is done")
 
 
-async def stored_places(dsn: str, group: str) -> dict[Shard, Place]:
+async def stored_cursors(dsn: str, group: str) -> dict[Shard, Cursor]:
     """What the catalog has of a group, whoever leads it."""
     name = shared_name(group)
     assert name is not None
     async with Catalog.open(dsn) as catalog:
         row = await Groups(catalog).find(name)
         assert row is not None
-        return dict(await Places(Groups(catalog)).load(row.reader))
+        return dict(await CursorCommits(Groups(catalog)).load(row.reader))
 
 
-def is_stored(places: dict[Shard, Place], message: TopicMessage) -> bool:
+def is_stored(cursors: dict[Shard, Cursor], message: TopicMessage) -> bool:
     """Whether a message is done for good by these places."""
     assert message.stream is not None
-    place = places.get(message.stream.line, Place(0))
-    return message.offset < place.offset or any(
-        first <= message.offset < upto for first, upto in place.acked
+    cursor = cursors.get(message.stream.line, Cursor(0))
+    return message.offset < cursor.offset or any(
+        first <= message.offset < upto for first, upto in cursor.acked
     )
 
 
@@ -356,8 +356,8 @@ async def all_stored(dsn: str, group: str, got: Got) -> None:
     """Waits until the catalog has all that members got as done."""
 
     async def is_all_stored() -> bool:
-        places = await stored_places(dsn, group)
-        return all(is_stored(places, message) for _, message in got.messages)
+        cursors = await stored_cursors(dsn, group)
+        return all(is_stored(cursors, message) for _, message in got.messages)
 
     await until(is_all_stored, what=f"all of {group} is stored")
 

@@ -59,8 +59,8 @@ async def test_streams_of_a_node_that_comes_later_are_found_and_granted(nodes: N
         await got.has(everything)
         async with moorline.connect(b.address) as moor:
             info = await moor.group(name).info()
-        assert {place.node for place in info.places} == {"a", "b"}
-        assert {place.status for place in info.places} == {"granted"}
+        assert {cursor.node for cursor in info.cursors} == {"a", "b"}
+        assert {cursor.status for cursor in info.cursors} == {"granted"}
     got.is_exactly(everything)
 
 
@@ -190,7 +190,7 @@ async def test_x18_200_members_join_and_leave(calm: Nodes) -> None:
 
         async def is_alone() -> bool:
             info = await steady.moor.group(name).info()
-            held = [place for place in info.places if place.status == "granted"]
+            held = [cursor for cursor in info.cursors if cursor.status == "granted"]
             return len(info.members) == 1 and len(held) == 12
 
         await until(is_alone, what="the steady member has all streams")

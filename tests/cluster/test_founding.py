@@ -20,10 +20,10 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.client.moor import Moor
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode, SharedName
-from moorline.groups.places import Places, row_of
+from moorline.groups.cursor_commits import CursorCommits, row_of
 
 pytestmark = pytest.mark.process
 
@@ -37,10 +37,10 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
 
         async def declare(offset: int) -> tuple[int, bool]:
             row, is_created = await groups.declare(
-                BILLING, deliveries_max=5, start_us=1, places=[row_of(SHARD, Place(offset))]
+                BILLING, deliveries_max=5, start_us=1, cursors=[row_of(SHARD, Cursor(offset))]
             )
             # Whoever sees the group sees where it begins.
-            assert len(await groups.places(row.reader)) == 1
+            assert len(await groups.cursors(row.reader)) == 1
             return offset, is_created
 
         answers = await asyncio.gather(*(declare(offset) for offset in range(8)))
@@ -48,8 +48,8 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
         row = await groups.find(BILLING)
         assert row is not None
         assert await groups.of(row.reader) == row
-        (place,) = await groups.places(row.reader)
-        assert (place.node, place.shard, place.offset) == ("a", 0, winner)
+        (cursor,) = await groups.cursors(row.reader)
+        assert (cursor.node, cursor.shard, cursor.offset) == ("a", 0, winner)
         operations = Tickets(catalog)
         number = await operations.open(
             row.reader, "DeleteGroup", asked_by="me", asked_at="a", within_ms=60_000
@@ -61,7 +61,7 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
 async def test_a_commit_that_is_refused_does_not_spoil_the_others(dsn: str) -> None:
     async with Catalog.open(dsn) as catalog:
         groups = Groups(catalog)
-        places = Places(groups)
+        cursor_commits = CursorCommits(groups)
         readers = []
         for number in range(3):
             name = SharedName(Mode.SHARED, f"group{number}", "#")
@@ -78,15 +78,15 @@ async def test_a_commit_that_is_refused_does_not_spoil_the_others(dsn: str) -> N
         ]
         answers = await asyncio.gather(
             *(
-                places.commit(reader, epoch, [(SHARD, Place(offset))])
+                cursor_commits.commit(reader, epoch, [(SHARD, Cursor(offset))])
                 for reader, epoch, offset in commits
             ),
             return_exceptions=True,
         )
         assert (answers[0], answers[2], answers[3]) == (True, False, True)
         assert isinstance(answers[1], Exception)
-        assert await places.load(readers[0][0]) == [(SHARD, Place(8))]
-        assert await places.commit(*readers[1], [(SHARD, Place(9))])
+        assert await cursor_commits.load(readers[0][0]) == [(SHARD, Cursor(8))]
+        assert await cursor_commits.commit(*readers[1], [(SHARD, Cursor(9))])
 
 
 @pytest.mark.parametrize("turn", range(4))
@@ -127,7 +127,7 @@ async def test_the_lag_of_a_group_that_nobody_leads_counts_shards_it_has_no_plac
     async def lag(moor: Moor) -> int:
         told = await moor.group(name).info()
         assert told.group.leader == ""
-        return sum(place.lag for place in told.places)
+        return sum(cursor.lag for cursor in told.cursors)
 
     for node in (first, second):
         async with moorline.connect(node.address) as moor:

@@ -24,7 +24,7 @@ from tests.cluster.running import (
     metric,
     numbered,
     publish,
-    stored_places,
+    stored_cursors,
     until,
 )
 from tests.process.nodes import NodeProcess
@@ -65,7 +65,7 @@ async def test_the_cluster_loses_nothing_when_a_node_dies_in_mid_flow(nodes: Nod
 
     nodes["b"].kill()
     # Nobody can claim the group before the lease is over: this is what the next Leader begins with.
-    stored = await stored_places(nodes.dsn, GROUP)
+    stored = await stored_cursors(nodes.dsn, GROUP)
     before = [message for _, message in got.messages]
     await led_by(nodes["a"], GROUP, "a", "c")
     reached = len(got.messages)
@@ -127,8 +127,8 @@ async def test_x4_a_leader_killed_before_it_first_committed(nodes: Nodes) -> Non
     doomed = await join(nodes["a"], GROUP, got, "on a", acks=False)
     await until(lambda: len(got.messages) > 0, what="a Leader that has granted")
     nodes["a"].kill()
-    places = await stored_places(nodes.dsn, GROUP)
-    assert not [message for _, message in got.messages if is_stored(places, message)]
+    cursors = await stored_cursors(nodes.dsn, GROUP)
+    assert not [message for _, message in got.messages if is_stored(cursors, message)]
     later = Got()
     async with members(join(nodes["b"], GROUP, later, "on b")):
         await later.has(sent)
@@ -153,7 +153,7 @@ async def test_x5_the_leaders_node_and_half_of_the_members_are_lost_together(nod
         publishing = asyncio.create_task(publisher.run(lambda: nodes["c"].address))
         await until(lambda: len(got.messages) > 200, what="flow")
         nodes["a"].kill()
-        stored = await stored_places(nodes.dsn, GROUP)
+        stored = await stored_cursors(nodes.dsn, GROUP)
         before = [message for _, message in got.messages]
         await led_by(nodes["c"], GROUP, "b", "c")
         count = len(publisher.sent)
@@ -201,7 +201,7 @@ async def test_x6_the_late_commit_of_a_leader_that_was_cut_off_is_refused(
         )
         # Whatever it had sent has been answered by now.
         await until(lambda: proxy.is_drained, what="the late commit was answered")
-        stored = await stored_places(nodes.dsn, GROUP)
+        stored = await stored_cursors(nodes.dsn, GROUP)
         assert not [message for _, message in got.messages if is_stored(stored, message)]
         assert await leader_of(nodes["c"], GROUP) == "b"
         await successor.ack_all()

@@ -26,7 +26,7 @@ from tests.process.nodes import NodeProcess, run_moor
 import moorline
 from moorline.catalog import Catalog
 from moorline.config.addresses import listen_address
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import (
     BorrowerMessage,
     Disconnect,
@@ -233,10 +233,10 @@ async def test_nonsense_from_a_client_is_harmless(nodes: Nodes) -> None:
             LeaderWanted("stranger", "stranger", -5),
             Ping("nobody", 99, 1, b"?"),
             Ping("stranger", epoch, 2**62, b"?"),
-            UpdateProgress("nobody", 99, 1, 1, Place(5), 5, True),
+            UpdateProgress("nobody", 99, 1, 1, Cursor(5), 5, True),
             UpdateProgress(borrower, epoch - 1, 2**40, 10**9, None, 0, True),
             RevokeFinished(borrower, epoch, 1, 10**9),
-            Disconnect("nobody", epoch, ((1, Place(7)),)),
+            Disconnect("nobody", epoch, ((1, Cursor(7)),)),
         ]
         messages: list[Message] = [
             ForLeader(reader, message) for message in strange for reader in (0, 1, 10**9, 2**62)

@@ -8,7 +8,7 @@ from tests.cluster.running import Nodes
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
-from moorline.catalog.readers import Place
+from moorline.catalog.readers import CursorRow
 from moorline.core.topic import Mode, SharedName
 from moorline.errors import CallFailed, LimitReached
 from moorline.limits import (
@@ -47,13 +47,13 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
     """As many as sixteen nodes with 1,024 shards have: without one member they are too many for a frame."""
     (node,) = await nodes.start("n1")
     name = SharedName(Mode.SHARED, "billing", "orders/#")
-    places = [
-        Place(f"away-{place // 1_024}-".ljust(63, "x"), place % 1_024, place, b"", b"")
+    cursors = [
+        CursorRow(f"away-{place // 1_024}-".ljust(63, "x"), place % 1_024, place, b"", b"")
         for place in range(16 * 1_024)
     ]
     async with Catalog.open(nodes.dsn) as catalog:
-        await Groups(catalog).declare(name, deliveries_max=1, start_us=0, places=places)
-    expected = {(one.node, one.shard): one.offset for one in places}
+        await Groups(catalog).declare(name, deliveries_max=1, start_us=0, cursors=cursors)
+    expected = {(one.node, one.shard): one.offset for one in cursors}
 
     async with moorline.connect(node.address) as moor, moorline.connect(node.address) as other:
         # From the catalog, and then from its Leader, with members.
@@ -63,13 +63,13 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
             async with asyncio.timeout(90):
                 while len((told := await moor.group(str(name)).info()).members) != members:
                     await asyncio.sleep(0.01)
-            keys = [(one.node, one.shard) for one in told.places]
+            keys = [(one.node, one.shard) for one in told.cursors]
             assert keys == sorted(keys)
             assert len(set(keys)) == len(keys)
-            found = {key: one.offset for key, one in zip(keys, told.places, strict=True)}
+            found = {key: one.offset for key, one in zip(keys, told.cursors, strict=True)}
             assert found.items() >= expected.items()
             if not members:
-                away = {one.status for one in told.places if one.node.startswith("away-")}
+                away = {one.status for one in told.cursors if one.node.startswith("away-")}
                 assert away == {"away"}, "what nobody tells of is not called free"
             with pytest.raises(CallFailed, match="does not fit"):
                 await moor._caller.call(lambda n: DescribeGroup(n, str(name)), GroupDescribed)
@@ -90,8 +90,8 @@ async def test_pages_of_any_size_are_the_whole_group(nodes: Nodes) -> None:
                 await asyncio.sleep(0.01)
         for count in (1, 2, 3, 100):
             told = await described_group(moor._caller, name, count)
-            assert [(one.node, one.shard) for one in told.places] == [
-                (one.node, one.shard) for one in whole.places
+            assert [(one.node, one.shard) for one in told.cursors] == [
+                (one.node, one.shard) for one in whole.cursors
             ]
             assert [one.borrower for one in told.members] == [one.borrower for one in whole.members]
 

@@ -102,6 +102,6 @@ async def has_member(moor: Moor, group: str) -> bool:
 
 async def counts(moor: Moor, group: str, lost: int) -> bool:
     found = await moor.group(group).info()
-    return sum(place.lost for place in found.places) == lost and not any(
-        place.lag for place in found.places
+    return sum(cursor.lost for cursor in found.cursors) == lost and not any(
+        cursor.lag for cursor in found.cursors
     )

@@ -16,7 +16,7 @@ from tests.cluster.running import (
     led_by,
     numbered,
     publish,
-    stored_places,
+    stored_cursors,
     until,
 )
 
@@ -180,7 +180,7 @@ async def test_a_seek_counts_for_a_node_that_is_away(nodes: Nodes) -> None:
         names["begins"] = f"$shared/begins/{topic}"
         await moor.group(names["begins"]).create(start="offset:4")
         for name in names.values():
-            assert Shard("b", 0) not in await stored_places(nodes.dsn, name)
+            assert Shard("b", 0) not in await stored_cursors(nodes.dsn, name)
     (b,) = await nodes.start("b", settings=ONE_SHARD)
     await publish(b, topic, [b"after"])
     expected = {

@@ -248,7 +248,7 @@ async def test_x24_one_unacknowledged_message_stalls_nothing_within_the_window(
 
 
 def lag(found: GroupDescribed) -> int:
-    return sum(place.lag for place in found.places)
+    return sum(cursor.lag for cursor in found.cursors)
 
 
 async def test_a_member_that_leaves_before_it_has_a_leader_leaves_no_ghost(

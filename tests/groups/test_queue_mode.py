@@ -52,7 +52,7 @@ async def test_f21_at_most_a_window_is_in_flight(connect: Connect, name: str) ->
     await described(moor, group, lambda found: len(found.members) == 1)
     await publish_all(moor, name, numbered(30))
     await until(lambda: len(slow.got) == 3)
-    assert sum(place.lag for place in (await moor.group(group).info()).places) == 30
+    assert sum(cursor.lag for cursor in (await moor.group(group).info()).cursors) == 30
     assert len(slow.got) == 3
     for message in slow.got[:2]:
         await message.ack()

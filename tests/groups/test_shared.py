@@ -251,7 +251,7 @@ async def test_f20_an_empty_group_idles_out_and_resumes_at_the_right_place(
 
     await described(moor, group, lambda found: not is_led(found))
     await publish_all(moor, name, numbered(30, first=30))
-    assert sum(place.lag for place in (await moor.group(group).info()).places) >= 30
+    assert sum(cursor.lag for cursor in (await moor.group(group).info()).cursors) >= 30
     second = Reader(await moor.subscribe(group))
     await until(lambda: each_once([second], numbered(30, first=30)))
     found = await described(moor, group, is_led)

@@ -117,7 +117,7 @@ async def test_feeds_come_and_no_messages(moor: Moor, hold: Hold, name: str) -> 
     taken = await holder.take_all()
     assert count(taken) >= 100, "with those of other topics between them"
     assert count(await holder.take_all()) == 0, "they are out already"
-    before = await described(moor, group, lambda one: sum(p.pending for p in one.places) >= 100)
+    before = await described(moor, group, lambda one: sum(p.pending for p in one.cursors) >= 100)
     assert not is_done(before)
     holder.ack(taken)
     await described(moor, group, is_done)

@@ -71,7 +71,7 @@ def offsets(reader: Reader) -> set[int]:
 
 
 def lost_by(found: GroupDescribed) -> int:
-    return sum(place.lost for place in found.places)
+    return sum(cursor.lost for cursor in found.cursors)
 
 
 async def test_a_queue_of_three_is_told_of_all_that_it_did_not_acknowledge(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
         await fill(moor, 10, 100)
         await dropped_upto(moor, 50)
         found = await moor.group(group).info()
-        assert sum(place.lag + place.lost for place in found.places) == 100
+        assert sum(cursor.lag + cursor.lost for cursor in found.cursors) == 100
         await moor.close()
         node.stop() if end == "stop" else node.kill()
     with NodeProcess(tmp_path / "data", *DROPPING) as node:

@@ -276,7 +276,7 @@ async def test_everything_goes_on_after_the_node_was_killed(tmp_path: Path) -> N
             done[reader] = {message.body for message in reader.got[::2]}
         groups = ("$shared/g/a/#", "$queue/g/a/#")
         for group in groups:
-            await described(moor, group, lambda found: sum(one.lag for one in found.places) == 17)
+            await described(moor, group, lambda found: sum(one.lag for one in found.cursors) == 17)
         # Now the Leaders know it; a moment later the catalog does.
         async with asyncio.timeout(10):
             while await done_by_reader(node) != [17, 17, 17]:

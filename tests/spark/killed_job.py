@@ -20,7 +20,7 @@ from tests.spark.killed_driver import kill_driver
 import moorline.spark
 from moorline.spark.jobs import batches, compaction
 from moorline.spark.jobs.archive import ArchiveOptions, archive
-from moorline.spark.jobs.archive_entries import EntryPlace
+from moorline.spark.jobs.archive_entries import EntryLocation
 from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.manifest import Entry
 from moorline.spark.jobs.node_side import ask
@@ -68,7 +68,7 @@ def prepare(point: str) -> None:
         case "entered":
             add = Archive.add
 
-            def entered(self: EntryPlace, entry: Entry) -> None:
+            def entered(self: EntryLocation, entry: Entry) -> None:
                 add(self, entry)
                 if sum(1 for one in self.entries() if one.query) == 2:
                     kill_both()

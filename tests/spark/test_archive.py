@@ -25,7 +25,7 @@ from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.jobs.archive import ArchiveOptions, archive, check, check_format
 from moorline.spark.jobs.archive_files import Archive, archived
-from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.compaction import Compacted, compact
 from moorline.spark.jobs.compare import LOST
 from moorline.spark.jobs.failures import explained

@@ -9,7 +9,7 @@ from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import ARCHIVE_ORPHAN_S
 from moorline.spark.jobs.archive_files import Archive, Holdings, SealedStream, folder_of, stream_of
-from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.clean import Cleaned, check, clean
 from moorline.spark.jobs.manifest import (
     ArchivedFile,

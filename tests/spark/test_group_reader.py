@@ -105,7 +105,7 @@ async def test_alone_until_it_has_caught_up(
         source = json.loads(query.recentProgress[-1].json)["sources"][0]
         assert source["latestOffset"]["waiting"] == 0
         found = await described(moor, group, lambda one: is_done(one) and not one.members)
-        assert sum(place.failing for place in found.places) == 0
+        assert sum(cursor.failing for cursor in found.cursors) == 0
         # The same checkpoint: nothing is new, then only what is new.
         assert rows_of(await run()) == 0
         await publish_all(moor, "alone", bodies[1_000:])

@@ -99,7 +99,7 @@ async def described(
 
 
 def is_done(group: GroupDescribed) -> bool:
-    return all(place.lag == 0 for place in group.places)
+    return all(cursor.lag == 0 for cursor in group.cursors)
 
 
 def is_shared_by(count: int) -> Callable[[GroupDescribed], bool]:
@@ -109,7 +109,7 @@ def is_shared_by(count: int) -> Callable[[GroupDescribed], bool]:
         streams = [member.streams for member in group.members]
         return (
             len(streams) == count
-            and all(place.status == "granted" for place in group.places)
+            and all(cursor.status == "granted" for cursor in group.cursors)
             and max(streams) - min(streams) <= 1
         )
 

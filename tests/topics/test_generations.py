@@ -116,7 +116,7 @@ async def test_x15_what_retention_took_is_told_and_the_group_goes_on(
     missed = await metric(node.http, "group_messages_missed_total") - missed_before
     check_told([slow], missed)
     check_told([private], missed=None)
-    assert sum(place.lost for place in found.places) == missed
+    assert sum(cursor.lost for cursor in found.cursors) == missed
     assert "messages were gone before the group had read them" in node.errors
     assert await metric(node.http, "stream_messages_dropped_total") > 0
 
@@ -148,9 +148,9 @@ async def test_a_group_without_members_finds_its_place_gone_and_begins_behind_it
     await fill(moor, name, 0, 300)
     await until_retention_is_done(moor)
     # Nobody leads it: what waits is counted, and so is what is gone.
-    found = await described(moor, group, lambda one: sum(place.lost for place in one.places) > 0)
+    found = await described(moor, group, lambda one: sum(cursor.lost for cursor in one.cursors) > 0)
     assert found.group.leader == ""
-    assert sum(place.lag + place.lost for place in found.places) == 300
+    assert sum(cursor.lag + cursor.lost for cursor in found.cursors) == 300
     reader = Reader(await moor.subscribe(group))
     await until(lambda: bool(reader.got) and numbers(reader)[-1] == 299)
     await described(moor, group, is_done)

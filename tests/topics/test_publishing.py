@@ -295,7 +295,7 @@ async def test_words_about_what_was_never_delivered_do_no_harm(connect: Connect,
             hostile._caller.send(words)
     await hostile.echo(b"still there")
     # Nothing that was not delivered counts as done.
-    assert sum(place.lag for place in (await moor.group(group).info()).places) == 20
+    assert sum(cursor.lag for cursor in (await moor.group(group).info()).cursors) == 20
     assert len(shared.got) == len(private.got) == 4
     # One range over all acknowledges what is out, and no more.
     for feed in list(hostile._subscriptions._feeds):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.frames import frame as stored_frame
 from moorline.core.group.message import Disconnect
 from moorline.errors import Malformed
@@ -101,8 +101,8 @@ FORGED: dict[str, tuple[msgspec.Struct, str]] = {
         "ForLeader.message.borrower",
     ),
     "ranges": (
-        ForLeader(1, Disconnect("b", 1, ((1, Place(0, ((1, 2),) * (PLACE_RANGES_MAX + 1))),))),
-        "ForLeader.message.places[0][1].acked",
+        ForLeader(1, Disconnect("b", 1, ((1, Cursor(0, ((1, 2),) * (PLACE_RANGES_MAX + 1))),))),
+        "ForLeader.message.cursors[0][1].acked",
     ),
     "records": (
         Publish(1, [Record("t", b"")] * (RECORDS_PER_CALL_MAX + 1)),

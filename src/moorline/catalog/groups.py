@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from moorline.catalog.outcome import unsure
-from moorline.catalog.readers import Place, Readers
+from moorline.catalog.readers import CursorRow, Readers
 from moorline.catalog.statements import statement
 from moorline.core.topic import Mode, SharedName
 
-__all__ = ["Claim", "GroupRow", "Groups", "Place"]
+__all__ = ["Claim", "CursorRow", "GroupRow", "Groups"]
 
 DECLARE = statement("group_declare")
 FIND = statement("group_find")
@@ -58,7 +58,7 @@ class Groups(Readers):
         deliveries_max: int,
         start_us: int,
         start_offset: int | None = None,
-        places: Sequence[Place] = (),
+        cursors: Sequence[CursorRow] = (),
     ) -> tuple[GroupRow, bool]:
         """The group and whether this call made it; one that is there stays as it is.
 
@@ -76,11 +76,11 @@ class Groups(Readers):
                 name.filter,
                 deliveries_max,
                 start_us,
-                [place.node for place in places],
-                [place.shard for place in places],
-                [place.offset for place in places],
-                [place.acked for place in places],
-                [place.failures for place in places],
+                [cursor.node for cursor in cursors],
+                [cursor.shard for cursor in cursors],
+                [cursor.offset for cursor in cursors],
+                [cursor.acked for cursor in cursors],
+                [cursor.failures for cursor in cursors],
                 start_offset,
                 *self._catalog.acting_as,
             )

@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from moorline.catalog.catalog import Catalog
-from moorline.catalog.readers import Place
+from moorline.catalog.readers import CursorRow
 from moorline.catalog.statements import statement
 
 OPEN = statement("operation_open")
@@ -71,7 +71,7 @@ class Tickets:
         *,
         start_us: int,
         start_offset: int | None,
-        places: Sequence[Place],
+        cursors: Sequence[CursorRow],
     ) -> Taking:
         """The group has these places and no others, and begins at the start wherever it has none.
 
@@ -82,9 +82,9 @@ class Tickets:
             ticket,
             start_us,
             start_offset,
-            [place.node for place in places],
-            [place.shard for place in places],
-            [place.offset for place in places],
+            [cursor.node for cursor in cursors],
+            [cursor.shard for cursor in cursors],
+            [cursor.offset for cursor in cursors],
         )
 
     async def change(self, ticket: Ticket, *, deliveries_max: int) -> Taking:

@@ -11,12 +11,12 @@ import msgspec
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
 
-PLACES = statement("reader_places")
+CURSORS = statement("reader_cursors")
 COMMIT = statement("reader_commit")
 FLOORS = statement("reader_floors")
 
 
-class Place(msgspec.Struct, frozen=True):
+class CursorRow(msgspec.Struct, frozen=True):
     """How far a reader is in a shard. The two texts of bytes are the reader's own."""
 
     node: str
@@ -34,23 +34,23 @@ class Readers:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    async def places(self, reader: int) -> list[Place]:
+    async def cursors(self, reader: int) -> list[CursorRow]:
         """By node and shard. After a claim or an opening nobody else can change them."""
-        return [Place(**row) for row in await self._catalog.fetch(PLACES, reader)]
+        return [CursorRow(**row) for row in await self._catalog.fetch(CURSORS, reader)]
 
     async def floors(self, node: str) -> dict[int, int]:
         """The furthest place that any reader has in each shard of a node."""
         return {row["shard"]: row["offset"] for row in await self._catalog.fetch(FLOORS, node)}
 
-    async def commit(self, reader: int, epoch: int, places: Sequence[Place]) -> bool:
+    async def commit(self, reader: int, epoch: int, cursors: Sequence[CursorRow]) -> bool:
         """Stores places, all or none; False if the reader has another epoch or is gone.
 
         A place whose offset is below the stored one is passed over. The holder of a reader commits one
         after the other: of two at once with the same offset the later one stays.
         """
-        return not await self.commit_all([(reader, epoch, places)])
+        return not await self.commit_all([(reader, epoch, cursors)])
 
-    async def commit_all(self, commits: Sequence[tuple[int, int, Sequence[Place]]]) -> set[int]:
+    async def commit_all(self, commits: Sequence[tuple[int, int, Sequence[CursorRow]]]) -> set[int]:
         """Commits (reader, epoch, places) of many readers at once; the readers that are fenced.
 
         A reader that is fenced does not spoil the others.
@@ -58,9 +58,9 @@ class Readers:
         if not commits:
             return set()
         readers = {reader for reader, _, _ in commits}
-        rows = [(reader, place) for reader, _, places in commits for place in places]
+        rows = [(reader, cursor) for reader, _, cursors in commits for cursor in cursors]
         assert len(readers) == len(commits), "a reader is named once in a commit"
-        assert len({(reader, place.node, place.shard) for reader, place in rows}) == len(rows), (
+        assert len({(reader, cursor.node, cursor.shard) for reader, cursor in rows}) == len(rows), (
             "a shard is named once in the places of a reader"
         )
         held = await self._catalog.fetch(
@@ -68,10 +68,10 @@ class Readers:
             [reader for reader, _, _ in commits],
             [epoch for _, epoch, _ in commits],
             [reader for reader, _ in rows],
-            [place.node for _, place in rows],
-            [place.shard for _, place in rows],
-            [place.offset for _, place in rows],
-            [place.acked for _, place in rows],
-            [place.failures for _, place in rows],
+            [cursor.node for _, cursor in rows],
+            [cursor.shard for _, cursor in rows],
+            [cursor.offset for _, cursor in rows],
+            [cursor.acked for _, cursor in rows],
+            [cursor.failures for _, cursor in rows],
         )
         return readers - {row["number"] for row in held}

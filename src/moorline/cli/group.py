@@ -16,7 +16,7 @@ from moorline.client.moor import Moor
 from moorline.config.shown import escaped
 from moorline.core.topic import shared_name
 from moorline.limits import DELIVERIES_MAX, MEMBER_LENGTH_MAX
-from moorline.wire.group import GroupDescribed, GroupFacts, PlaceFacts
+from moorline.wire.group import CursorFacts, GroupDescribed, GroupFacts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,8 +87,8 @@ def _show(told: GroupDescribed) -> None:
         **_facts(told.group),
         "leader": told.group.leader or None,
         "created": time_of(told.group.created_us),
-        "lag": sum(place.lag for place in told.places),
-        "lost": sum(place.lost for place in told.places),
+        "lag": sum(cursor.lag for cursor in told.cursors),
+        "lost": sum(cursor.lost for cursor in told.cursors),
     }
     del facts["created_us"]
     output.table(("what", "value"), [(_worded(name), value) for name, value in facts.items()])
@@ -96,24 +96,24 @@ def _show(told: GroupDescribed) -> None:
     members = [(one.member, one.borrower, one.streams, one.silent_ms) for one in told.members]
     output.table(("member", "borrower", "streams", "silent ms"), members)
     output.line("")
-    places = [_row(place) for place in told.places]
+    places = [_row(cursor) for cursor in told.cursors]
     output.table(COLUMNS, places)
 
 
 COLUMNS = ("stream", "offset", "end", "lag", "member", "status", "pending", "failing", "lost")
 
 
-def _row(place: PlaceFacts) -> tuple[object, ...]:
+def _row(cursor: CursorFacts) -> tuple[object, ...]:
     return (
-        f"{place.node}/{place.shard}",
-        place.offset,
-        place.end,
-        place.lag,
-        place.member or None,
-        place.status,
-        place.pending,
-        place.failing,
-        place.lost,
+        f"{cursor.node}/{cursor.shard}",
+        cursor.offset,
+        cursor.end,
+        cursor.lag,
+        cursor.member or None,
+        cursor.status,
+        cursor.pending,
+        cursor.failing,
+        cursor.lost,
     )
 
 
@@ -167,7 +167,7 @@ async def _looks(
     while True:
         told = await moor.group(group).info()
         now_s = loop.time()
-        done_now = sum(place.end - place.lag for place in told.places)
+        done_now = sum(cursor.end - cursor.lag for cursor in told.cursors)
         # A seek goes back: then nobody knows a rate.
         rate = round((done_now - done) / (now_s - looked_s)) if looks and done_now >= done else None
         done, looked_s, looks = done_now, now_s, looks + 1
@@ -187,7 +187,7 @@ def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    lag = sum(place.lag for place in told.places)
+    lag = sum(cursor.lag for cursor in told.cursors)
     leader = f"led by {told.group.leader}" if told.group.leader else "led by nobody"
     speed = "" if rate is None else f", {rate:,} a second"
     table = Table(
@@ -210,24 +210,26 @@ def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
         table.add_column(
             name, justify="left" if name in ("member", "stream", "status") else "right"
         )
-    idle = {one.member for one in told.members} - {place.member for place in told.places}
+    idle = {one.member for one in told.members} - {cursor.member for cursor in told.cursors}
     for member in sorted(idle):
         table.add_row(Text(escaped(member)), *["-"] * 8)
     before = None
-    places = sorted(told.places, key=lambda one: (not one.member, one.member, one.node, one.shard))
-    for place in places:
-        name = "" if place.member == before else place.member or "(nobody)"
-        before = place.member
+    cursors = sorted(
+        told.cursors, key=lambda one: (not one.member, one.member, one.node, one.shard)
+    )
+    for cursor in cursors:
+        name = "" if cursor.member == before else cursor.member or "(nobody)"
+        before = cursor.member
         cells = (
             name,
-            f"{place.node}/{place.shard}",
-            f"{place.offset:,}",
-            f"{place.end:,}",
-            f"{place.lag:,}",
-            f"{place.pending:,}",
-            f"{place.failing:,}",
-            f"{place.lost:,}",
-            place.status,
+            f"{cursor.node}/{cursor.shard}",
+            f"{cursor.offset:,}",
+            f"{cursor.end:,}",
+            f"{cursor.lag:,}",
+            f"{cursor.pending:,}",
+            f"{cursor.failing:,}",
+            f"{cursor.lost:,}",
+            cursor.status,
         )
         table.add_row(*(Text(escaped(cell)) for cell in cells))
     return table
@@ -347,10 +349,10 @@ def _facts(one: GroupFacts) -> dict[str, Any]:
 def _described(told: GroupDescribed) -> dict[str, Any]:
     return {
         **_facts(told.group),
-        "lag": sum(place.lag for place in told.places),
-        "lost": sum(place.lost for place in told.places),
+        "lag": sum(cursor.lag for cursor in told.cursors),
+        "lost": sum(cursor.lost for cursor in told.cursors),
         "members": [msgspec.structs.asdict(one) for one in told.members],
-        "streams": [dict(zip(COLUMNS, _row(place), strict=True)) for place in told.places],
+        "streams": [dict(zip(COLUMNS, _row(cursor), strict=True)) for cursor in told.cursors],
     }
 
 

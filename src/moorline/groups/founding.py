@@ -3,12 +3,12 @@
 import asyncio
 
 from moorline.catalog.groups import GroupRow
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
+from moorline.groups.cursor_commits import row_of
 from moorline.groups.leaders import Leaders
-from moorline.groups.places import row_of
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
 from moorline.topics.cluster import Cluster, by_offset
 from moorline.topics.start import Start
@@ -23,32 +23,32 @@ async def found(
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
     start_us = start.kept_us(leaders.cluster.local.clock.start_us())
-    places = await places_at(leaders.cluster, start)
+    cursors = await cursors_at(leaders.cluster, start)
     return await leaders.groups.declare(
         name,
         deliveries_max=deliveries_max,
         start_us=start_us,
         start_offset=start.offset,
-        places=[row_of(shard, place) for shard, place in places],
+        cursors=[row_of(shard, cursor) for shard, cursor in cursors],
     )
 
 
-async def places_at(
+async def cursors_at(
     cluster: Cluster, start: Start, *, within_ms: int = HELLO_TIMEOUT_MS
-) -> list[tuple[Shard, Place]]:
+) -> list[tuple[Shard, Cursor]]:
     """The place of a start in every shard of the nodes that answer within that time."""
     lines = cluster.lines()
     if start.offset is not None or not (start.is_now or start.time_us):
-        return [(shard, Place(offset)) for shard, offset in by_offset(lines, start.offset or 0)]
+        return [(shard, Cursor(offset)) for shard, offset in by_offset(lines, start.offset or 0)]
     time_us = FAR_FUTURE_US if start.is_now else start.time_us
     answers = await asyncio.gather(
         *(cluster.offsets_at(node, time_us, within_ms=within_ms) for node in cluster.nodes()),
         return_exceptions=True,
     )
-    places: list[tuple[Shard, Place]] = []
+    cursors: list[tuple[Shard, Cursor]] = []
     for answer in answers:
         if isinstance(answer, dict):
-            places += [(shard, Place(offset)) for shard, offset in answer.items()]
+            cursors += [(shard, Cursor(offset)) for shard, offset in answer.items()]
         elif not isinstance(answer, MoorlineError | OSError):
             raise answer
-    return places
+    return cursors

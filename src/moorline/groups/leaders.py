@@ -25,8 +25,8 @@ from moorline.core.group.queue_leader import QueueLeader
 from moorline.core.stream import Shard
 from moorline.core.topic import Mode
 from moorline.errors import MoorlineError, NotFound
+from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leading import Counts, Home, Leading
-from moorline.groups.places import Places
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.tasks import Tasks
@@ -46,10 +46,10 @@ class Leaders:
     """The groups led here, by their number in the catalog."""
 
     def __init__(
-        self, groups: Groups, places: Places, cluster: Cluster, settings: Settings
+        self, groups: Groups, cursor_commits: CursorCommits, cluster: Cluster, settings: Settings
     ) -> None:
         self.groups = groups
-        self.places = places
+        self.cursor_commits = cursor_commits
         self.cluster = cluster
         self.led: dict[int, Leading] = {}
         self.counts = Counts()
@@ -170,7 +170,7 @@ class Leaders:
             return LedElsewhere(group.leader, group.epoch) if is_elsewhere else None
         # If one of these fails, the claim stands, and the next one of this node is granted at once.
         group = await self._group(reader)
-        places = await self.places.load(reader)
+        cursors = await self.cursor_commits.load(reader)
         if self._is_closing:
             await self.groups.resign(reader, claim.epoch)
             return None
@@ -179,7 +179,7 @@ class Leaders:
             str(group.name),
             self.cluster.node,
             claim.epoch,
-            places,
+            cursors,
             asked_ms + self._settings.lease_ms,
             self._options(group),
         )

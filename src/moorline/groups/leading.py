@@ -134,8 +134,8 @@ class Leading:
 
     async def _commit(self, commit: Commit) -> Event:
         try:
-            held = await self._leaders.places.commit(
-                self.group.reader, self.leader.epoch, commit.places
+            held = await self._leaders.cursor_commits.commit(
+                self.group.reader, self.leader.epoch, commit.cursors
             )
         except (MoorlineError, OSError) as error:
             self._counts.commits_failed += 1

@@ -34,10 +34,10 @@ from moorline.core.group.operation import (
     Withdraw,
 )
 from moorline.errors import CallFailed, ConnectionLost, MoorlineError, NotFound, OutcomeUnknown
-from moorline.groups.founding import places_at
+from moorline.groups.cursor_commits import row_of
+from moorline.groups.founding import cursors_at
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
-from moorline.groups.places import row_of
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session
@@ -106,14 +106,14 @@ class Operations:
         # Before the places are looked up: what is published from now on is behind the start.
         start_us = start.kept_us(self._leaders.cluster.local.clock.start_us())
         # A node that hangs is not to use up the time of the call: it is one that is away.
-        places = await places_at(
+        cursors = await cursors_at(
             self._leaders.cluster, start, within_ms=max(1, self._settings.lease_ms // 2)
         )
         taking = await self._tickets.seek(
             ticket,
             start_us=start_us,
             start_offset=start.offset,
-            places=[row_of(shard, place) for shard, place in places],
+            cursors=[row_of(shard, cursor) for shard, cursor in cursors],
         )
         _check(taking)
         leading.post(End("SOUGHT"))

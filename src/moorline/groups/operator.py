@@ -16,7 +16,7 @@ from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound, TooLarge
 from moorline.groups.founding import found
-from moorline.groups.lag import in_order, led_places, stored_places
+from moorline.groups.lag import in_order, led_cursors, stored_cursors
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
@@ -29,6 +29,7 @@ from moorline.wire.group import (
     AskLeader,
     ChangeGroup,
     CreateGroup,
+    CursorFacts,
     DeleteGroup,
     DescribeGroup,
     GroupCreated,
@@ -38,7 +39,6 @@ from moorline.wire.group import (
     KickMember,
     ListGroups,
     MemberFacts,
-    PlaceFacts,
     SeekGroup,
     Work,
 )
@@ -128,15 +128,15 @@ class GroupBroker:
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
             for _, view in _behind(call.member_after, leader.borrowers.items())
         )
-        known = led_places(leader, self._leaders.cluster.lines())
-        places = (place for _, place in _behind(call.after, in_order(known)))
-        return _answer(call, _facts(row, leader.node, leader.epoch), members, places)
+        known = led_cursors(leader, self._leaders.cluster.lines())
+        cursors = (cursor for _, cursor in _behind(call.after, in_order(known)))
+        return _answer(call, _facts(row, leader.node, leader.epoch), members, cursors)
 
     async def _from_catalog(self, call: DescribeGroup, row: GroupRow) -> Answer:
         """Nobody who can be asked leads it: its places as they are stored."""
-        stored = await stored_places(self._leaders, row)
-        places = (place for _, place in _behind(call.after, in_order(stored)))
-        return _answer(call, _facts(row), (), places)
+        stored = await stored_cursors(self._leaders, row)
+        cursors = (cursor for _, cursor in _behind(call.after, in_order(stored)))
+        return _answer(call, _facts(row), (), cursors)
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -190,10 +190,10 @@ def _answer(
     call: DescribeGroup,
     facts: GroupFacts,
     members: Iterable[MemberFacts],
-    places: Iterable[PlaceFacts],
+    cursors: Iterable[CursorFacts],
 ) -> GroupDescribed:
     some, more_members = _cut(members, call.count)
-    others, more_places = _cut(places, call.count)
+    others, more_places = _cut(cursors, call.count)
     return GroupDescribed(call.call, facts, some, others, more_members or more_places)
 
 

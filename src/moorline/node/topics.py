@@ -16,11 +16,11 @@ from moorline.catalog.operations import Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
+from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leaders import Leaders
 from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
-from moorline.groups.places import Places
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
@@ -75,14 +75,14 @@ class Topics:
         clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
-        self.places = Places(groups)
+        self.cursor_commits = CursorCommits(groups)
         self.streams = LocalStreams(store, home, clock)
         self.cluster = Cluster(config, catalog, self.streams)
-        self.leaders = Leaders(groups, self.places, self.cluster, config.groups)
+        self.leaders = Leaders(groups, self.cursor_commits, self.cluster, config.groups)
         self.broker = TopicBroker(self.streams, config.streams)
         self.files = StreamFiles(self.streams, catalog)
         self.context = Context(
-            self.cluster, self.leaders, self.places, Sessions(catalog), config.groups
+            self.cluster, self.leaders, self.cursor_commits, Sessions(catalog), config.groups
         )
         self.sessions = SessionBroker(self.context, self.broker, config.groups)
         operations = Operations(self.leaders, Tickets(catalog), config.groups)

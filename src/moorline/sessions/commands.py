@@ -18,7 +18,7 @@ from moorline.errors import (
     SessionTaken,
     Unsupported,
 )
-from moorline.groups.founding import found, places_at
+from moorline.groups.founding import cursors_at, found
 from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import in_slices
@@ -216,9 +216,9 @@ class SessionBroker:
         self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int
     ) -> int:
         """A private subscription to all streams there are, with its start in those new to it."""
-        places = await self.context.places.load(reader) if reader else []
+        cursors = await self.context.cursor_commits.load(reader) if reader else []
         starts = {
-            shard: place.offset for shard, place in await places_at(self.context.cluster, start)
+            shard: cursor.offset for shard, cursor in await cursors_at(self.context.cluster, start)
         }
         # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
         # and one that does not know its start yet would begin at the beginning.
@@ -227,7 +227,7 @@ class SessionBroker:
         for shard, extents in lines.items():
             # A node that did not answer: from its beginning on, rather than with a hole.
             starts.setdefault(shard, extents[0].first if extents else 0)
-        number = own.subscribe_private(filter_text, reader, places, size, qos)
+        number = own.subscribe_private(filter_text, reader, cursors, size, qos)
         own.see(number, lines, starts)
         return number
 

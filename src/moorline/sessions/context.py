@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Groups as Settings
 from moorline.core.group.message import LeaderMessage
+from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leaders import Leaders
-from moorline.groups.places import Places
 from moorline.limits import STOP_SESSIONS_MS_MAX
 from moorline.net.tasks import Tasks
 from moorline.topics.cluster import Cluster
@@ -21,13 +21,13 @@ class Context:
         self,
         cluster: Cluster,
         leaders: Leaders,
-        places: Places,
+        cursor_commits: CursorCommits,
         sessions: Sessions,
         settings: Settings,
     ) -> None:
         self.cluster = cluster
         self.leaders = leaders
-        self.places = places
+        self.cursor_commits = cursor_commits
         self.sessions = sessions
         self.settings = settings
         self.open_sessions: set[TopicSession] = set()

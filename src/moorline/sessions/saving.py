@@ -57,14 +57,16 @@ class Saving:
     async def _commit_one(self, subscription: Subscription, private: PrivateLines) -> None:
         own = self._own
         assert own.row is not None
-        places = private.take_dirty()
-        if not places:
+        cursors = private.take_dirty()
+        if not cursors:
             return
         try:
-            held = await self._context.places.commit(subscription.reader, own.row.epoch, places)
+            held = await self._context.cursor_commits.commit(
+                subscription.reader, own.row.epoch, cursors
+            )
         except (MoorlineError, OSError) as error:
             log.warning("a session's places were not stored", extra={"error": str(error)})
-            private.put_back(shard for shard, _ in places)
+            private.put_back(shard for shard, _ in cursors)
             self.soon()
             return
         if not held:

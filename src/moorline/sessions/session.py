@@ -15,7 +15,7 @@ from moorline.core.delivery.effects import Bury, FeedMoved
 from moorline.core.delivery.feed import FeedClosed, FeedOpened, FeedStopped
 from moorline.core.delivery.open_feed import Window
 from moorline.core.delivery.private import PrivateLines
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group.agent import SubscriptionOver, ToLeader
 from moorline.core.group.borrower import BorrowerTimes
@@ -132,14 +132,14 @@ class TopicSession:
         self,
         filter_text: str,
         reader: int,
-        places: Iterable[tuple[Shard, Place]],
+        cursors: Iterable[tuple[Shard, Cursor]],
         size: int,
         qos: int,
     ) -> int:
         number = next(self._numbers)
         window = Window(number, filter_text, size, qos)
         subscription = Subscription(filter_text, window, None, reader)
-        subscription.private = PrivateLines(number, places, lambda: next(self._feeds))
+        subscription.private = PrivateLines(number, cursors, lambda: next(self._feeds))
         self.subscriptions[number] = subscription
         return number
 

@@ -295,13 +295,13 @@ class GroupMember(Links):
         # What was given up while the pages came is in a page as ours: it is nobody else's yet.
         ours = before | {str(one.stream.line) for one in self._held.values()}
         waits_for_first = not ours and _now_ms() - self._joined_ms < SPARK_FIRST_STREAM_MS_MAX
-        places = {str(Shard(one.node, one.shard)): one for one in told.places}
+        cursors = {str(Shard(one.node, one.shard)): one for one in told.cursors}
         for line, end in goal.items():
-            place = places.get(line)
-            if place is None:
+            cursor = cursors.get(line)
+            if cursor is None:
                 return False
-            is_anothers = place.status == "granted" and line not in ours and not waits_for_first
-            if place.offset < end and not is_anothers:
+            is_anothers = cursor.status == "granted" and line not in ours and not waits_for_first
+            if cursor.offset < end and not is_anothers:
                 return False
         return True
 

@@ -45,7 +45,7 @@ from moorline.ids import id_of, text_of
 from moorline.journal.disk import Disk, read_all
 from moorline.journal.staging.commit_log import Decided
 from moorline.journal.staging.stage_file import Chunk
-from moorline.journal.staging.store import Place, StagingStore
+from moorline.journal.staging.store import StagePosition, StagingStore
 from moorline.limits import (
     COMMIT_BYTES_MAX,
     STAGED_NOTE_BYTES,
@@ -229,8 +229,13 @@ class StagedCommits:
         pending = self._store.pending.get(query)
         if pending is None:
             return
-        decided, place = pending
-        extra = {"query": query, "batch": decided.batch, "stage": place.stage, "row": place.row}
+        decided, position = pending
+        extra = {
+            "query": query,
+            "batch": decided.batch,
+            "stage": position.stage,
+            "row": position.row,
+        }
         log.info("a staged commit that was cut short goes on", extra=extra)
         if decided.target == QUEUES:
             async with self._queue_turn:
@@ -257,7 +262,7 @@ class StagedCommits:
                 since_bytes += len(chunk.rows)
                 if since_bytes > STAGED_NOTE_BYTES:
                     await self._streams.stored()
-                    done = Place(place, chunk.upto_row)
+                    done = StagePosition(place, chunk.upto_row)
                     await self._note(self._store.advance, query, done)
                     since_bytes = since_stages = 0
                 elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
@@ -265,7 +270,7 @@ class StagedCommits:
             since_stages += 1
             if since_stages >= STAGED_NOTE_STAGES_MAX:
                 await self._streams.stored()
-                await self._note(self._store.advance, query, Place(place + 1, 0))
+                await self._note(self._store.advance, query, StagePosition(place + 1, 0))
                 since_bytes = since_stages = 0
         await self._streams.stored()
         await self._note(self._store.complete, query)
@@ -331,7 +336,7 @@ class StagedCommits:
                     end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
                     some = rows[row - chunk.first_row : end - chunk.first_row]
                     await undisturbed(queues)
-                    aside = sending.turn(some, row, facts.partition, Place(place, end))
+                    aside = sending.turn(some, row, facts.partition, StagePosition(place, end))
                     queues.counts.stored += len(some) - len(aside)
                     self.committed_rows += len(some) - len(aside)
                     await durable(queues)
@@ -359,7 +364,9 @@ class Sending:
         self._queues = queues
         self._decided = decided
 
-    def turn(self, rows: list[QueueRow], first: int, partition: int, upto: Place) -> list[AsideRow]:
+    def turn(
+        self, rows: list[QueueRow], first: int, partition: int, upto: StagePosition
+    ) -> list[AsideRow]:
         """Rows and their note, without an await between them: so they are in one batch of the log.
 
         Those that are to be published from the outbox.

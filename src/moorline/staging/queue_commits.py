@@ -27,7 +27,7 @@ from moorline.ids import text_of
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Kind
 from moorline.journal.staging.commit_log import Decided
-from moorline.journal.staging.store import Place
+from moorline.journal.staging.store import StagePosition
 from moorline.limits import STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX, STAGED_ROOM_MS_MAX
 
 
@@ -125,20 +125,24 @@ def send_beyond_quota(store: Store, queue: Queue, body: bytes) -> None:
     store.dirty[queue.id] = queue
 
 
-def noted(store: Store, notes: Queue, decided: Decided) -> Place:
+def noted(store: Store, notes: Queue, decided: Decided) -> StagePosition:
     """How far the sends of this decision came, by the note; the beginning if it speaks of another."""
     entry = store.head(notes)
     if entry is None:
-        return Place()
+        return StagePosition()
     query, batch, stage, row = msgspec.msgpack.decode(entry.body, type=tuple[str, int, int, int])
-    return Place(stage, row) if (query, batch) == (decided.query, decided.batch) else Place()
+    return (
+        StagePosition(stage, row)
+        if (query, batch) == (decided.query, decided.batch)
+        else StagePosition()
+    )
 
 
-def leave_note(store: Store, notes: Queue, decided: Decided, place: Place) -> None:
+def leave_note(store: Store, notes: Queue, decided: Decided, position: StagePosition) -> None:
     entry = store.head(notes)
     if entry is not None:
         store.acknowledge(notes, entry.lsn)
-    note = (decided.query, decided.batch, place.stage, place.row)
+    note = (decided.query, decided.batch, position.stage, position.row)
     message = store.send(notes, msgspec.msgpack.encode(note), store.now_ms())
     assert message, "a queue that is empty takes a message"
 

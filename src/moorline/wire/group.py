@@ -27,7 +27,7 @@ from moorline.wire.topic import (
     Filter,
     Number,
     StreamCount,
-    StreamPlace,
+    StreamKey,
 )
 
 
@@ -48,7 +48,7 @@ class MemberFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     silent_ms: int
 
 
-class PlaceFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class CursorFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a group is in a shard, how far behind, and who reads it."""
 
     node: Name
@@ -75,9 +75,9 @@ class GroupsListed(Answer, frozen=True, gc=False, tag=122):
     groups: Annotated[list[GroupFacts], RowsMax]
 
 
-GroupPlace = tuple[Name, Annotated[int, Meta(ge=-1)]]
+ShardKey = tuple[Name, Annotated[int, Meta(ge=-1)]]
 """(node, shard)."""
-NO_PLACE: GroupPlace = ("", -1)
+NO_SHARD: ShardKey = ("", -1)
 """Before the first of all places."""
 
 
@@ -89,7 +89,7 @@ class DescribeGroup(Call, frozen=True, gc=False, tag=123):
     """
 
     group: Filter
-    after: GroupPlace = NO_PLACE
+    after: ShardKey = NO_SHARD
     member_after: MemberText = ""
     count: Annotated[int, Meta(ge=0, le=GROUP_ROWS_PER_PAGE_MAX)] = 0
 
@@ -102,7 +102,7 @@ class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
 
     group: GroupFacts
     members: Annotated[list[MemberFacts], RowsMax]
-    places: Annotated[list[PlaceFacts], RowsMax]
+    cursors: Annotated[list[CursorFacts], RowsMax]
     is_more: bool = False
 
 
@@ -154,7 +154,7 @@ class ChangeGroup(Call, frozen=True, gc=False, tag=160):
 class WatchStreams(Call, frozen=True, gc=False, tag=130):
     """A page of the streams of this node behind that one, or all, and from now on what changes."""
 
-    after: StreamPlace = NO_STREAM
+    after: StreamKey = NO_STREAM
     count: StreamCount = 0
 
 

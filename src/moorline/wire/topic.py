@@ -43,9 +43,9 @@ SessionName = Annotated[
 Expiry = Annotated[int, Meta(ge=0, le=SESSION_EXPIRY_S_MAX)]
 Qos = Annotated[int, Meta(ge=0, le=1)]
 OffsetRange = tuple[Number, Number]
-StreamPlace = tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]
+StreamKey = tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]
 """(shard, generation)."""
-NO_STREAM: StreamPlace = (-1, -1)
+NO_STREAM: StreamKey = (-1, -1)
 """Before the first of all streams."""
 StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 """Rows of a page; 0 is all, and refused if they do not fit an answer."""
@@ -235,7 +235,7 @@ class TopicsListed(Answer, frozen=True, gc=False, tag=118):
 class DescribeStreams(Call, frozen=True, gc=False, tag=119):
     """A page of the streams of this node behind that one, or all of them."""
 
-    after: StreamPlace = NO_STREAM
+    after: StreamKey = NO_STREAM
     count: StreamCount = 0
 
 

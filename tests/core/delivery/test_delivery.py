@@ -14,7 +14,7 @@ from moorline.core.delivery.effects import (
 )
 from moorline.core.delivery.feed import Feed
 from moorline.core.delivery.open_feed import State, Window
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.frame import PRODUCER, Stored, all_stored, frame_of
@@ -46,7 +46,7 @@ def opened(
     is_held: bool = False,
 ) -> tuple[Delivery, Feed]:
     delivery = Delivery()
-    feed = Feed(1, 7, STREAM, Place(0), deliveries_max=deliveries_max)
+    feed = Feed(1, 7, STREAM, Cursor(0), deliveries_max=deliveries_max)
     window = Window(7, "t", size, qos, is_held=is_held, own_producer=own_producer)
     assert delivery.open(feed, window, 0) == []
     return delivery, feed
@@ -166,7 +166,7 @@ def test_the_end_of_one_feed_makes_room_for_another_of_its_subscription() -> Non
     asked(delivery)
     delivery.found(1, blocks(0, 3), NOW_US)
     delivery.turn(NOW_US)
-    delivery.open(Feed(2, 7, Stream("here", 4, 0), Place(0)), window, 0)
+    delivery.open(Feed(2, 7, Stream("here", 4, 0), Cursor(0)), window, 0)
     assert delivery.turn(NOW_US) == []
     delivery.check()
     delivery.close(feed.number)

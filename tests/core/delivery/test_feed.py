@@ -4,18 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.delivery.feed import Feed
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Stream
 
 STREAM = Stream("node", 0, 0)
 
 
-def feed_at(place: Place = Place(0), **options: int) -> Feed:  # noqa: B008  (a value)
-    return Feed(1, 1, STREAM, place, deliveries_max=options.get("deliveries_max", 0))
+def feed_at(cursor: Cursor = Cursor(0), **options: int) -> Feed:  # noqa: B008  (a value)
+    return Feed(1, 1, STREAM, cursor, deliveries_max=options.get("deliveries_max", 0))
 
 
 def queue_feed(*ranges: tuple[int, int], deliveries_max: int = 0) -> Feed:
-    return Feed(1, 1, STREAM, Place(0), ranges=ranges, deliveries_max=deliveries_max)
+    return Feed(1, 1, STREAM, Cursor(0), ranges=ranges, deliveries_max=deliveries_max)
 
 
 def test_what_is_not_for_this_reader_is_done_at_once() -> None:
@@ -23,7 +23,7 @@ def test_what_is_not_for_this_reader_is_done_at_once() -> None:
     assert feed.wanted(10) == (0, 10)
     feed.looked_at(0, 10, [(2, 4), (7, 8)])
     assert list(feed.out) == [(2, 4), (7, 8)]
-    assert feed.progress.place() == Place(2, ((4, 7), (8, 10)))
+    assert feed.progress.cursor() == Cursor(2, ((4, 7), (8, 10)))
     assert feed.wanted(10) is None
     assert feed.wanted(12) == (10, 12)
 
@@ -33,15 +33,15 @@ def test_i5_the_place_waits_for_the_oldest_that_is_out() -> None:
     feed.looked_at(0, 5, [(0, 5)])
     assert feed.ack(2, 4) == 2
     assert feed.ack(2, 4) == 0, "I13: once more is once"
-    assert feed.progress.place() == Place(0, ((2, 4),))
+    assert feed.progress.cursor() == Cursor(0, ((2, 4),))
     feed.ack(0, 2)
     assert feed.progress.low == 4
     assert feed.ack(4, 99) == 1
-    assert feed.progress.place() == Place(5)
+    assert feed.progress.cursor() == Cursor(5)
 
 
 def test_it_goes_on_where_the_group_was_without_what_is_done_above() -> None:
-    feed = feed_at(Place(3, ((5, 7),)))
+    feed = feed_at(Cursor(3, ((5, 7),)))
     assert feed.wanted(9) == (3, 5)
     feed.looked_at(3, 5, [(3, 5)])
     assert feed.wanted(9) == (7, 9)
@@ -90,7 +90,7 @@ def test_a_stopped_feed_is_drained_when_nothing_is_out() -> None:
     feed.ack(0, 2)
     feed.give_back(2, 3)
     assert feed.is_drained
-    assert feed.progress.place() == Place(2)
+    assert feed.progress.cursor() == Cursor(2)
 
 
 def test_a_feed_of_ranges_reads_those_alone() -> None:
@@ -99,7 +99,7 @@ def test_a_feed_of_ranges_reads_those_alone() -> None:
     feed.looked_at(5, 8, [(5, 6), (7, 8)])
     assert feed.wanted(100) == (20, 22)
     feed.ack(5, 8)
-    assert feed.progress.place() == Place(0, ((5, 8),))
+    assert feed.progress.cursor() == Cursor(0, ((5, 8),))
 
 
 def test_f21_what_a_member_of_a_queue_rejects_is_for_others() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, Loss
 from moorline.core.delivery.private import PrivateLines
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
 from moorline.limits import FEED_LOSSES_MAX
@@ -20,8 +20,8 @@ from moorline.limits import FEED_LOSSES_MAX
 SHARD = Shard("node", 0)
 
 
-def feed_at(place: Place, *ranges: tuple[int, int]) -> Feed:
-    return Feed(1, 1, Stream("node", 0, 0), place, ranges=ranges or None)
+def feed_at(cursor: Cursor, *ranges: tuple[int, int]) -> Feed:
+    return Feed(1, 1, Stream("node", 0, 0), cursor, ranges=ranges or None)
 
 
 def lost(*ranges: tuple[int, int], is_exact: bool = False) -> list[Loss]:
@@ -29,7 +29,7 @@ def lost(*ranges: tuple[int, int], is_exact: bool = False) -> list[Loss]:
 
 
 def test_what_is_done_or_in_hand_is_not_lost() -> None:
-    feed = feed_at(Place(2, ((4, 6),)))
+    feed = feed_at(Cursor(2, ((4, 6),)))
     feed.looked_at(6, 8, [(6, 7)])
     assert feed.lose(0, 10, RETENTION) == lost((2, 4), (8, 10))
     assert feed.lose(0, 10, RETENTION) == [], "told once"
@@ -40,19 +40,19 @@ def test_what_is_done_or_in_hand_is_not_lost() -> None:
     assert not feed.confirm(2, 4)
     assert not feed.confirm(8, 9), "a range that was not told"
     assert feed.confirm(8, 10)
-    assert feed.progress.place() == Place(10)
+    assert feed.progress.cursor() == Cursor(10)
     assert feed.lost == [Gap(2, 4, RETENTION), Gap(8, 10, RETENTION)]
 
 
 def test_what_was_delivered_once_is_lost_for_certain() -> None:
-    feed = feed_at(Place(0))
+    feed = feed_at(Cursor(0))
     feed.looked_at(0, 4, [(1, 4)])
     feed.give_back(2, 4)
     assert feed.lose(0, 6, RETENTION) == [*lost((2, 4), is_exact=True), *lost((4, 6))]
 
 
 def test_of_a_feed_of_ranges_only_its_own_is_lost() -> None:
-    feed = feed_at(Place(0), (3, 6), (9, 12))
+    feed = feed_at(Cursor(0), (3, 6), (9, 12))
     feed.looked_at(3, 5, [(3, 5)])
     feed.give_back(3, 4)
     assert feed.lose(0, 20, RETENTION) == lost((5, 6), (9, 12)), "what went back is for others"
@@ -65,7 +65,7 @@ def test_of_a_feed_of_ranges_only_its_own_is_lost() -> None:
 
 
 def test_a_feed_that_is_stopped_tells_no_more_and_waits_for_what_it_told() -> None:
-    feed = feed_at(Place(0))
+    feed = feed_at(Cursor(0))
     feed.lose(0, 3, RETENTION)
     feed.stop()
     assert feed.lose(0, 6, RETENTION) == []
@@ -75,7 +75,7 @@ def test_a_feed_that_is_stopped_tells_no_more_and_waits_for_what_it_told() -> No
 
 
 def test_neighbours_that_were_confirmed_are_one_loss() -> None:
-    feed = feed_at(Place(0))
+    feed = feed_at(Cursor(0))
     for first in (4, 0, 2, 8):
         feed.telling[first, first + 2] = Gap(first, first + 2, RETENTION)
     feed.telling[10, 12] = Gap(10, 12, DAMAGE)
@@ -100,11 +100,11 @@ def with_holes(feed: Feed, upto: int, *, confirms: bool) -> None:
 
 @pytest.mark.parametrize("confirms", [True, False])
 def test_a_feed_with_many_losses_reads_no_more(confirms: bool) -> None:
-    feed = feed_at(Place(0))
+    feed = feed_at(Cursor(0))
     with_holes(feed, 10 * FEED_LOSSES_MAX, confirms=confirms)
     assert len(feed.lost) + len(feed.telling) == FEED_LOSSES_MAX
     assert feed.next == 2 * FEED_LOSSES_MAX - 1
-    assert len(feed.progress.place().acked) < FEED_LOSSES_MAX
+    assert len(feed.progress.cursor().acked) < FEED_LOSSES_MAX
     for gap in list(feed.telling.values()):
         feed.confirm(gap.first, gap.upto)
     assert feed.wanted(10 * FEED_LOSSES_MAX) is None, "until there is a new lease"
@@ -112,9 +112,9 @@ def test_a_feed_with_many_losses_reads_no_more(confirms: bool) -> None:
 
 def test_a_private_feed_with_many_losses_goes_on_when_they_are_confirmed() -> None:
     """Nobody but its client hears of them, so nothing is kept of them."""
-    feed = Feed(1, 1, Stream("node", 0, 0), Place(0), is_reported=False)
+    feed = Feed(1, 1, Stream("node", 0, 0), Cursor(0), is_reported=False)
     with_holes(feed, 10 * FEED_LOSSES_MAX, confirms=True)
-    assert feed.progress.place() == Place(10 * FEED_LOSSES_MAX)
+    assert feed.progress.cursor() == Cursor(10 * FEED_LOSSES_MAX)
     assert feed.lost == []
 
 
@@ -132,14 +132,14 @@ class Client:
         """So many generations are gone."""
         self.acked: set[int] = set()
         self.told: list[int] = []
-        self.place = Place(0)
+        self.cursor = Cursor(0)
         self.feed: Feed | None = None
         self.telling: list[Gap] = []
         self.lines = self._opened()
 
     def _opened(self) -> PrivateLines:
         numbers = iter(range(1, 1_000))
-        return PrivateLines(1, [(SHARD, self.place)], lambda: next(numbers))
+        return PrivateLines(1, [(SHARD, self.cursor)], lambda: next(numbers))
 
     def extents(self) -> tuple[Extent, ...]:
         firsts = [0, *self.ends]
@@ -208,7 +208,7 @@ class Client:
         self.telling.clear()
         self.perform(self.lines.close())
         dirty = dict(self.lines.take_dirty())
-        self.place = dirty.get(SHARD, self.place)
+        self.cursor = dirty.get(SHARD, self.cursor)
         self.lines = self._opened()
 
     def perform(self, effects: list[Effect]) -> None:

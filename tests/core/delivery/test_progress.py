@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorline.core.delivery.progress import Place, Progress
+from moorline.core.delivery.progress import Cursor, Progress
 
 LIMIT = 30
 acks = st.lists(st.tuples(st.integers(0, LIMIT), st.integers(0, LIMIT)), max_size=20)
@@ -14,7 +14,7 @@ def done(progress: Progress) -> set[int]:
 
 
 def after(given_acks: list[tuple[int, int]], start: int = 0) -> Progress:
-    progress = Progress(Place(start))
+    progress = Progress(Cursor(start))
     for first, upto in given_acks:
         progress.ack(first, upto)
     return progress
@@ -37,34 +37,34 @@ def test_i4_merging_is_a_union_and_an_old_report_changes_nothing(
     progress, told = after(one), after(other)
     expected = done(progress) | done(told)
     is_new = expected != done(progress)
-    assert progress.merge(told.place()) == is_new
+    assert progress.merge(told.cursor()) == is_new
     assert done(progress) == expected
-    assert not progress.merge(told.place()), "I13: once more is once"
-    assert progress.place() == Progress(progress.place()).place()
+    assert not progress.merge(told.cursor()), "I13: once more is once"
+    assert progress.cursor() == Progress(progress.cursor()).cursor()
 
 
 def test_failures_are_counted_until_the_message_is_done() -> None:
-    progress = Progress(Place(10))
+    progress = Progress(Cursor(10))
     assert progress.fail(12) == 1
     assert progress.fail(12) == 2
     assert progress.fail(9) == 0, "it is done"
-    assert progress.place() == Place(10, (), ((12, 2),))
+    assert progress.cursor() == Cursor(10, (), ((12, 2),))
     progress.ack(12, 13)
-    assert progress.place() == Place(10, ((12, 13),), ())
+    assert progress.cursor() == Cursor(10, ((12, 13),), ())
     progress.ack(10, 12)
-    assert progress.place() == Place(13)
+    assert progress.cursor() == Cursor(13)
 
 
 def test_of_two_counts_of_failures_the_higher_stays() -> None:
-    progress = Progress(Place(0, (), ((3, 2), (4, 1))))
-    assert progress.merge(Place(0, (), ((3, 1), (4, 5))))
+    progress = Progress(Cursor(0, (), ((3, 2), (4, 1))))
+    assert progress.merge(Cursor(0, (), ((3, 1), (4, 5))))
     assert progress.failures == {3: 2, 4: 5}
-    assert not progress.merge(Place(0, (), ((3, 2),)))
-    assert progress.merge(Place(5))
-    assert not progress.merge(Place(0, (), ((3, 9),))), "nobody counts what is done"
+    assert not progress.merge(Cursor(0, (), ((3, 2),)))
+    assert progress.merge(Cursor(5))
+    assert not progress.merge(Cursor(0, (), ((3, 9),))), "nobody counts what is done"
 
 
 def test_open_ranges_are_what_is_left() -> None:
-    progress = Progress(Place(5, ((7, 8), (10, 12))))
+    progress = Progress(Cursor(5, ((7, 8), (10, 12))))
     assert progress.open_ranges(0, 15) == [(5, 7), (8, 10), (12, 15)]
     assert progress.open_ranges(10, 12) == []

@@ -21,7 +21,7 @@ from tests.core.group.group_world import (
     World,
 )
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group.leader import Kick, Leader, LeaderOptions
 from moorline.core.group.lease import STATUS_MOVES, Lease, Status
@@ -153,9 +153,9 @@ class GroupSimulation:
         return next((one for one in self.leaders() if one.epoch == self.world.epoch), None)
 
     def is_committed(self) -> bool:
-        places = self.world.places
+        cursors = self.world.cursors
         return all(
-            shard in places and places[shard].offset == self.world.ends[shard]
+            shard in cursors and cursors[shard].offset == self.world.ends[shard]
             for shard in self.world.shards
         )
 
@@ -188,7 +188,7 @@ class GroupSimulation:
         assert len(set(epochs)) == len(epochs), "I12: two Leaders have one epoch"
         assert all(epoch <= world.epoch for epoch in epochs), "I12: a Leader made up its epoch"
         for shard in world.stored:
-            self._check_place(shard, world.places[shard])
+            self._check_place(shard, world.cursors[shard])
         world.touched.clear()
         world.stored.clear()
         if self.fair:
@@ -241,7 +241,7 @@ class GroupSimulation:
     def _check_losses(self) -> None:
         """I18: every message that was dropped before it was done was told, and no other one."""
         world = self.world
-        counted = sum(place.lost for place in world.places.values())
+        counted = sum(cursor.lost for cursor in world.cursors.values())
         if self.fair:
             done = world.processed.keys() | world.buried.keys()
             assert not world.told.keys() & done, "I18: acknowledged, and told to be lost"
@@ -250,15 +250,15 @@ class GroupSimulation:
             # One that a member had acknowledged when it died may be told to the next one.
             assert counted <= len(world.told), "I18: counted, and nobody was told"
 
-    def _check_place(self, shard: Shard, place: Place) -> None:
+    def _check_place(self, shard: Shard, cursor: Cursor) -> None:
         low = self.checked[shard]
-        assert place.offset >= low, f"I4: {shard} went back to {place.offset}"
-        for first, upto in [(low, place.offset), *place.acked]:
+        assert cursor.offset >= low, f"I4: {shard} went back to {cursor.offset}"
+        for first, upto in [(low, cursor.offset), *cursor.acked]:
             for number in range(first, upto):
                 assert self.world.is_done((shard, number)), (
                     f"I5: {shard} at {number} is committed and nobody acknowledged it"
                 )
-        self.checked[shard] = place.offset
+        self.checked[shard] = cursor.offset
 
 
 # --- runs drawn from a seed -----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.frame import Stored, frame_of
@@ -66,7 +66,7 @@ class World:
     holder: str = ""
     lease_until_ms: int = 0
     claimed: tuple[str, int] = ("", 0)
-    places: dict[Shard, Place] = field(default_factory=dict)
+    cursors: dict[Shard, Cursor] = field(default_factory=dict)
     missing: set[Offset] = field(default_factory=set)
     """Published, and nobody has acknowledged or buried it, or was told that it is lost."""
     processed: Counter[Offset] = field(default_factory=Counter)
@@ -185,7 +185,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
     epoch: int
     holder: str
-    places: tuple[tuple[Shard, Place], ...]
+    cursors: tuple[tuple[Shard, Cursor], ...]
     asked_ms: int
     holder_epoch: int = 0
 
@@ -229,8 +229,8 @@ class CatalogNode:
                 world.claimed = (peer, asked_ms)
                 world.epoch += 1
                 world.holder, world.lease_until_ms = peer, now_ms + LEASE_MS
-                places = tuple(world.places.items())
-                return [Send(peer, Claimed(world.epoch, peer, places, asked_ms))]
+                cursors = tuple(world.cursors.items())
+                return [Send(peer, Claimed(world.epoch, peer, cursors, asked_ms))]
             case Received(peer, Renew(epoch, asked_ms)):
                 ok = epoch == world.epoch
                 if ok:
@@ -246,10 +246,10 @@ class CatalogNode:
 
     def _store(self, commit: Commit) -> None:
         """As the real one: a place that is below the stored one is passed over."""
-        for shard, place in commit.places:
-            before = self.world.places.get(shard)
-            if before is None or place.offset >= before.offset:
-                self.world.places[shard] = place
+        for shard, cursor in commit.cursors:
+            before = self.world.cursors.get(shard)
+            if before is None or cursor.offset >= before.offset:
+                self.world.cursors[shard] = cursor
                 self.world.stored.add(shard)
 
 
@@ -330,7 +330,7 @@ class LeadingNode:
             "g",
             self.name,
             claimed.epoch,
-            claimed.places,
+            claimed.cursors,
             claimed.asked_ms + LEASE_MS,
             self.world.options,
         )

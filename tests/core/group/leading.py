@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, Received, Send, TimerFired
 from moorline.core.group.leader import (
     Commit,
@@ -55,11 +55,11 @@ class Leading:
     def __init__(
         self,
         kind: type[Leader] = Leader,
-        places: Iterable[tuple[Shard, Place]] = (),
+        cursors: Iterable[tuple[Shard, Cursor]] = (),
         options: LeaderOptions = OPTIONS,
         lease_until_ms: int = LEASE_UNTIL_MS,
     ) -> None:
-        self.leader = kind("g", "n1", EPOCH, places, lease_until_ms, options)
+        self.leader = kind("g", "n1", EPOCH, cursors, lease_until_ms, options)
         self.now_ms = 0
         self.number = 0
         self.answers = True
@@ -107,7 +107,7 @@ class Leading:
         self,
         borrower: str,
         lease: int,
-        place: Place | None = None,
+        cursor: Cursor | None = None,
         *,
         delivered: int = 0,
         final: bool = False,
@@ -117,7 +117,7 @@ class Leading:
         self.number += 1
         self.hear(
             UpdateProgress(
-                borrower, EPOCH, self.number, lease, place, delivered, final, returned, lost
+                borrower, EPOCH, self.number, lease, cursor, delivered, final, returned, lost
             )
         )
 
@@ -130,19 +130,19 @@ class Leading:
         digest = Digest.of(lease_item(lease, of) for lease, of in leases)
         self.hear(Ping(borrower, EPOCH, self.number, bytes(digest)))
 
-    def leave(self, borrower: str, *places: tuple[int, Place], epoch: int = EPOCH) -> None:
-        self.hear(Disconnect(borrower, epoch, places))
+    def leave(self, borrower: str, *cursors: tuple[int, Cursor], epoch: int = EPOCH) -> None:
+        self.hear(Disconnect(borrower, epoch, cursors))
 
     def confirm(self) -> list[Grant]:
         """Every grant that was said is taken by its Borrower."""
         grants = self.take(Grant)
         for grant in grants:
-            self.report(grant.borrower, grant.lease, grant.place)
+            self.report(grant.borrower, grant.lease, grant.cursor)
         return grants
 
-    def hand_over(self, borrower: str, lease: int, place: Place = Place(0)) -> None:  # noqa: B008
+    def hand_over(self, borrower: str, lease: int, cursor: Cursor = Cursor(0)) -> None:  # noqa: B008
         """The old owner finishes a lease that was revoked."""
-        self.report(borrower, lease, place, final=True)
+        self.report(borrower, lease, cursor, final=True)
         self.finished(borrower, lease)
 
     def owners(self) -> dict[str, list[int]]:
@@ -151,6 +151,6 @@ class Leading:
             found[lease.borrower].append(lease.stream.shard)
         return {borrower: sorted(shards) for borrower, shards in found.items()}
 
-    def places(self) -> dict[Shard, Place]:
+    def cursors(self) -> dict[Shard, Cursor]:
         """What is stored."""
-        return {shard: place for commit in self.commits for shard, place in commit.places}
+        return {shard: cursor for commit in self.commits for shard, cursor in commit.cursors}

@@ -17,7 +17,7 @@ from tests.core.group.group_world import (
     World,
 )
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.group.leader import Change, End, Kick, LeaderState, LinesSeen
 from moorline.core.group.operation import (
@@ -141,15 +141,15 @@ class OperatorWorld(World):
         elif outcome is Outcome.DONE:
             assert ticket in self.effects, "I15: it is told as done, and nothing was"
 
-    def move(self, places: dict[Shard, Place], start: Start) -> None:
+    def move(self, cursors: dict[Shard, Cursor], start: Start) -> None:
         """From here on the group has these places and no others."""
-        self.places = dict(places)
+        self.cursors = dict(cursors)
         self.start = start
         self.epoch += 1
         self.holder, self.lease_until_ms = "", 0
         self.is_moved = True
         for shard in self.shards:
-            known = places.get(shard)
+            known = cursors.get(shard)
             self.floors[shard] = known.offset if known else self.start_in(shard, start)
             for number in range(self.ends[shard]):
                 if number < self.floors[shard] or not self.matches((shard, number)):
@@ -196,7 +196,7 @@ class Take(msgspec.Struct, frozen=True):
     """From the Leader to the catalog, with what a seek has looked up."""
 
     ask: AskOver
-    places: tuple[tuple[Shard, Place], ...]
+    cursors: tuple[tuple[Shard, Cursor], ...]
     start: Start
 
 
@@ -255,7 +255,7 @@ class TicketCatalog(CatalogNode):
                 world.group += 1
                 world.move({}, Start(world.now_ms))
             case "seek":
-                world.move(dict(take.places), take.start)
+                world.move(dict(take.cursors), take.start)
 
 
 class OperatedNode(LeadingNode):
@@ -374,12 +374,12 @@ class OperatedNode(LeadingNode):
         if work.kind != "seek":
             return self._take(Take(ask, (), Start(0)))
         end = Start(1 << 60, work.offset)
-        places = tuple(
-            (shard, Place(world.start_in(shard, end)))
+        cursors = tuple(
+            (shard, Cursor(world.start_in(shard, end)))
             for shard in world.shards
             if shard.node not in world.away
         )
-        self.looking[ask.ticket] = Take(ask, places, Start(self.now_ms, work.offset))
+        self.looking[ask.ticket] = Take(ask, cursors, Start(self.now_ms, work.offset))
         return [SetTimer(f"look up {ask.ticket}", 5)]
 
     def _take(self, take: Take) -> list[Effect]:

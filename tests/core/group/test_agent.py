@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import count
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, SetTimer
 from moorline.core.group.agent import Agent, SubscriptionOver, ToLeader
 from moorline.core.group.borrower import BorrowerState, BorrowerTimes, StreamProgress
@@ -58,12 +58,12 @@ def test_quick_unsubscribe_and_subscribe_has_two_borrowers_for_a_while() -> None
     one = agent()
     one.subscribe(7, 16, 0)
     connect(one, "b1")
-    one.received(Grant("b1", 1, 1, STREAM, Place(0), 0), 0)
+    one.received(Grant("b1", 1, 1, STREAM, Cursor(0), 0), 0)
     one.unsubscribe(7, 0)
     assert wanted(one.subscribe(7, 16, 0)) == ["b2"]
     assert one.members["b1"].borrower.state is BorrowerState.UNSUBSCRIBING
-    effects = one.progress("b1", StreamProgress(1, Place(3), 3, True), 0)
-    assert effects[0] == ToLeader(7, "n1", Disconnect("b1", 1, ((1, Place(3)),)))
+    effects = one.progress("b1", StreamProgress(1, Cursor(3), 3, True), 0)
+    assert effects[0] == ToLeader(7, "n1", Disconnect("b1", 1, ((1, Cursor(3)),)))
     assert list(one.members) == ["b2"]
 
 
@@ -94,7 +94,7 @@ def test_i14_what_happens_to_one_subscription_does_not_touch_another() -> None:
     one.subscribe(2, 16, 0)
     connect(one, "b1", epoch=5)
     connect(one, "b2", epoch=9)
-    one.received(Grant("b2", 9, 1, STREAM, Place(0), 0), 0)
+    one.received(Grant("b2", 9, 1, STREAM, Cursor(0), 0), 0)
     before = one.members["b2"].borrower
     one.received(Invalidate("b1", 5, "UNKNOWN"), 0)
     one.unsubscribe(1, 0)

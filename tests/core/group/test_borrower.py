@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import (
     CancelTimer,
     Effect,
@@ -84,7 +84,7 @@ def connected(epoch: int = 3) -> Borrower:
 
 
 def grant(lease: int, stream: Stream = S1, epoch: int = 3) -> Grant:
-    return Grant("b1", epoch, lease, stream, Place(0), 5)
+    return Grant("b1", epoch, lease, stream, Cursor(0), 5)
 
 
 def holding(*leases: int) -> Borrower:
@@ -136,26 +136,26 @@ def test_a_link_that_breaks_while_connecting_is_left_to_the_timer() -> None:
 def test_a_grant_is_installed_and_reported() -> None:
     borrower = connected()
     assert hear(borrower, grant(1)) == [
-        Install("b1", 1, S1, Place(0), 5, None),
-        Send(LEADER, UpdateProgress("b1", 3, 1, 1, Place(0), 0, False)),
+        Install("b1", 1, S1, Cursor(0), 5, None),
+        Send(LEADER, UpdateProgress("b1", 3, 1, 1, Cursor(0), 0, False)),
     ]
 
 
 def test_x9_x10_a_grant_that_comes_twice_is_installed_once_and_reported_again() -> None:
     borrower = holding(1)
     (report,) = hear(borrower, grant(1))
-    assert report == Send(LEADER, UpdateProgress("b1", 3, 2, 1, Place(0), 0, False))
+    assert report == Send(LEADER, UpdateProgress("b1", 3, 2, 1, Cursor(0), 0, False))
 
 
 def test_a_revoke_stops_the_stream_and_waits_for_what_is_out() -> None:
     borrower = holding(1)
     assert hear(borrower, Revoke("b1", 3, 1)) == [Retire("b1", 1)]
-    (early,) = sent(tell(borrower, StreamProgress(1, Place(2), 5, False)))
+    (early,) = sent(tell(borrower, StreamProgress(1, Cursor(2), 5, False)))
     assert isinstance(early, UpdateProgress)
     assert not early.final
-    (last,) = sent(tell(borrower, StreamProgress(1, Place(5), 5, True)))
+    (last,) = sent(tell(borrower, StreamProgress(1, Cursor(5), 5, True)))
     assert isinstance(last, UpdateProgress)
-    assert (last.final, last.place) == (True, Place(5))
+    assert (last.final, last.cursor) == (True, Cursor(5))
     assert 1 in borrower.leases, "it is there until the Leader has the last word"
     (again,) = sent(hear(borrower, Revoke("b1", 3, 1)))
     assert isinstance(again, UpdateProgress)
@@ -203,13 +203,13 @@ def test_what_it_remembers_of_leases_is_bounded_and_still_right() -> None:
 def test_x12_a_revoke_leaves_the_other_streams_alone() -> None:
     borrower = holding(1, 2)
     assert hear(borrower, Revoke("b1", 3, 1)) == [Retire("b1", 1)]
-    (report,) = sent(tell(borrower, StreamProgress(2, Place(7), 7, False)))
+    (report,) = sent(tell(borrower, StreamProgress(2, Cursor(7), 7, False)))
     assert isinstance(report, UpdateProgress)
-    assert (report.lease, report.place, report.final) == (2, Place(7), False)
+    assert (report.lease, report.cursor, report.final) == (2, Cursor(7), False)
 
 
 def test_final_counts_only_for_a_stream_that_was_revoked() -> None:
-    (report,) = sent(tell(holding(1), StreamProgress(1, Place(7), 7, True)))
+    (report,) = sent(tell(holding(1), StreamProgress(1, Cursor(7), 7, True)))
     assert isinstance(report, UpdateProgress)
     assert not report.final
 
@@ -247,15 +247,15 @@ def test_no_answer_in_time_ends_it_and_asks_for_a_new_one() -> None:
 
 def test_a_report_that_was_lost_is_made_again_after_the_next_ping() -> None:
     borrower = holding(1, 2)
-    tell(borrower, StreamProgress(1, Place(4), 4, False))
+    tell(borrower, StreamProgress(1, Cursor(4), 4, False))
     (ping, *_) = sent(tell(borrower, TimerFired("ping")))
     assert isinstance(ping, Ping)
     heard = bytes(Digest.of([report_item(1, 1), report_item(2, 2)]))  # the one of Place(4) is lost
     again = sent(hear(borrower, PingResponse("b1", 3, ping.number, heard)))
-    places = [
-        (update.lease, update.place) for update in again if isinstance(update, UpdateProgress)
+    cursors = [
+        (update.lease, update.cursor) for update in again if isinstance(update, UpdateProgress)
     ]
-    assert places == [(1, Place(4)), (2, Place(0))]
+    assert cursors == [(1, Cursor(4)), (2, Cursor(0))]
 
 
 def test_a_report_that_came_is_not_made_again() -> None:
@@ -300,9 +300,9 @@ def test_unsubscribing_waits_for_what_is_out_and_says_it_all_at_once() -> None:
         SetTimer("unsubscribe", TIMES.unsubscribe_ms),
     ]
     assert tell(borrower, Unsubscribed()) == []
-    assert tell(borrower, StreamProgress(1, Place(4), 4, True)) == []
-    effects = tell(borrower, StreamProgress(2, Place(9), 9, True))
-    assert sent(effects) == [Disconnect("b1", 3, ((1, Place(4)), (2, Place(9))))]
+    assert tell(borrower, StreamProgress(1, Cursor(4), 4, True)) == []
+    effects = tell(borrower, StreamProgress(2, Cursor(9), 9, True))
+    assert sent(effects) == [Disconnect("b1", 3, ((1, Cursor(4)), (2, Cursor(9))))]
     assert effects[-1] == Destroyed("b1")
 
 
@@ -325,9 +325,9 @@ def test_x11_unsubscribe_before_any_message() -> None:
 def test_unsubscribing_does_not_wait_for_ever() -> None:
     borrower = holding(1)
     tell(borrower, Unsubscribed())
-    tell(borrower, StreamProgress(1, Place(2), 8, False))
+    tell(borrower, StreamProgress(1, Cursor(2), 8, False))
     assert sent(tell(borrower, TimerFired("unsubscribe"))) == [
-        Disconnect("b1", 3, ((1, Place(2)),))
+        Disconnect("b1", 3, ((1, Cursor(2)),))
     ]
 
 
@@ -340,9 +340,9 @@ def test_a_borrower_that_unsubscribes_is_not_made_anew() -> None:
 def test_x11_disconnect_during_revoke() -> None:
     borrower = holding(1, 2)
     hear(borrower, Revoke("b1", 3, 1))
-    tell(borrower, StreamProgress(1, Place(3), 6, False))
+    tell(borrower, StreamProgress(1, Cursor(3), 6, False))
     effects = tell(borrower, Disconnected())
-    assert sent(effects) == [Disconnect("b1", 3, ((1, Place(3)), (2, Place(0))))]
+    assert sent(effects) == [Disconnect("b1", 3, ((1, Cursor(3)), (2, Cursor(0))))]
     assert effects[-1] == Destroyed("b1")
 
 
@@ -361,9 +361,9 @@ def test_an_event_that_it_does_not_know_is_a_mistake_of_ours() -> None:
 def test_a_lease_that_is_over_waits_for_what_its_client_is_just_told() -> None:
     borrower = holding(1)
     gap = Gap(0, 4, "RETENTION")
-    tell(borrower, StreamProgress(1, Place(0), 4, final=False, telling=True))
+    tell(borrower, StreamProgress(1, Cursor(0), 4, final=False, telling=True))
     assert hear(borrower, Revoked("b1", 3, 1)) == [], "it would be told to the next one too"
-    told = StreamProgress(1, Place(4), 4, final=False, lost=(gap,))
+    told = StreamProgress(1, Cursor(4), 4, final=False, lost=(gap,))
     removed, finished = tell(borrower, told)
     assert removed == Remove("b1", 1)
     assert sent([finished]) == [RevokeFinished("b1", 3, 3, 1, (gap,))]
@@ -374,8 +374,8 @@ def test_a_lease_that_is_over_waits_for_what_its_client_is_just_told() -> None:
 def test_what_was_lost_is_in_every_report_and_in_the_last_word() -> None:
     borrower = holding(1, 2)
     gap = Gap(0, 4, "DAMAGE")
-    tell(borrower, StreamProgress(1, Place(4), 4, final=False, lost=(gap,)))
+    tell(borrower, StreamProgress(1, Cursor(4), 4, final=False, lost=(gap,)))
     effects = hear(borrower, grant(1, Stream("n1", 1, 0)))
-    assert sent(effects) == [UpdateProgress("b1", 3, 4, 1, Place(4), 4, False, (), (gap,))]
+    assert sent(effects) == [UpdateProgress("b1", 3, 4, 1, Cursor(4), 4, False, (), (gap,))]
     (left, *_) = sent(tell(borrower, Disconnected()))
-    assert left == Disconnect("b1", 3, ((1, Place(4)), (2, Place(0))), ((1, (gap,)),))
+    assert left == Disconnect("b1", 3, ((1, Cursor(4)), (2, Cursor(0))), ((1, (gap,)),))

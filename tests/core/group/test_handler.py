@@ -5,7 +5,7 @@ from itertools import count
 import msgspec
 
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, FeedStopped
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, SetTimer
 from moorline.core.group.agent import SubscriptionOver, ToLeader
 from moorline.core.group.borrower import BorrowerTimes
@@ -36,7 +36,7 @@ def subscribed(subscription: int = 1) -> Handler:
 
 def opened(handler: Handler, lease: int, ranges: tuple[Range, ...] | None = None) -> Feed:
     stream = Stream("n1", lease, 0)
-    effects = handler.received(Grant("b1", 1, lease, stream, Place(0), 3, ranges), 0)
+    effects = handler.received(Grant("b1", 1, lease, stream, Cursor(0), 3, ranges), 0)
     assert isinstance(effects[0], FeedOpened)
     return effects[0].feed
 
@@ -79,9 +79,9 @@ def test_what_happens_within_a_few_milliseconds_is_reported_together() -> None:
     read(other, 2)
     assert handler.changed(other, 2) == []
     told = reports(handler.timer(PROGRESS_TIMER, 5))
-    assert [(report.lease, report.place, report.delivered) for report in told] == [
-        (1, Place(3), 5),
-        (2, Place(0), 2),
+    assert [(report.lease, report.cursor, report.delivered) for report in told] == [
+        (1, Cursor(3), 5),
+        (2, Cursor(0), 2),
     ]
     assert handler.timer(PROGRESS_TIMER, 6) == []
 
@@ -105,7 +105,7 @@ def test_a_revoke_is_finished_when_the_last_message_is() -> None:
     assert reports(handler.changed(feed, 1)) == []
     feed.ack(1, 2)
     (last,) = reports(handler.changed(feed, 1))
-    assert (last.final, last.place) == (True, Place(2))
+    assert (last.final, last.cursor) == (True, Cursor(2))
     assert FeedClosed(feed) in handler.received(Revoked("b1", 1, 1), 2)
     assert handler.feeds == {}
     assert handler.changed(feed, 3) == [], "what its member still says is too late"
@@ -122,7 +122,7 @@ def test_f21_what_goes_back_of_a_queue_is_said_at_once_and_once() -> None:
     feed.ack(0, 1)
     assert reports(handler.changed(feed, 0)) == [], "that one can wait for the timer"
     (later,) = reports(handler.timer(PROGRESS_TIMER, 5))
-    assert (later.place, later.returned) == (Place(1, (), ((1, 1),)), ((1, 2),))
+    assert (later.cursor, later.returned) == (Cursor(1, (), ((1, 1),)), ((1, 2),))
 
 
 def test_unsubscribing_stops_all_feeds_and_waits_for_what_is_out() -> None:
@@ -136,7 +136,7 @@ def test_unsubscribing_stops_all_feeds_and_waits_for_what_is_out() -> None:
     ]
     one.ack(0, 3)
     assert goodbyes(handler.changed(one, 1)) == [
-        Disconnect("b1", 1, ((1, Place(3)), (2, Place(0))))
+        Disconnect("b1", 1, ((1, Cursor(3)), (2, Cursor(0))))
     ]
     assert handler.feeds == {}
 
@@ -148,7 +148,7 @@ def test_unsubscribing_that_takes_too_long_says_all_that_is_known() -> None:
     handler.on_unsubscribe(1, 0)
     feed.ack(0, 2)
     handler.changed(feed, 1)
-    assert goodbyes(handler.timer("b1 unsubscribe", 9)) == [Disconnect("b1", 1, ((1, Place(2)),))]
+    assert goodbyes(handler.timer("b1 unsubscribe", 9)) == [Disconnect("b1", 1, ((1, Cursor(2)),))]
 
 
 def test_x2_a_disconnect_hands_on_what_was_not_acknowledged() -> None:
@@ -157,7 +157,7 @@ def test_x2_a_disconnect_hands_on_what_was_not_acknowledged() -> None:
     read(feed, 20)
     feed.ack(0, 1)
     effects = handler.on_disconnect(0, blame=False)
-    assert goodbyes(effects) == [Disconnect("b1", 1, ((1, Place(1)),))]
+    assert goodbyes(effects) == [Disconnect("b1", 1, ((1, Cursor(1)),))]
     assert FeedClosed(feed) in effects
 
 
@@ -167,7 +167,7 @@ def test_x21_a_member_that_died_is_blamed_for_the_oldest_that_was_out() -> None:
     read(feed, 20)
     feed.ack(0, 1)
     (goodbye,) = goodbyes(handler.on_disconnect(0, blame=True))
-    assert goodbye.places == ((1, Place(1, (), ((1, 1),))),)
+    assert goodbye.cursors == ((1, Cursor(1, (), ((1, 1),))),)
 
 
 def test_a_borrower_that_is_over_closes_its_feeds_and_a_new_one_asks() -> None:
@@ -217,5 +217,5 @@ def test_the_last_word_carries_no_more_losses_than_a_frame_can_hold() -> None:
     assert len(reports(effects)) == fit + 2
     (goodbye,) = goodbyes(effects)
     assert [lease for lease, _ in goodbye.lost] == list(range(1, fit + 1))
-    assert [lease for lease, _ in goodbye.places] == list(range(1, fit + 1))
+    assert [lease for lease, _ in goodbye.cursors] == list(range(1, fit + 1))
     assert len(msgspec.msgpack.encode(goodbye)) < FRAME_BYTES_MAX

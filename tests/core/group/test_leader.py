@@ -3,7 +3,7 @@
 import pytest
 from tests.core.group.leading import EPOCH, OPTIONS, Leading, shard, stream
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.group.leader import (
     Kick,
 )
@@ -40,14 +40,14 @@ def lease_of(leading: Leading, number: int) -> int:
 
 
 def test_the_first_member_gets_every_stream_from_its_place_on() -> None:
-    leading = Leading(places=[(shard(0), Place(7, ((9, 10),)))])
+    leading = Leading(cursors=[(shard(0), Cursor(7, ((9, 10),)))])
     leading.streams(2)
     leading.hear(LeaderWanted("b1", "ann", 16))
     assert leading.take(LeaderConnectResponse) == [LeaderConnectResponse("b1", EPOCH, "n1")]
     leading.after(OPTIONS.replan_ms, "replan")
     assert leading.take(Grant) == [
-        Grant("b1", EPOCH, 1, stream(0), Place(7, ((9, 10),)), OPTIONS.deliveries_max),
-        Grant("b1", EPOCH, 2, stream(1), Place(0), OPTIONS.deliveries_max),
+        Grant("b1", EPOCH, 1, stream(0), Cursor(7, ((9, 10),)), OPTIONS.deliveries_max),
+        Grant("b1", EPOCH, 2, stream(1), Cursor(0), OPTIONS.deliveries_max),
     ]
 
 
@@ -62,7 +62,7 @@ def test_i1_a_lease_goes_through_its_statuses_in_order() -> None:
     leading.join("b2")
     lease = next(one for one in leading.leader.leases.values() if one.is_leaving)
     seen.append(lease.status)
-    leading.report("b1", lease.number, Place(0), final=True)
+    leading.report("b1", lease.number, Cursor(0), final=True)
     seen.append(lease.status)
     leading.finished("b1", lease.number)
     assert seen == [Status.GRANTING, Status.GRANTED, Status.REVOKING, Status.REVOKED]
@@ -73,7 +73,7 @@ def test_a_report_does_not_end_a_revocation() -> None:
     leading = led(2, "b1")
     leading.join("b2")
     (revoke,) = leading.take(Revoke)
-    leading.report("b1", revoke.lease, Place(1))
+    leading.report("b1", revoke.lease, Cursor(1))
     assert leading.leader.leases[revoke.lease].status is Status.REVOKING
     leading.finished("b1", revoke.lease)
     assert revoke.lease in leading.leader.leases, "finished without a last word is out of turn"
@@ -84,9 +84,9 @@ def test_f6_a_late_member_gets_a_stream() -> None:
     leading.join("b2")
     (revoke,) = leading.take(Revoke)
     assert leading.owners()["b2"] == [], "never in one step"
-    leading.hand_over("b1", revoke.lease, Place(5))
+    leading.hand_over("b1", revoke.lease, Cursor(5))
     (grant,) = leading.take(Grant)
-    assert (grant.borrower, grant.place) == ("b2", Place(5))
+    assert (grant.borrower, grant.cursor) == ("b2", Cursor(5))
 
 
 def test_x12_a_revoke_leaves_the_old_owner_its_other_streams() -> None:
@@ -105,10 +105,10 @@ def test_x12_a_revoke_leaves_the_old_owner_its_other_streams() -> None:
 def test_f17_more_members_than_streams_idle_and_take_over() -> None:
     leading = led(1, "b1", "b2", "b3")
     assert leading.owners() == {"b1": [0], "b2": [], "b3": []}
-    leading.leave("b1", (1, Place(4)))
+    leading.leave("b1", (1, Cursor(4)))
     leading.after(OPTIONS.replan_ms, "replan")
     (grant,) = leading.take(Grant)
-    assert (grant.borrower, grant.place) == ("b2", Place(4))
+    assert (grant.borrower, grant.cursor) == ("b2", Cursor(4))
 
 
 def test_f16_a_new_stream_is_granted_without_waiting() -> None:
@@ -169,9 +169,9 @@ def answer_all(leading: Leading) -> None:
     for message in said:
         match message:
             case Grant():
-                leading.report(message.borrower, message.lease, message.place)
+                leading.report(message.borrower, message.lease, message.cursor)
             case Revoke():
-                leading.report(message.borrower, message.lease, Place(0), final=True)
+                leading.report(message.borrower, message.lease, Cursor(0), final=True)
             case Revoked():
                 leading.finished(message.borrower, message.lease)
 
@@ -187,7 +187,7 @@ def test_x9_a_lost_grant_is_sent_again() -> None:
     leading.after(OPTIONS.resend_ms)
     assert leading.take(Grant) == [first]
     leading.confirm()
-    leading.report("b1", 1, Place(0))
+    leading.report("b1", 1, Cursor(0))
     leading.after(OPTIONS.resend_ms)
     assert leading.take(Grant) == []
 
@@ -204,7 +204,7 @@ def test_x9_a_lost_revoked_or_revoke_finished_is_asked_for_again() -> None:
     leading = led(2, "b1")
     leading.join("b2")
     (revoke,) = leading.take(Revoke)
-    leading.report("b1", revoke.lease, Place(0), final=True)
+    leading.report("b1", revoke.lease, Cursor(0), final=True)
     first = leading.take(Revoked)
     leading.after(OPTIONS.resend_ms)
     assert leading.take(Revoked) == first
@@ -270,11 +270,11 @@ def test_x11_a_disconnect_during_a_revoke_hands_over_at_once() -> None:
     leading = led(2, "b1")
     leading.join("b2")
     leading.take(Revoke)
-    leading.leave("b1", (1, Place(3)), (2, Place(4)))
+    leading.leave("b1", (1, Cursor(3)), (2, Cursor(4)))
     leading.after(OPTIONS.replan_ms, "replan")
-    assert [(grant.borrower, grant.place) for grant in leading.take(Grant)] == [
-        ("b2", Place(3)),
-        ("b2", Place(4)),
+    assert [(grant.borrower, grant.cursor) for grant in leading.take(Grant)] == [
+        ("b2", Cursor(3)),
+        ("b2", Cursor(4)),
     ]
 
 
@@ -298,20 +298,20 @@ def test_x10_i13_every_message_twice_and_late_has_the_effect_of_one() -> None:
         leading.after(OPTIONS.replan_ms, "replan")
         (revoke,) = leading.take(Revoke)
         for message in (
-            UpdateProgress("b1", EPOCH, 90, revoke.lease, Place(9), 9, True),
-            UpdateProgress("b1", EPOCH, 80, revoke.lease, Place(2), 5, False),
+            UpdateProgress("b1", EPOCH, 90, revoke.lease, Cursor(9), 9, True),
+            UpdateProgress("b1", EPOCH, 80, revoke.lease, Cursor(2), 5, False),
         ):
             for _ in range(times):
                 leading.hear(message)
         for _ in range(times):
             leading.finished("b1", revoke.lease)
         leading.confirm()
-        leading.leave("b2", (3, Place(20)))
-        leading.leave("b2", (3, Place(20)))
+        leading.leave("b2", (3, Cursor(20)))
+        leading.leave("b2", (3, Cursor(20)))
         leading.after(OPTIONS.replan_ms, "replan")
     assert once.owners() == twice.owners()
-    assert once.places() == twice.places()
-    assert twice.places()[shard(1)] == Place(20)
+    assert once.cursors() == twice.cursors()
+    assert twice.cursors()[shard(1)] == Cursor(20)
 
 
 # --- pings ----------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_a_disagreement_is_found_while_other_leases_are_on_their_way() -> None:
     }
     revoked = [revoke.lease for revoke in leading.take(Revoke)]
     for lease in revoked:
-        leading.report("b1", lease, Place(0), final=True)
+        leading.report("b1", lease, Cursor(0), final=True)
     # Those that are being forgotten may be there or not, one by one.
     for missing in ([], revoked[:1], revoked[1:], revoked):
         held = [(lease, of) for lease, of in leases.items() if lease not in missing]
@@ -368,19 +368,19 @@ def test_a_ping_with_a_digest_of_odd_length_disagrees() -> None:
 def test_an_unknown_borrower_is_told_to_begin_anew() -> None:
     leading = led(1)
     leading.ping("b9")
-    leading.report("b9", 1, Place(99))
+    leading.report("b9", 1, Cursor(99))
     assert leading.take(Invalidate) == [Invalidate("b9", EPOCH, "UNKNOWN")] * 2
 
 
 def test_i4_a_report_of_another_epoch_moves_nothing() -> None:
     leading = led(1, "b1")
-    leading.hear(UpdateProgress("b1", EPOCH - 1, 50, 1, Place(99), 99, False))
+    leading.hear(UpdateProgress("b1", EPOCH - 1, 50, 1, Cursor(99), 99, False))
     assert leading.leader.lines[shard(0)].progress.low == 0
 
 
 def test_i4_a_goodbye_with_leases_of_another_leader_moves_nothing() -> None:
     leading = led(1, "b1")
-    leading.leave("b1", (1, Place(99)), epoch=EPOCH - 1)
+    leading.leave("b1", (1, Cursor(99)), epoch=EPOCH - 1)
     assert leading.leader.borrowers == {}
     assert leading.leader.lines[shard(0)].progress.low == 0
 
@@ -389,17 +389,17 @@ def test_i4_a_stale_owner_moves_nothing() -> None:
     leading = led(2, "b1")
     leading.join("b2")
     (revoke,) = leading.take(Revoke)
-    leading.hand_over("b1", revoke.lease, Place(5))
+    leading.hand_over("b1", revoke.lease, Cursor(5))
     leading.confirm()
-    before = leading.places()
-    leading.report("b1", revoke.lease, Place(50))
-    assert leading.places() == before
+    before = leading.cursors()
+    leading.report("b1", revoke.lease, Cursor(50))
+    assert leading.cursors() == before
     assert leading.take(Invalidate) == [], "a late report is no disagreement"
 
 
 def test_a_lease_that_was_never_given_is_a_disagreement() -> None:
     leading = led(1, "b1")
-    leading.report("b1", 77, Place(0))
+    leading.report("b1", 77, Cursor(0))
     assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "DISAGREED")]
 
 
@@ -410,32 +410,32 @@ def test_f10_a_graceful_disconnect_hands_over_before_any_timeout() -> None:
     leading = led(2, "b1", "b2")
     lease = lease_of(leading, 0)
     owner = leading.leader.leases[lease].borrower
-    leading.leave(owner, (lease, Place(30)))
+    leading.leave(owner, (lease, Cursor(30)))
     leading.after(OPTIONS.replan_ms, "replan")
     (grant,) = leading.take(Grant)
-    assert (grant.stream, grant.place) == (stream(0), Place(30))
+    assert (grant.stream, grant.cursor) == (stream(0), Cursor(30))
     assert leading.now_ms < OPTIONS.tick_ms
 
 
 def test_a_silent_member_is_removed_and_blamed_for_what_it_was_at() -> None:
     leading = led(1, "b1")
-    leading.report("b1", 1, Place(3, ((4, 6),)), delivered=10)
+    leading.report("b1", 1, Cursor(3, ((4, 6),)), delivered=10)
     leading.after(OPTIONS.borrower_ms)
     assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "SILENT")]
-    assert leading.places()[shard(0)] == Place(3, ((4, 6),), ((3, 1),))
+    assert leading.cursors()[shard(0)] == Cursor(3, ((4, 6),), ((3, 1),))
 
 
 def test_a_silent_member_with_nothing_out_is_not_blamed() -> None:
     leading = led(1, "b1")
-    leading.report("b1", 1, Place(10), delivered=10)
+    leading.report("b1", 1, Cursor(10), delivered=10)
     leading.after(OPTIONS.borrower_ms)
-    assert leading.places()[shard(0)] == Place(10)
+    assert leading.cursors()[shard(0)] == Cursor(10)
 
 
 def test_x14_a_member_that_never_finishes_loses_the_stream_at_the_deadline() -> None:
     leading = led(2, "b1")
     for lease in (1, 2):
-        leading.report("b1", lease, Place(0), delivered=5)
+        leading.report("b1", lease, Cursor(0), delivered=5)
     leading.join("b2")
     for _ in range(OPTIONS.revoke_ms // OPTIONS.resend_ms):
         for borrower in ("b1", "b2"):
@@ -458,12 +458,12 @@ def test_x23_a_kicked_member_loses_its_streams_to_others() -> None:
 def test_x21_failures_are_stored_and_travel_with_the_grant() -> None:
     leading = led(1, "b1", "b2")
     owner = leading.leader.leases[1].borrower
-    leading.report(owner, 1, Place(0, (), ((4, 2),)), delivered=9)
-    leading.leave(owner, (1, Place(0, (), ((4, 3),))))
-    assert leading.places()[shard(0)] == Place(0, (), ((4, 3),))
+    leading.report(owner, 1, Cursor(0, (), ((4, 2),)), delivered=9)
+    leading.leave(owner, (1, Cursor(0, (), ((4, 3),))))
+    assert leading.cursors()[shard(0)] == Cursor(0, (), ((4, 3),))
     leading.after(OPTIONS.replan_ms, "replan")
     (grant,) = leading.take(Grant)
-    assert grant.place.failures == ((4, 3),)
+    assert grant.cursor.failures == ((4, 3),)
 
 
 def test_what_it_remembers_of_those_that_went_is_bounded() -> None:

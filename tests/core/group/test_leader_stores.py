@@ -3,7 +3,7 @@
 import pytest
 from tests.core.group.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, SetTimer
 from moorline.core.group.leader import (
     Change,
@@ -59,13 +59,13 @@ def test_i7_a_generation_begins_when_the_one_before_it_is_done() -> None:
     leading.join("b1", "b2")
     (grant,) = leading.confirm()
     assert grant.stream == stream(0, 0)
-    leading.report("b1", 1, Place(8, ((9, 10),)))
+    leading.report("b1", 1, Cursor(8, ((9, 10),)))
     assert leading.take(Revoked) == []
-    leading.report("b1", 1, Place(10))
+    leading.report("b1", 1, Cursor(10))
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
     leading.finished("b1", 1)
     (following,) = leading.take(Grant)
-    assert (following.stream, following.place) == (stream(0, 1), Place(10))
+    assert (following.stream, following.cursor) == (stream(0, 1), Cursor(10))
     assert following.borrower == "b1", "it stays with whoever had the one before"
 
 
@@ -74,7 +74,7 @@ def test_a_generation_that_is_sealed_after_it_was_read_goes_back_by_itself() -> 
     leading.tell(generations(10, sealed=0))
     leading.join("b1")
     leading.confirm()
-    leading.report("b1", 1, Place(10))
+    leading.report("b1", 1, Cursor(10))
     assert leading.take(Revoked) == []
     leading.tell(generations(10, 10, sealed=1))
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
@@ -89,7 +89,7 @@ def slow_group() -> Leading:
     leading.tell(generations(10, 20, sealed=1))
     leading.join("b1")
     leading.confirm()
-    leading.report("b1", 1, Place(3, ((5, 6),)), delivered=6)
+    leading.report("b1", 1, Cursor(3, ((5, 6),)), delivered=6)
     leading.tell(DROPPED)
     return leading
 
@@ -99,14 +99,14 @@ def test_x15_what_a_member_tells_its_client_to_be_lost_is_counted_once_and_passe
     assert leading.take(Revoked) == [], "what it has in hand may still be acknowledged"
     lost = (Gap(4, 5, "RETENTION"), Gap(6, 10, "RETENTION"))
     for _ in range(2):
-        leading.report("b1", 1, Place(3, ((4, 10),)), delivered=10, lost=lost)
+        leading.report("b1", 1, Cursor(3, ((4, 10),)), delivered=10, lost=lost)
     assert leading.gaps == [GapFound(shard(0), *gap) for gap in lost]
-    leading.report("b1", 1, Place(10), delivered=10, lost=lost)
+    leading.report("b1", 1, Cursor(10), delivered=10, lost=lost)
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
     leading.finished("b1", 1, lost)
     (grant,) = leading.take(Grant)
-    assert (grant.stream, grant.place) == (stream(0, 1), Place(10))
-    assert leading.places()[shard(0)] == Place(10, lost=5)
+    assert (grant.stream, grant.cursor) == (stream(0, 1), Cursor(10))
+    assert leading.cursors()[shard(0)] == Cursor(10, lost=5)
     assert len(leading.gaps) == 2
 
 
@@ -116,9 +116,9 @@ def test_x15_a_stream_that_is_gone_is_taken_back_from_a_member_that_hangs() -> N
         leading.ping("b1", (1, stream(0)))
         leading.after(OPTIONS.tick_ms)
     assert leading.take(Revoke) == [Revoke("b1", EPOCH, 1)]
-    leading.hand_over("b1", 1, Place(3, ((5, 6),)))
+    leading.hand_over("b1", 1, Cursor(3, ((5, 6),)))
     (grant,) = leading.take(Grant)
-    assert grant.place == Place(3, ((5, 6),)), (
+    assert grant.cursor == Cursor(3, ((5, 6),)), (
         "whoever has the next one tells what is gone before it"
     )
     assert leading.gaps == []
@@ -129,12 +129,12 @@ def test_x15_what_was_told_in_the_last_moment_counts_too(last_word: str) -> None
     leading = slow_group()
     lost = (Gap(3, 5, "RETENTION"), Gap(6, 10, "RETENTION"))
     if last_word == "finished":
-        leading.report("b1", 1, Place(3, ((5, 6),)), delivered=10, final=True)
+        leading.report("b1", 1, Cursor(3, ((5, 6),)), delivered=10, final=True)
         leading.finished("b1", 1, lost)
     else:
-        leading.hear(Disconnect("b1", EPOCH, ((1, Place(10)),), ((1, lost),)))
+        leading.hear(Disconnect("b1", EPOCH, ((1, Cursor(10)),), ((1, lost),)))
     assert leading.leader.lines[shard(0)].progress.low == 10
-    assert leading.places()[shard(0)] == Place(10, lost=6)
+    assert leading.cursors()[shard(0)] == Cursor(10, lost=6)
 
 
 def test_a_lease_with_many_losses_is_given_anew() -> None:
@@ -145,35 +145,35 @@ def test_a_lease_with_many_losses_is_given_anew() -> None:
     (grant,) = leading.confirm()
     lost = tuple(Gap(2 * number, 2 * number + 1, "DAMAGE") for number in range(FEED_LOSSES_MAX))
     upto = 2 * FEED_LOSSES_MAX
-    leading.report("b1", grant.lease, Place(upto - 2), delivered=upto - 2, lost=lost[:-1])
+    leading.report("b1", grant.lease, Cursor(upto - 2), delivered=upto - 2, lost=lost[:-1])
     assert leading.take(Revoke) == []
-    leading.report("b1", grant.lease, Place(upto), delivered=upto, lost=lost)
+    leading.report("b1", grant.lease, Cursor(upto), delivered=upto, lost=lost)
     assert [one.lease for one in leading.take(Revoke)] == [grant.lease]
-    leading.report("b1", grant.lease, Place(upto), delivered=upto, final=True, lost=lost)
+    leading.report("b1", grant.lease, Cursor(upto), delivered=upto, final=True, lost=lost)
     leading.finished("b1", grant.lease, lost)
     (again,) = leading.confirm()
-    assert (again.borrower, again.stream, again.place) == ("b1", grant.stream, Place(upto))
+    assert (again.borrower, again.stream, again.cursor) == ("b1", grant.stream, Cursor(upto))
     assert again.lease > grant.lease
     assert leading.leader.lines[shard(0)].lost == FEED_LOSSES_MAX
 
 
 def test_a_leader_goes_on_counting_where_the_one_before_it_was() -> None:
-    leading = Leading(places=[(shard(0), Place(3, lost=40))])
+    leading = Leading(cursors=[(shard(0), Cursor(3, lost=40))])
     leading.tell(DROPPED)
     line = leading.leader.lines[shard(0)]
     assert (line.lost, line.gone, line.lag) == (40, 7, 10)
     leading.join("b1")
     (grant,) = leading.confirm()
-    assert (grant.stream, grant.place) == (stream(0, 1), Place(3)), "its client is told from 3 on"
+    assert (grant.stream, grant.cursor) == (stream(0, 1), Cursor(3)), "its client is told from 3 on"
     lost = (Gap(3, 10, "RETENTION"),)
-    leading.report("b1", 1, Place(10), delivered=10, lost=lost)
-    assert leading.places()[shard(0)] == Place(10, lost=47)
+    leading.report("b1", 1, Cursor(10), delivered=10, lost=lost)
+    assert leading.cursors()[shard(0)] == Cursor(10, lost=47)
 
 
 def test_x24_a_message_that_is_out_holds_its_stream_and_no_other() -> None:
     leading = led(2, "b1")
-    leading.report("b1", 1, Place(0, ((1, 90),)), delivered=90)
-    leading.report("b1", 2, Place(90), delivered=90)
+    leading.report("b1", 1, Cursor(0, ((1, 90),)), delivered=90)
+    leading.report("b1", 2, Cursor(90), delivered=90)
     first, second = leading.leader.lags()
     assert (first.offset, first.lag) == (0, 11)
     assert (second.offset, second.lag) == (90, 10)
@@ -190,25 +190,25 @@ def commits(effects: list[Effect]) -> list[Commit]:
 def test_what_comes_while_a_commit_is_on_its_way_goes_with_the_next() -> None:
     leading = led(2, "b1")
     leading.answers = False
-    leading.report("b1", 1, Place(1))
+    leading.report("b1", 1, Cursor(1))
     (first,) = leading.commits[-1:]
-    leading.report("b1", 1, Place(2))
-    leading.report("b1", 2, Place(3))
+    leading.report("b1", 1, Cursor(2))
+    leading.report("b1", 2, Cursor(3))
     assert leading.commits[-1] is first
     assert leading.tell(Committed(first.number)) == [SetTimer("commit", OPTIONS.commit_ms)]
     (second,) = commits(leading.after(OPTIONS.commit_ms, "commit"))
-    assert second.places == ((shard(0), Place(2)), (shard(1), Place(3)))
+    assert second.cursors == ((shard(0), Cursor(2)), (shard(1), Cursor(3)))
     assert leading.tell(Committed(first.number)) == [], "an answer that comes again"
 
 
 def test_x16_a_catalog_that_is_away_is_asked_again_after_a_pause() -> None:
     leading = led(1, "b1")
     leading.answers = False
-    leading.report("b1", 1, Place(5))
+    leading.report("b1", 1, Cursor(5))
     number = leading.commits[-1].number
     assert leading.tell(CommitFailed(number)) == [SetTimer("commit", OPTIONS.commit_retry_ms)]
     (again,) = commits(leading.after(OPTIONS.commit_retry_ms, "commit"))
-    assert again.places == ((shard(0), Place(5)),)
+    assert again.cursors == ((shard(0), Cursor(5)),)
     assert again.number != number
 
 
@@ -216,11 +216,11 @@ def test_x4_a_leader_that_never_committed_leaves_the_start_of_the_group() -> Non
     leading = Leading()
     leading.answers = False
     leading.tell(LinesSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
-    assert leading.commits[0].places == ((shard(0), Place(20)),), "the start is stored at once"
-    following = Leading(places=())
+    assert leading.commits[0].cursors == ((shard(0), Cursor(20)),), "the start is stored at once"
+    following = Leading(cursors=())
     following.tell(LinesSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
     following.join("b1")
-    assert following.take(Grant)[0].place == Place(20)
+    assert following.take(Grant)[0].cursor == Cursor(20)
 
 
 def test_x6_i12_a_leader_whose_commit_is_refused_is_over() -> None:
@@ -228,7 +228,7 @@ def test_x6_i12_a_leader_whose_commit_is_refused_is_over() -> None:
     assert leading.tell(Fenced()) == [Stopped("FENCED")]
     assert leading.leader.state is LeaderState.STOPPED
     leading.said.clear()
-    leading.report("b1", 1, Place(9))
+    leading.report("b1", 1, Cursor(9))
     assert leading.said == []
 
 
@@ -267,30 +267,30 @@ def test_x19_only_the_clock_that_it_is_given_counts() -> None:
 
 def test_a_group_that_was_moved_sends_everybody_away_and_stores_nothing_more() -> None:
     leading = led(2, "b1")
-    leading.report("b1", 1, Place(50, (), ((60, 2),)), delivered=70)
+    leading.report("b1", 1, Cursor(50, (), ((60, 2),)), delivered=70)
     before = len(leading.commits)
     leading.answers = False
     assert Stopped("SOUGHT") in leading.tell(End("SOUGHT"))
     assert leading.take(Invalidate) == [Invalidate("b1", EPOCH, "SOUGHT")]
-    leading.report("b1", 1, Place(99))
+    leading.report("b1", 1, Cursor(99))
     assert len(leading.commits) == before, "I4: who had it before moves nothing"
 
 
 def test_a_changed_limit_is_granted_to_those_who_have_streams_without_a_failure() -> None:
     leading = led(2, "b1")
-    leading.report("b1", 1, Place(50, (), ((60, 2),)), delivered=70)
+    leading.report("b1", 1, Cursor(50, (), ((60, 2),)), delivered=70)
     leading.tell(Change(deliveries_max=2))
     revoked = {message.lease for message in leading.take(Revoke)}
     assert revoked == {1, 2}
     for lease in revoked:
-        leading.report("b1", lease, Place(61 if lease == 1 else 0), final=True)
+        leading.report("b1", lease, Cursor(61 if lease == 1 else 0), final=True)
     for message in leading.take(Revoked):
         leading.finished("b1", message.lease)
     grants = leading.take(Grant)
     assert {(grant.borrower, grant.deliveries_max) for grant in grants} == {("b1", 2)}
-    assert {grant.stream: grant.place for grant in grants} == {
-        stream(0): Place(61),
-        stream(1): Place(0),
+    assert {grant.stream: grant.cursor for grant in grants} == {
+        stream(0): Cursor(61),
+        stream(1): Cursor(0),
     }
 
 
@@ -298,10 +298,10 @@ def test_f4_a_group_that_is_deleted_tells_its_members_and_stores_nothing() -> No
     leading = led(1, "b1", "b2")
     leading.answers = False
     before = len(leading.commits)
-    leading.report("b1", 1, Place(5))
+    leading.report("b1", 1, Cursor(5))
     leading.tell(Committed(leading.commits[-1].number))
     leading.after(OPTIONS.commit_ms, "commit")
-    leading.report("b1", 1, Place(6))
+    leading.report("b1", 1, Cursor(6))
     leading.tell(Committed(leading.commits[-1].number))
     leading.take(Invalidate)
     effects = leading.tell(End("DELETED"))
@@ -314,27 +314,27 @@ def test_f4_a_group_that_is_deleted_tells_its_members_and_stores_nothing() -> No
 def test_a_leader_that_stops_stores_what_it_knows_first() -> None:
     leading = led(1, "b1")
     leading.answers = False
-    leading.report("b1", 1, Place(5))
+    leading.report("b1", 1, Cursor(5))
     first = leading.commits[-1]
-    leading.report("b1", 1, Place(6))
+    leading.report("b1", 1, Cursor(6))
     assert Stopped("STOPPING") not in leading.tell(End("STOPPING"))
     leading.tell(Committed(first.number))
     (last,) = commits(leading.after(OPTIONS.commit_ms, "commit"))
-    assert last.places == ((shard(0), Place(6)),)
+    assert last.cursors == ((shard(0), Cursor(6)),)
     leading.tell(Committed(last.number))
     assert leading.after(OPTIONS.commit_ms, "commit") == [Stopped("STOPPING")]
 
 
 def test_f20_an_empty_group_idles_out_and_the_next_leader_goes_on_there() -> None:
     leading = led(1, "b1")
-    leading.leave("b1", (1, Place(42)))
+    leading.leave("b1", (1, Cursor(42)))
     leading.after(OPTIONS.tick_ms)
     assert leading.after(OPTIONS.idle_ms - 1)[-1] == SetTimer("tick", OPTIONS.tick_ms)
     assert Stopped("IDLE") in leading.after(1)
-    following = Leading(places=leading.places().items())
+    following = Leading(cursors=leading.cursors().items())
     following.streams(1)
     following.join("b2")
-    assert following.take(Grant)[0].place == Place(42)
+    assert following.take(Grant)[0].cursor == Cursor(42)
 
 
 def test_a_member_keeps_a_group_from_idling_out() -> None:

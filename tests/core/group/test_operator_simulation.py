@@ -9,7 +9,7 @@ import pytest
 from tests.core.group.operator_simulation import operated, operated_queue, stopped
 from tests.core.group.operator_world import AskOver, OperatorWorld, Start, TicketCatalog
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.group.operation import CloseTicket, Operation, OperationState, Outcome
 from moorline.core.stream import Shard
@@ -84,10 +84,12 @@ def test_a_failure_that_is_told_before_the_ticket_is_withdrawn_is_found(
 def test_half_a_seek_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = OperatorWorld.move
 
-    def half(self: OperatorWorld, places: dict[Shard, Place], start: Start) -> None:
-        before = {shard: place for shard, place in self.places.items() if shard.node in self.away}
-        whole(self, places, start)
-        self.places = before | self.places
+    def half(self: OperatorWorld, cursors: dict[Shard, Cursor], start: Start) -> None:
+        before = {
+            shard: cursor for shard, cursor in self.cursors.items() if shard.node in self.away
+        }
+        whole(self, cursors, start)
+        self.cursors = before | self.cursors
 
     monkeypatch.setattr(OperatorWorld, "move", half)
     assert found(operated, "I17")
@@ -96,9 +98,9 @@ def test_half_a_seek_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seek_that_the_leader_before_can_undo_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = OperatorWorld.move
 
-    def same_epoch(self: OperatorWorld, places: dict[Shard, Place], start: Start) -> None:
+    def same_epoch(self: OperatorWorld, cursors: dict[Shard, Cursor], start: Start) -> None:
         epoch = self.epoch
-        whole(self, places, start)
+        whole(self, cursors, start)
         self.epoch = epoch
 
     monkeypatch.setattr(OperatorWorld, "move", same_epoch)

@@ -17,7 +17,7 @@ from moorline.journal.staging import store as staging
 from moorline.journal.staging.store import (
     COMMITS,
     STAGES,
-    Place,
+    StagePosition,
     StagingStore,
     queries_under_way,
 )
@@ -92,7 +92,7 @@ def test_commits_under_way_are_found_without_a_change_of_the_folder() -> None:
     ):
         name, _, _ = staged(store, query)
         store.decide(query, 0, target, [name], aside)
-    store.advance("topics", Place(0, 4))
+    store.advance("topics", StagePosition(0, 4))
     store.complete("done")
     disk.crash(random.Random(1), "all")
     before = disk.files()
@@ -255,7 +255,7 @@ def test_the_log_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(disk)
     one = staged(store, query="pending")
     store.decide("pending", 0, 0, [one[0]])
-    store.advance("pending", Place(0, 3))
+    store.advance("pending", StagePosition(0, 3))
     for batch in range(200):
         store.decide("q", batch, 0, [])
         store.complete("q")
@@ -263,7 +263,7 @@ def test_the_log_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     disk.crash(random.Random(3), "all")
     store = opened(disk)
     assert store.last_batch("q") == 199
-    assert store.pending["pending"][1] == Place(0, 3)
+    assert store.pending["pending"][1] == StagePosition(0, 3)
 
 
 def test_a_torn_end_is_cut_and_damage_before_it_is_an_error() -> None:
@@ -295,7 +295,7 @@ class Run:
         self.closed: dict[bytes, int] = {}
         self.decided = self.decided_at_least = -1
         self.completed = -1
-        self.place = self.place_at_least = Place()
+        self.position = self.place_at_least = StagePosition()
 
     def work(self, store: StagingStore) -> None:
         for batch in range(2):
@@ -307,14 +307,14 @@ class Run:
             wasted = staged(store, batch=batch, partition=1)
             store.abort("q", batch, [wasted[0]])
             store.check("q", batch, stages)
-            self.place = self.place_at_least = Place()
+            self.position = self.place_at_least = StagePosition()
             self.decided = batch
             store.decide("q", batch, 0, [one[0] for one in stages])
             self.decided_at_least = batch
-            for place in (Place(0, 2), Place(1, 4)):
-                self.place = place
-                store.advance("q", place)
-                self.place_at_least = place
+            for position in (StagePosition(0, 2), StagePosition(1, 4)):
+                self.position = position
+                store.advance("q", position)
+                self.place_at_least = position
             store.complete("q")
             self.completed = batch
             store._compact()
@@ -327,11 +327,11 @@ class Run:
         if pending is None:
             assert last in (-1, self.decided, self.decided_at_least)
         else:
-            decided, place = pending
+            decided, position = pending
             assert decided.batch > self.completed
-            assert place in (Place(), self.place_at_least, self.place)
+            assert position in (StagePosition(), self.place_at_least, self.position)
             if self.decided_at_least == decided.batch:
-                assert place >= self.place_at_least
+                assert position >= self.place_at_least
             assert all(rows_of(store, name) == ROWS for name in decided.stages)
         for name, batch in self.closed.items():
             if batch > last:

@@ -471,7 +471,7 @@ def test_entries_of_nothing_are_none() -> None:
     assert len(entries_of(1, 64, b"", np.array([], np.int64))) == 0
     index = SparseIndex()
     index.add(entries_of(1, 64, b"", np.array([], np.int64)))
-    assert index.place_of(5) is None
+    assert index.entry_of(5) is None
     assert index.entries() == b""
     assert read_all(MemoryDisk(), "nothing") == b""
 

@@ -12,7 +12,7 @@ stream under a new lease.
 from bisect import bisect_left
 from typing import NamedTuple
 
-from moorline.core.delivery.progress import Place, Progress
+from moorline.core.delivery.progress import Cursor, Progress
 from moorline.core.effects import Effect
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Gap, Stream
@@ -52,7 +52,7 @@ class Feed:
         number: int,
         subscription: int,
         stream: Stream,
-        place: Place,
+        cursor: Cursor,
         *,
         ranges: tuple[Range, ...] | None = None,
         deliveries_max: int = 0,
@@ -62,14 +62,14 @@ class Feed:
         self.number = number
         self.subscription = subscription
         self.stream = stream
-        self.progress = Progress(place)
+        self.progress = Progress(cursor)
         self.ranges = Ranges(ranges) if ranges is not None else None
         """What of the stream is ours; None is all of it from the place on. Of a feed of ranges the
         progress says nothing of what is below and between them."""
         self.returned = Ranges()
         """Of a feed of ranges: what others should have."""
         self.deliveries_max = deliveries_max
-        self.next = self.ranges.first if self.ranges else place.offset
+        self.next = self.ranges.first if self.ranges else cursor.offset
         """Everything below was looked at once."""
         self.out = Ranges()
         """Delivered, and neither acknowledged nor given back."""

@@ -8,16 +8,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.stream import Extent, Shard
 
 
 class _Line:
-    __slots__ = ("extents", "feed", "place")
+    __slots__ = ("cursor", "extents", "feed")
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
         self.extents: tuple[Extent, ...] = ()
         self.feed: Feed | None = None
 
@@ -28,11 +28,11 @@ class PrivateLines:
     def __init__(
         self,
         subscription: int,
-        places: Iterable[tuple[Shard, Place]],
+        cursors: Iterable[tuple[Shard, Cursor]],
         new_feed: Callable[[], int],
     ) -> None:
         self._subscription = subscription
-        self._lines = {shard: _Line(place) for shard, place in places}
+        self._lines = {shard: _Line(cursor) for shard, cursor in cursors}
         self._new_feed = new_feed
         self._dirty: set[Shard] = set()
         self._by_feed: dict[int, Shard] = {}
@@ -44,7 +44,7 @@ class PrivateLines:
         """A shard has these streams now; `start` is where to begin in one never seen before."""
         line = self._lines.get(shard)
         if line is None:
-            line = self._lines[shard] = _Line(Place(start))
+            line = self._lines[shard] = _Line(Cursor(start))
             self._dirty.add(shard)
         line.extents = extents
         return self._go_on(shard, line)
@@ -57,11 +57,11 @@ class PrivateLines:
         self._dirty.add(shard)
         return self._go_on(shard, self._lines[shard])
 
-    def take_dirty(self) -> list[tuple[Shard, Place]]:
+    def take_dirty(self) -> list[tuple[Shard, Cursor]]:
         """The places that changed since the last time."""
-        places = [(shard, self._place(self._lines[shard])) for shard in sorted(self._dirty)]
+        cursors = [(shard, self._cursor(self._lines[shard])) for shard in sorted(self._dirty)]
         self._dirty.clear()
-        return places
+        return cursors
 
     def put_back(self, shards: Iterable[Shard]) -> None:
         """These could not be stored: they are due again."""
@@ -73,14 +73,14 @@ class PrivateLines:
             effects += self._close(line)
         return effects
 
-    def _place(self, line: _Line) -> Place:
-        return line.feed.progress.place() if line.feed is not None else line.place
+    def _cursor(self, line: _Line) -> Cursor:
+        return line.feed.progress.cursor() if line.feed is not None else line.cursor
 
     def _close(self, line: _Line) -> list[Effect]:
         if line.feed is None:
             return []
         feed, line.feed = line.feed, None
-        line.place = feed.progress.place()
+        line.cursor = feed.progress.cursor()
         del self._by_feed[feed.number]
         feed.stopped = True
         return [FeedClosed(feed)]
@@ -92,13 +92,15 @@ class PrivateLines:
             if not _is_over(line.feed, line.extents):
                 return []
             effects += self._close(line)
-        current = next((e for e in line.extents if not e.sealed or e.end > line.place.offset), None)
+        current = next(
+            (e for e in line.extents if not e.sealed or e.end > line.cursor.offset), None
+        )
         if current is not None:
             line.feed = Feed(
                 self._new_feed(),
                 self._subscription,
                 current.stream,
-                line.place,
+                line.cursor,
                 is_reported=False,
             )
             self._by_feed[line.feed.number] = shard

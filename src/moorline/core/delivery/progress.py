@@ -20,7 +20,7 @@ from moorline.limits import PLACE_RANGES_MAX
 PlaceRanges = Annotated[tuple[Range, ...], Meta(max_length=PLACE_RANGES_MAX)]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
     """Progress as a value, as it travels and is stored."""
 
     offset: int
@@ -35,14 +35,14 @@ class Progress:
 
     __slots__ = ("_done", "failures", "low")
 
-    def __init__(self, place: Place) -> None:
-        self.low = place.offset
-        self._done = Ranges(place.acked)
-        self.failures: dict[int, int] = dict(place.failures)
+    def __init__(self, cursor: Cursor) -> None:
+        self.low = cursor.offset
+        self._done = Ranges(cursor.acked)
+        self.failures: dict[int, int] = dict(cursor.failures)
 
-    def place(self) -> Place:
+    def cursor(self) -> Cursor:
         failures = tuple(sorted(self.failures.items())) if self.failures else ()
-        return Place(self.low, tuple(self._done), failures)
+        return Cursor(self.low, tuple(self._done), failures)
 
     def is_done(self, offset: int) -> bool:
         return offset < self.low or offset in self._done
@@ -72,13 +72,13 @@ class Progress:
         self.failures[offset] = count
         return count
 
-    def merge(self, place: Place) -> bool:
+    def merge(self, cursor: Cursor) -> bool:
         """Takes over what another knows; whether that was anything new."""
         before = (self.low, len(self._done), dict(self.failures))
-        self.ack(self.low, place.offset)
-        for first, upto in _difference(list(self._done), place.acked):
+        self.ack(self.low, cursor.offset)
+        for first, upto in _difference(list(self._done), cursor.acked):
             self.ack(first, upto)
-        for offset, count in place.failures:
+        for offset, count in cursor.failures:
             if not self.is_done(offset):
                 self.failures[offset] = max(count, self.failures.get(offset, 0))
         return before != (self.low, len(self._done), self.failures)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorline.core.frames.fields import FramePlaces, topics_of
+from moorline.core.frames.fields import FramePositions, topics_of
 from moorline.core.frames.parts import Numbers
 
 
@@ -19,7 +19,7 @@ class Block(NamedTuple):
     first: int
     upto: int
     data: bytes
-    positions: FramePlaces
+    positions: FramePositions
     names: list[str]
     topics: npt.NDArray[np.uint32]
 

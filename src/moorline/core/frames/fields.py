@@ -12,8 +12,8 @@ import numpy.typing as npt
 from moorline.core.frames.frame import FRAME, PRODUCER
 from moorline.core.frames.parts import Buffer, Numbers, Parts, words_at
 
-FramePlaces = npt.NDArray[np.uint32]
-Positions = Numbers | FramePlaces
+FramePositions = npt.NDArray[np.uint32]
+Positions = Numbers | FramePositions
 """Where frames begin, as they are found or as a block has them."""
 
 OFFSET_AT, TIME_AT, TTL_AT = 8, 16, 24

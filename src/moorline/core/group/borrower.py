@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import (
     CancelTimer,
     Effect,
@@ -96,22 +96,22 @@ class Held:
     """A lease as the Borrower sees it."""
 
     __slots__ = (
+        "cursor",
         "delivered",
         "final",
         "is_over",
         "lost",
         "number",
-        "place",
         "returned",
         "state",
         "stream",
         "telling",
     )
 
-    def __init__(self, stream: Stream, place: Place) -> None:
+    def __init__(self, stream: Stream, cursor: Cursor) -> None:
         self.stream = stream
-        self.place = place
-        self.delivered = place.offset
+        self.cursor = cursor
+        self.delivered = cursor.offset
         self.returned: tuple[Range, ...] = ()
         self.lost: tuple[Gap, ...] = ()
         self.telling = False
@@ -234,9 +234,9 @@ class Borrower(Machine[BorrowerState]):
             return [self._report(grant.lease)]
         if grant.lease in self._over or grant.lease <= self._over_upto:
             return [self._never(grant.lease)]
-        self.leases[grant.lease] = Held(grant.stream, grant.place)
+        self.leases[grant.lease] = Held(grant.stream, grant.cursor)
         install = Install(
-            self.id, grant.lease, grant.stream, grant.place, grant.deliveries_max, grant.ranges
+            self.id, grant.lease, grant.stream, grant.cursor, grant.deliveries_max, grant.ranges
         )
         return [install, self._report(grant.lease)]
 
@@ -275,7 +275,7 @@ class Borrower(Machine[BorrowerState]):
         held = self.leases.get(progress.lease)
         if held is None:
             return []
-        held.place, held.delivered = progress.place, progress.delivered
+        held.cursor, held.delivered = progress.cursor, progress.delivered
         held.returned, held.lost = progress.returned, progress.lost
         held.telling = progress.telling
         held.final = progress.final and held.state is LeaseState.REVOKING
@@ -304,7 +304,7 @@ class Borrower(Machine[BorrowerState]):
         return all(held.final for held in self.leases.values())
 
     def _leave(self) -> list[Effect]:
-        places: list[tuple[int, Place]] = []
+        cursors: list[tuple[int, Cursor]] = []
         lost: list[tuple[int, tuple[Gap, ...]]] = []
         room = DISCONNECT_LOSSES_MAX
         for lease, held in self.leases.items():
@@ -312,11 +312,11 @@ class Borrower(Machine[BorrowerState]):
                 # Nor its place, which has passed what is lost: the reports have said both.
                 continue
             room -= len(held.lost)
-            places.append((lease, held.place))
+            cursors.append((lease, held.cursor))
             if held.lost:
                 lost.append((lease, held.lost))
         return [
-            Send(LEADER, Disconnect(self.id, self.epoch, tuple(places), tuple(lost))),
+            Send(LEADER, Disconnect(self.id, self.epoch, tuple(cursors), tuple(lost))),
             *self._removals(),
             *self._end(Destroyed(self.id)),
         ]
@@ -392,7 +392,7 @@ class Borrower(Machine[BorrowerState]):
             self.epoch,
             self._number,
             lease,
-            held.place,
+            held.cursor,
             held.delivered,
             held.final,
             held.returned,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event
 from moorline.core.ranges import Range
 from moorline.core.stream import Gap, Stream
@@ -38,7 +38,7 @@ class StreamProgress(Event, frozen=True):
     """
 
     lease: int
-    place: Place
+    cursor: Cursor
     delivered: int
     final: bool
     returned: tuple[Range, ...] = ()
@@ -55,7 +55,7 @@ class Install(Effect, frozen=True):
     borrower: str
     lease: int
     stream: Stream
-    place: Place
+    cursor: Cursor
     deliveries_max: int
     ranges: tuple[Range, ...] | None
 

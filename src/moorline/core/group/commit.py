@@ -31,8 +31,8 @@ class Commits:
         if self.is_busy or not self._changed:
             return None
         self._number += 1
-        places = tuple((shard, lines[shard].place()) for shard in sorted(self._changed))
-        self._under_way = Commit(self._number, places)
+        cursors = tuple((shard, lines[shard].cursor()) for shard in sorted(self._changed))
+        self._under_way = Commit(self._number, cursors)
         self._changed.clear()
         return self._under_way
 
@@ -42,7 +42,7 @@ class Commits:
             return []
         wait_ms = self._options.commit_ms
         if isinstance(answer, CommitFailed):
-            self._changed.update(shard for shard, _ in commit.places)
+            self._changed.update(shard for shard, _ in commit.cursors)
             wait_ms = self._options.commit_retry_ms
         self._under_way = None
         self._is_pausing = True

@@ -130,7 +130,7 @@ class Handler:
             self._new_feed(),
             subscription,
             install.stream,
-            install.place,
+            install.cursor,
             ranges=install.ranges,
             deliveries_max=install.deliveries_max,
         )
@@ -158,7 +158,7 @@ class Handler:
         self._told[feed.number] = _urgent(feed)
         progress = StreamProgress(
             lease,
-            feed.progress.place(),
+            feed.progress.cursor(),
             feed.next,
             feed.is_drained,
             returned,

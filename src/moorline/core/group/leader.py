@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.group.commit import Commits
 from moorline.core.group.leader_event import (
@@ -93,7 +93,7 @@ class Leader(Machine[LeaderState]):
         group: str,
         node: str,
         epoch: int,
-        places: Iterable[tuple[Shard, Place]],
+        cursors: Iterable[tuple[Shard, Cursor]],
         lease_until_ms: int,
         options: LeaderOptions,
     ) -> None:
@@ -101,7 +101,7 @@ class Leader(Machine[LeaderState]):
         self.node = node
         self.epoch = epoch
         self.options = options
-        self._sharing = Sharing(places)
+        self._sharing = Sharing(cursors)
         self.lines = self._sharing.lines
         self.borrowers = self._sharing.borrowers
         self.leases = self._sharing.leases
@@ -189,7 +189,7 @@ class Leader(Machine[LeaderState]):
                 gaps = self._lose(lease, lost)
                 self._drop(lease)
                 return gaps + self._replan(now_ms)
-            case Disconnect(epoch=epoch, places=places, lost=lost):
+            case Disconnect(epoch=epoch, cursors=cursors, lost=lost):
                 # Under another Leader the numbers were those of other leases.
                 held = view.leases if epoch == self.epoch else {}
                 gaps = [
@@ -198,9 +198,9 @@ class Leader(Machine[LeaderState]):
                     if number in held
                     for gap in self._lose(held[number], several)
                 ]
-                for number, place in places:
+                for number, cursor in cursors:
                     if number in held:
-                        self._merge(held[number], place)
+                        self._merge(held[number], cursor)
                 return gaps + self._remove(view, "LEFT")
 
     def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
@@ -239,12 +239,12 @@ class Leader(Machine[LeaderState]):
                 return []
             return self._expel(view, "DISAGREED")
         gaps: list[Effect] = []
-        if update.place is not None:
+        if update.cursor is not None:
             # First what is lost: the place has passed it, as if it had been acknowledged.
             gaps = self._lose(lease, update.lost)
             lease.delivered = max(lease.delivered, update.delivered)
             lease.reported = max(lease.reported, update.number)
-            is_new = self._merge(lease, update.place)
+            is_new = self._merge(lease, update.cursor)
             if self._returned(lease, update.returned) or is_new or gaps:
                 lease.progress_ms = now_ms
         if update.final and lease.status is not Status.REVOKED:
@@ -269,10 +269,10 @@ class Leader(Machine[LeaderState]):
             self._commits.note(line.shard)
         return [GapFound(line.shard, *gap) for gap in found]
 
-    def _merge(self, lease: Lease, place: Place) -> bool:
+    def _merge(self, lease: Lease, cursor: Cursor) -> bool:
         """Whether there was anything new in it."""
         line = self.lines[lease.stream.line]
-        is_new = line.progress.merge(place)
+        is_new = line.progress.merge(cursor)
         if is_new:
             self._commits.note(line.shard)
         return is_new
@@ -307,7 +307,7 @@ class Leader(Machine[LeaderState]):
         for shard, extents, start in lines:
             line = self.lines.get(shard)
             if line is None:
-                line = self.lines[shard] = Line(shard, Place(start))
+                line = self.lines[shard] = Line(shard, Cursor(start))
                 self._commits.note(shard)
             line.extents = extents
             for lease in list(line.leases.values()):
@@ -355,13 +355,13 @@ class Leader(Machine[LeaderState]):
 
     def _say(self, lease: Lease, now_ms: int) -> Effect:
         lease.sent_ms = now_ms
-        message = lease.message(self.epoch, self._place_for(lease), self.options.deliveries_max)
+        message = lease.message(self.epoch, self._cursor_for(lease), self.options.deliveries_max)
         assert message is not None
         return Send(lease.borrower, message)
 
-    def _place_for(self, lease: Lease) -> Place:
+    def _cursor_for(self, lease: Lease) -> Cursor:
         """What the Borrower must know of the progress: all of it."""
-        return self.lines[lease.stream.line].progress.place()
+        return self.lines[lease.stream.line].progress.cursor()
 
     def _drop(self, lease: Lease) -> None:
         self._sharing.drop(lease)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event
 from moorline.core.stream import Extent, Shard
 
@@ -78,7 +78,7 @@ class Commit(Effect, frozen=True):
     """Store this, fenced by our epoch; answered by `Committed`, `CommitFailed` or `Fenced`."""
 
     number: int
-    places: tuple[tuple[Shard, Place], ...]
+    cursors: tuple[tuple[Shard, Cursor], ...]
 
 
 class GapFound(Effect, frozen=True):

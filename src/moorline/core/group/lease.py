@@ -4,7 +4,7 @@ sees it."""
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import FromLeader, Grant, Revoke, Revoked, lease_item, report_item
 from moorline.core.ranges import Range, Ranges
 from moorline.core.sets.digest import DIGEST_BYTES, Digest
@@ -94,7 +94,7 @@ class Lease:
     def is_leaving(self) -> bool:
         return self.status in (Status.REVOKING, Status.REVOKED)
 
-    def message(self, epoch: int, place: Place, deliveries_max: int) -> FromLeader | None:
+    def message(self, epoch: int, cursor: Cursor, deliveries_max: int) -> FromLeader | None:
         """What the Borrower must hear while the lease is in this status, and hear again until it answers."""
         match self.status:
             case Status.GRANTING:
@@ -103,7 +103,7 @@ class Lease:
                     epoch,
                     self.number,
                     self.stream,
-                    place,
+                    cursor,
                     deliveries_max,
                     self.ranges,
                 )

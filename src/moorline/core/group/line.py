@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from moorline.core.delivery.progress import Place, Progress
+from moorline.core.delivery.progress import Cursor, Progress
 from moorline.core.group.lease import Lease
 from moorline.core.group.message import LeaderWanted
 from moorline.core.ranges import Range
@@ -35,20 +35,20 @@ class Line:
 
     __slots__ = ("extents", "leases", "lost", "owner", "progress", "shard")
 
-    def __init__(self, shard: Shard, place: Place) -> None:
+    def __init__(self, shard: Shard, cursor: Cursor) -> None:
         self.shard = shard
-        self.progress = Progress(place)
+        self.progress = Progress(cursor)
         self.extents: tuple[Extent, ...] = ()
         self.leases: dict[int, Lease] = {}
-        self.lost = place.lost
+        self.lost = cursor.lost
         """Messages that were gone before they were done, and that a member was told of."""
         self.owner = ""
         """The Borrower that had it last: it is given back to it, if it is still there."""
 
-    def place(self) -> Place:
+    def cursor(self) -> Cursor:
         """What is stored of it."""
-        place = self.progress.place()
-        return msgspec.structs.replace(place, lost=self.lost) if self.lost else place
+        cursor = self.progress.cursor()
+        return msgspec.structs.replace(cursor, lost=self.lost) if self.lost else cursor
 
     def lose(self, lost: Iterable[Gap]) -> list[Gap]:
         """A member told its client of these: what of it was open until now, which is counted."""

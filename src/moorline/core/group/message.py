@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorline.core.delivery.progress import Place, PlaceRanges
+from moorline.core.delivery.progress import Cursor, PlaceRanges
 from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.core.stream import Gap, NodeName, Stream
 from moorline.limits import (
@@ -67,7 +67,7 @@ class UpdateProgress(FromBorrower, frozen=True, tag=3):
     epoch: int
     number: int
     lease: int
-    place: Place | None
+    cursor: Cursor | None
     delivered: int
     final: bool
     returned: PlaceRanges = ()
@@ -87,7 +87,7 @@ class Disconnect(FromBorrower, frozen=True, tag=5):
     """I go; so far I was, lease by lease; `lost` as in a report, of those leases that lost anything."""
 
     epoch: int
-    places: Annotated[tuple[tuple[int, Place], ...], Meta(max_length=BORROWER_LEASES_MAX)]
+    cursors: Annotated[tuple[tuple[int, Cursor], ...], Meta(max_length=BORROWER_LEASES_MAX)]
     lost: Annotated[tuple[tuple[int, Losses], ...], Meta(max_length=DISCONNECT_LOSSES_MAX)] = ()
 
 
@@ -112,7 +112,7 @@ class Grant(FromLeader, frozen=True, tag=13):
 
     lease: int
     stream: Stream
-    place: Place
+    cursor: Cursor
     deliveries_max: int
     ranges: PlaceRanges | None = None
 

@@ -8,7 +8,7 @@ order.
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.group.leader import BorrowerView, Leader, LeaderOptions
 from moorline.core.group.lease import Lease, Status
@@ -27,11 +27,11 @@ class QueueLeader(Leader):
         group: str,
         node: str,
         epoch: int,
-        places: Iterable[tuple[Shard, Place]],
+        cursors: Iterable[tuple[Shard, Cursor]],
         lease_until_ms: int,
         options: LeaderOptions,
     ) -> None:
-        super().__init__(group, node, epoch, places, lease_until_ms, options)
+        super().__init__(group, node, epoch, cursors, lease_until_ms, options)
         self._pools: dict[Shard, Pool] = {}
         # Shards that have messages nobody had yet, the one whose turn it is first; and those where
         # messages came back.
@@ -153,11 +153,11 @@ class QueueLeader(Leader):
             else:
                 noted.pop(shard, None)
 
-    def _place_for(self, lease: Lease) -> Place:
+    def _cursor_for(self, lease: Lease) -> Cursor:
         """Only what failed before: a lease of ranges says nothing of what is around them."""
         failures = self.lines[lease.stream.line].progress.failures
         mine = tuple(sorted(item for item in failures.items() if item[0] in lease.open))
-        return Place(0, (), mine)
+        return Cursor(0, (), mine)
 
     # --- members come and go ----------------------------------------------------------------------
 
@@ -184,12 +184,12 @@ class QueueLeader(Leader):
 
     # --- taking back ------------------------------------------------------------------------------
 
-    def _merge(self, lease: Lease, place: Place) -> bool:
-        is_new = super()._merge(lease, place)
+    def _merge(self, lease: Lease, cursor: Cursor) -> bool:
+        is_new = super()._merge(lease, cursor)
         if lease.open:
             before = len(lease.open)
-            lease.open.remove(0, place.offset)
-            for first, upto in place.acked:
+            lease.open.remove(0, cursor.offset)
+            for first, upto in cursor.acked:
                 lease.open.remove(first, upto)
             self._count_of(lease, len(lease.open) - before)
         return is_new

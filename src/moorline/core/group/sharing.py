@@ -5,7 +5,7 @@ A lease is known in three places, by its number, at its shard and at its member;
 
 from collections.abc import Iterable
 
-from moorline.core.delivery.progress import Place
+from moorline.core.delivery.progress import Cursor
 from moorline.core.group.assign import Plan, assignment
 from moorline.core.group.lease import Lease
 from moorline.core.group.line import BorrowerView, Lag, Line
@@ -16,8 +16,8 @@ from moorline.core.stream import Shard, Stream
 class Sharing:
     """What a Leader shares out, and who has it."""
 
-    def __init__(self, places: Iterable[tuple[Shard, Place]]) -> None:
-        self.lines: dict[Shard, Line] = {shard: Line(shard, place) for shard, place in places}
+    def __init__(self, cursors: Iterable[tuple[Shard, Cursor]]) -> None:
+        self.lines: dict[Shard, Line] = {shard: Line(shard, cursor) for shard, cursor in cursors}
         self.borrowers: dict[str, BorrowerView] = {}
         self.leases: dict[int, Lease] = {}
         self._next_number = 1

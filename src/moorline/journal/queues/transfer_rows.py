@@ -67,10 +67,10 @@ class EndRow(Row, frozen=True, gc=False, tag="end"):
 
 
 AnyRow = HeadRow | QueueRow | MessageRow | EndRow
-Place = str
+RowPosition = str
 """Where a row stands, as an error names it: "line 7"."""
 
-Rows = Iterator[tuple[Place, AnyRow]]
+Rows = Iterator[tuple[RowPosition, AnyRow]]
 
 
 class RowWriter(Protocol):

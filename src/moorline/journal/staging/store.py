@@ -51,7 +51,7 @@ log = logging.getLogger("moorline.journal")
 STAGES, COMMITS, SUFFIX = "stages", "commits", ".stage"
 
 
-class Place(NamedTuple):
+class StagePosition(NamedTuple):
     """How far the publishing of a decision has come: rows before `row` of the stage at `stage`."""
 
     stage: int = 0
@@ -90,7 +90,7 @@ class StagingStore:
         self._stages: dict[bytes, Stage] = {}
         self._files = Handles(disk, files_max)
         self._fences: dict[str, tuple[int, int]] = {}
-        self.pending: dict[str, tuple[Decided, Place]] = {}
+        self.pending: dict[str, tuple[Decided, StagePosition]] = {}
         """By query: what is decided and not published to its end."""
         self._log = CommitLog(disk, COMMITS, sync=sync, draw=draw)
 
@@ -269,9 +269,9 @@ class StagingStore:
         self._write(decided)
         return decided
 
-    def advance(self, query: str, place: Place) -> None:
+    def advance(self, query: str, position: StagePosition) -> None:
         """So much is published, durably. A node that starts here goes on from there."""
-        self._write(Advanced(query, place.stage, place.row))
+        self._write(Advanced(query, position.stage, position.row))
 
     def complete(self, query: str) -> None:
         """All is published: the stages go."""
@@ -302,10 +302,10 @@ class StagingStore:
             case Fence():
                 self._fences[record.query] = (record.batch, record.time_s)
             case Decided():
-                self.pending[record.query] = (record, Place())
+                self.pending[record.query] = (record, StagePosition())
             case Advanced():
                 decided, _ = self.pending[record.query]
-                self.pending[record.query] = (decided, Place(record.place, record.row))
+                self.pending[record.query] = (decided, StagePosition(record.place, record.row))
             case Completed():
                 decided, _ = self.pending.pop(record.query)
                 # At the end again: the first are those that have been quiet for longest.
@@ -329,6 +329,6 @@ class StagingStore:
         records: list[Record] = [
             Fence(query, batch, time_s) for query, (batch, time_s) in self._fences.items()
         ]
-        for decided, place in self.pending.values():
-            records += [decided, Advanced(decided.query, place.stage, place.row)]
+        for decided, position in self.pending.values():
+            records += [decided, Advanced(decided.query, position.stage, position.row)]
         self._log.rewrite(records)

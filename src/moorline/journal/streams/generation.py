@@ -24,9 +24,14 @@ from moorline.journal.streams.segment import (
     next_whole,
     read_frames,
 )
-from moorline.journal.streams.segment_index import IndexBuild, Place, SparseIndex, dense_places
+from moorline.journal.streams.segment_index import (
+    IndexBuild,
+    IndexEntry,
+    SparseIndex,
+    dense_positions,
+)
 from moorline.journal.streams.stretches import Span, cut, piece_of, walk_by_index
-from moorline.limits import STREAM_DENSE_READ, STREAM_PLACES_MAX, STREAM_SEEK_BYTES
+from moorline.limits import STREAM_DENSE_CACHED_MAX, STREAM_DENSE_READ, STREAM_SEEK_BYTES
 
 SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"
 
@@ -192,7 +197,7 @@ class Generation:
         sealed = self._sealed_piece(file, offset, bytes_max) if self.summary is not None else None
         if sealed is not None:
             return _block_from(sealed, offset)
-        at, position, is_sure = self._place_of(file, offset)
+        at, position, is_sure = self._entry_of(file, offset)
         while True:
             piece = read_frames(file, position, limit, at, seed, bytes_max)
             if piece.upto > offset:
@@ -203,7 +208,7 @@ class Generation:
             elif not is_sure:
                 # The index points at something else, or at damage: look at everything once.
                 self._build_index(file)
-                at, position, is_sure = self._place_of(file, offset)
+                at, position, is_sure = self._entry_of(file, offset)
             else:
                 hole = self.note(next_whole(file, position, limit, at, seed), end, limit)
                 if offset < hole.upto:
@@ -225,29 +230,29 @@ class Generation:
     def _dense(self, offset: int, wanted: int) -> Numbers:
         """Where that message and the next ones begin, as the dense index says."""
         number, count = offset - self.first, self.end - self.first
-        return dense_places(self._disk, self.path + DENSE, number, wanted, count)
+        return dense_positions(self._disk, self.path + DENSE, number, wanted, count)
 
-    def _place_of(self, file: DiskFile, offset: int) -> Place:
+    def _entry_of(self, file: DiskFile, offset: int) -> IndexEntry:
         """The nearest known place that is not behind that message."""
         known = self._places.get(offset)
         if known is not None:
-            return Place(offset, known, True)
+            return IndexEntry(offset, known, True)
         index = self.index
         if index is None:
             (position,) = self._dense(offset, 1).tolist() or (0,)
             if SEGMENT_HEAD.size <= position < self.size_bytes:
-                return Place(offset, position, False)
+                return IndexEntry(offset, position, False)
             index = self._build_index(file)
-        best = Place(self.first, SEGMENT_HEAD.size, True)
+        best = IndexEntry(self.first, SEGMENT_HEAD.size, True)
         for hole in list(self.holes.values()):
             if hole.upto <= offset and (hole.upto, hole.position) >= best[:2]:
-                best = Place(hole.upto, hole.position, True)
-        indexed = index.place_of(offset)
+                best = IndexEntry(hole.upto, hole.position, True)
+        indexed = index.entry_of(offset)
         return indexed if indexed is not None and indexed[:2] > best[:2] else best
 
     def _remember(self, offset: int, position: int) -> None:
         """Where a reader goes on: most ask for what follows next."""
-        if len(self._places) >= STREAM_PLACES_MAX:
+        if len(self._places) >= STREAM_DENSE_CACHED_MAX:
             self._places = {}
         self._places[offset] = position
 
@@ -294,22 +299,22 @@ class Generation:
     def offset_at(self, time_us: int) -> int:
         """The first message that is not older; the end if all are."""
         index = self.index or self._loaded_index()
-        place = index.before_time(time_us) if index is not None else None
-        offset = place.offset if place is not None else self.first
+        entry = index.before_time(time_us) if index is not None else None
+        offset = entry.offset if entry is not None else self.first
         while offset < self.end:
             found = self.read(offset, STREAM_SEEK_BYTES)
             if isinstance(found, Gap):
                 offset = found.upto
                 continue
             times = times_of(found.data, found.positions)
-            if place is not None and not place.is_sure and times[0] >= time_us:
+            if entry is not None and not entry.is_sure and times[0] >= time_us:
                 # The entry said that this one is older: start where nothing can be wrong.
-                place, offset = None, self.first
+                entry, offset = None, self.first
                 continue
             number = int(np.searchsorted(times, time_us))
             if number < len(times):
                 return found.first + number
-            place, offset = None, found.upto
+            entry, offset = None, found.upto
         return self.end
 
     def _loaded_index(self) -> SparseIndex | None:

@@ -27,7 +27,7 @@ DENSE_BYTES = 8
 Words = npt.NDArray[np.uint64]
 
 
-class Place(NamedTuple):
+class IndexEntry(NamedTuple):
     """Message `offset` begins at `position`; `is_sure` if that was seen and not only written down."""
 
     offset: int
@@ -54,19 +54,19 @@ class SparseIndex:
         self.times_us.extend(entries[:, 2].tolist())
         self.offsets.extend(entries[:, 1].tolist())
 
-    def place_of(self, offset: int) -> Place | None:
+    def entry_of(self, offset: int) -> IndexEntry | None:
         """The last entry that is not behind that message."""
         number = bisect_right(self.offsets, offset) - 1
         if number < 0:
             return None
-        return Place(self.offsets[number], self.positions[number], self.is_sure)
+        return IndexEntry(self.offsets[number], self.positions[number], self.is_sure)
 
-    def before_time(self, time_us: int) -> Place | None:
+    def before_time(self, time_us: int) -> IndexEntry | None:
         """The last entry that is older than that; only messages behind it can be the first that is not."""
         number = bisect_left(self.times_us, time_us, 0, len(self.offsets)) - 1
         if number < 0:
             return None
-        return Place(self.offsets[number], self.positions[number], self.is_sure)
+        return IndexEntry(self.offsets[number], self.positions[number], self.is_sure)
 
     def entries(self) -> bytes:
         count = len(self.offsets)
@@ -131,7 +131,7 @@ class IndexBuild:
         return b"".join(part.tobytes() for part in self._parts)
 
 
-def dense_places(disk: Disk, path: str, number: int, wanted: int, count: int) -> Numbers:
+def dense_positions(disk: Disk, path: str, number: int, wanted: int, count: int) -> Numbers:
     """Where frame `number` of `count` begins, and the next ones, as many as are wanted and there are; nothing
     if the index does not say."""
     try:

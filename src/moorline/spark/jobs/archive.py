@@ -24,8 +24,8 @@ from moorline.errors import (
 )
 from moorline.limits import ARCHIVE_BATCH_MESSAGES, ARCHIVE_UPKEEP_MS
 from moorline.spark.jobs.archive_files import MESSAGE_SCHEMA, Archive, Holdings, SealedStream
+from moorline.spark.jobs.archive_location import OWN, ArchiveLocation
 from moorline.spark.jobs.archive_nodes import know_nodes
-from moorline.spark.jobs.archive_place import OWN, Place
 from moorline.spark.jobs.batches import Batch, query_of
 from moorline.spark.jobs.compaction import compact
 from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
@@ -270,7 +270,7 @@ class _Upkeep:
 
 
 def _begun(spark: "SparkSession", options: ArchiveOptions, target: Archive) -> Any:
-    checkpoint = Place(options.checkpoint or target.checkpoint).of_spark
+    checkpoint = ArchiveLocation(options.checkpoint or target.checkpoint).of_spark
     starting = _starting(target, checkpoint)
     reader = (
         spark.readStream.format("moorline")

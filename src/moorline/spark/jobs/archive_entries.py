@@ -20,7 +20,7 @@ import xxhash
 
 from moorline.errors import DriftFound
 from moorline.limits import ARCHIVE_ORPHAN_S, SPARK_NAMES_TOLD_MAX
-from moorline.spark.jobs.archive_place import OWN, Place
+from moorline.spark.jobs.archive_location import OWN, ArchiveLocation
 from moorline.spark.jobs.manifest import ArchivedFile, Entry, idle_entries, live_files
 
 ENTRIES = f"{OWN}/entries"
@@ -40,7 +40,7 @@ class Account(NamedTuple):
     altered: list[str]
 
 
-class EntryPlace(Place):
+class EntryLocation(ArchiveLocation):
     """A place with a manifest."""
 
     kind = "an archive"

@@ -31,8 +31,8 @@ from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import MIB
-from moorline.spark.jobs.archive_entries import BATCH_FOLDER, EntryPlace
-from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.archive_entries import BATCH_FOLDER, EntryLocation
+from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.manifest import MAX_US, ArchivedFile
 from moorline.spark.jobs.ttl_bits import SQL_TO_SECONDS
 from moorline.wire.topic import StreamFacts
@@ -132,7 +132,7 @@ class Checked(msgspec.Struct, frozen=True):
         return Checked(msgspec.Raw(data), xxhash.xxh3_128_hexdigest(data))
 
 
-class Archive(EntryPlace):
+class Archive(EntryLocation):
     """A folder, or another place, with the messages of topics."""
 
     # --- what it is -------------------------------------------------------------------------------

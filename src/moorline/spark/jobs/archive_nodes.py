@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from moorline.errors import ConfigError, DriftFound
 from moorline.spark.jobs.archive_files import Archive
-from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.archive_location import OWN
 
 FILE = "nodes.json"
 

@@ -25,7 +25,7 @@ from moorline.spark.jobs.archive_files import (
     folder_of,
     text_options,
 )
-from moorline.spark.jobs.archive_place import Place
+from moorline.spark.jobs.archive_location import ArchiveLocation
 from moorline.spark.jobs.manifest import ArchivedFile, Entry, LostRange
 from moorline.spark.jobs.ttl_bits import SQL_TO_BITS
 
@@ -241,7 +241,7 @@ _GOES_ON = "and the next run goes on where the archive ends"
 
 def query_of(checkpoint: str) -> str | None:
     """The id that Spark gave the query when it made the checkpoint."""
-    found = Place(checkpoint).read("metadata")
+    found = ArchiveLocation(checkpoint).read("metadata")
     if found is None:
         return None
     try:
@@ -254,16 +254,16 @@ def query_of(checkpoint: str) -> str | None:
 
 def _logged(checkpoint: str, number: int) -> Offsets:
     """How far a batch goes: Spark writes it down before the batch begins."""
-    place, path = Place(checkpoint), f"offsets/{number}"
-    logged = place.read(path)
+    location, path = ArchiveLocation(checkpoint), f"offsets/{number}"
+    logged = location.read(path)
     if logged is None:
         raise DriftFound(
-            f"{place.uri(path)} is gone, where Spark had written how far a batch goes: remove the "
+            f"{location.uri(path)} is gone, where Spark had written how far a batch goes: remove the "
             f"checkpoint, {_GOES_ON}"
         )
     try:
         return dict(msgspec.json.decode(logged.splitlines()[-1], type=dict[str, int]))
     except (msgspec.DecodeError, IndexError) as error:
         raise DriftFound(
-            f"{place.uri(path)} is not what Spark wrote there ({error}): remove the checkpoint, {_GOES_ON}"
+            f"{location.uri(path)} is not what Spark wrote there ({error}): remove the checkpoint, {_GOES_ON}"
         ) from error

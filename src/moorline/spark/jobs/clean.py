@@ -8,7 +8,7 @@ import msgspec
 
 from moorline.errors import DriftFound
 from moorline.spark.jobs.archive_files import Archive
-from moorline.spark.jobs.archive_place import OWN
+from moorline.spark.jobs.archive_location import OWN
 
 
 class Cleaned(msgspec.Struct, frozen=True):

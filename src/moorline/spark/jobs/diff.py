@@ -14,7 +14,7 @@ from moorline.core.sets.digest import Digest
 from moorline.errors import DriftFound
 from moorline.limits import PIPELINE_TASKS_MIN
 from moorline.spark.id_sets import BUCKETS, SUMS, WITHOUT, Side, check_sides, read_side
-from moorline.spark.jobs.archive_place import check_new
+from moorline.spark.jobs.archive_location import check_new
 from moorline.spark.jobs.watching import Seen, nobody, watched
 
 if TYPE_CHECKING:

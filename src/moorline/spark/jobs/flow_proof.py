@@ -10,7 +10,7 @@ import msgspec
 
 from moorline.errors import DriftFound
 from moorline.limits import FLOW_CLOCKS_MS_MAX, FLOW_PARTITIONS_MAX
-from moorline.spark.jobs.archive_place import Place
+from moorline.spark.jobs.archive_location import ArchiveLocation
 from moorline.wire.staging import producer_of
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _signed(number: int) -> int:
 
 def _began_ms(checkpoint: str, run: "Run") -> int:
     """When Spark first planned the first batch, perhaps in a run before this one."""
-    logged = Place(checkpoint).read(f"offsets/{run.numbers[0]}") or b""
+    logged = ArchiveLocation(checkpoint).read(f"offsets/{run.numbers[0]}") or b""
     try:
         return int(msgspec.json.decode(logged.splitlines()[1])["batchTimestampMs"])
     except (OSError, LookupError, msgspec.DecodeError, TypeError):

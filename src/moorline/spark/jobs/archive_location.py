@@ -16,7 +16,7 @@ OWN = "_moorline"
 """The folder of what is ours and no data; Spark passes over names that begin so."""
 
 
-class Place:
+class ArchiveLocation:
     """By its path or URI. Names of files in it are relative, with slashes."""
 
     kind: ClassVar[str] = "a checkpoint"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from moorline.catalog.groups import Groups
-from moorline.catalog.readers import Place as Row
-from moorline.core.delivery.progress import Place
+from moorline.catalog.readers import CursorRow as Row
+from moorline.core.delivery.progress import Cursor
 from moorline.core.ranges import Range
 from moorline.core.stream import Shard
 from moorline.errors import CallFailed, MoorlineError
@@ -36,7 +36,7 @@ class _Rest(msgspec.Struct, frozen=True, array_like=True):
 _rest_of = msgspec.msgpack.Decoder(_Rest)
 
 
-class Places:
+class CursorCommits:
     """Gathers commits."""
 
     def __init__(self, groups: Groups) -> None:
@@ -44,13 +44,15 @@ class Places:
         self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def load(self, reader: int) -> list[tuple[Shard, Place]]:
-        rows = await self._groups.places(reader)
-        return [(Shard(row.node, row.shard), _place_of(row)) for row in rows]
+    async def load(self, reader: int) -> list[tuple[Shard, Cursor]]:
+        rows = await self._groups.cursors(reader)
+        return [(Shard(row.node, row.shard), _cursor_of(row)) for row in rows]
 
-    async def commit(self, reader: int, epoch: int, places: Sequence[tuple[Shard, Place]]) -> bool:
+    async def commit(
+        self, reader: int, epoch: int, cursors: Sequence[tuple[Shard, Cursor]]
+    ) -> bool:
         """Stores places; False if the reader is another's by now."""
-        rows = [row_of(shard, place) for shard, place in places]
+        rows = [row_of(shard, cursor) for shard, cursor in cursors]
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((reader, epoch, rows, done))
         if self._task is None:
@@ -98,17 +100,19 @@ def _fail(commits: Iterable[Waiting], error: Exception) -> None:
             done.set_exception(error)
 
 
-def row_of(shard: Shard, place: Place) -> Row:
+def row_of(shard: Shard, cursor: Cursor) -> Row:
     return Row(
         shard.node,
         shard.number,
-        place.offset,
-        _encoder.encode(place.acked) if place.acked else b"",
-        _encoder.encode(_Rest(place.failures, place.lost)) if place.failures or place.lost else b"",
+        cursor.offset,
+        _encoder.encode(cursor.acked) if cursor.acked else b"",
+        _encoder.encode(_Rest(cursor.failures, cursor.lost))
+        if cursor.failures or cursor.lost
+        else b"",
     )
 
 
-def _place_of(row: Row) -> Place:
+def _cursor_of(row: Row) -> Cursor:
     try:
         acked = _ranges_of.decode(row.acked) if row.acked else ()
         rest = _rest_of.decode(row.failures) if row.failures else _Rest()
@@ -117,4 +121,4 @@ def _place_of(row: Row) -> Place:
             f"the stored place in {row.node}/{row.shard} is damaged, or of another version of Moorline "
             f"({error}): `moor group delete` and `create` begin anew"
         ) from error
-    return Place(row.offset, acked, rest.failures, rest.lost)
+    return Cursor(row.offset, acked, rest.failures, rest.lost)
