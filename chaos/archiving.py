@@ -100,7 +100,9 @@ class Archiving:
             for row in table.to_pylist():
                 key = (row["key"] or b"").decode()
                 name = name_of(row["value"])
-                rows.append(Got(ARCHIVE, stream.node, stream.shard, row["offset"], key, name))
+                rows.append(
+                    Got(ARCHIVE, stream.node, stream.shard_number, row["offset"], key, name)
+                )
         return rows
 
     def _note_rows(self) -> None:

@@ -164,7 +164,7 @@ async def member(address: str) -> None:
         subscription = await moor.subscribe(GROUP)
         async for batch in subscription.batches():
             names = [message.body.decode() for message in batch.messages]
-            os.write(1, f"{batch.stream.line} {' '.join(names)}\n".encode())
+            os.write(1, f"{batch.stream.shard} {' '.join(names)}\n".encode())
             working.add(task := asyncio.create_task(work(batch)))
             task.add_done_callback(working.discard)
 

@@ -346,7 +346,7 @@ async def stored_cursors(dsn: str, group: str) -> dict[Shard, Cursor]:
 def is_stored(cursors: dict[Shard, Cursor], message: TopicMessage) -> bool:
     """Whether a message is done for good by these places."""
     assert message.stream is not None
-    cursor = cursors.get(message.stream.line, Cursor(0))
+    cursor = cursors.get(message.stream.shard, Cursor(0))
     return message.offset < cursor.offset or any(
         first <= message.offset < upto for first, upto in cursor.acked
     )

@@ -12,7 +12,7 @@ from moorline.core.stream import Extent, Shard, Stream
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.sessions.commands import SessionBroker
 from moorline.testing import MemoryDisk
-from moorline.topics.cluster import Cluster, Lines, News
+from moorline.topics.cluster import Cluster, News, ShardExtents
 from moorline.topics.streams import LocalStreams
 from moorline.wire.group import StreamsChanged
 
@@ -22,11 +22,13 @@ class Told:
 
     def __init__(self, cluster: Cluster) -> None:
         self.words: list[tuple[str, list[tuple[int, int]]]] = []
-        cluster.moved.append(lambda lines: self._note("moved", lines))
-        cluster.reshaped.append(lambda lines: self._note("reshaped", lines))
+        cluster.moved.append(lambda shard_extents: self._note("moved", shard_extents))
+        cluster.reshaped.append(lambda shard_extents: self._note("reshaped", shard_extents))
 
-    def _note(self, word: str, lines: Lines) -> None:
-        self.words.append((word, [(one.number, lines[one][-1].end) for one in sorted(lines)]))
+    def _note(self, word: str, shard_extents: ShardExtents) -> None:
+        self.words.append(
+            (word, [(one.number, shard_extents[one][-1].end) for one in sorted(shard_extents)])
+        )
 
 
 @asynccontextmanager
@@ -73,8 +75,8 @@ async def test_streams_that_have_only_grown_are_told_apart_from_those_that_chang
             ("moved", [(1, 9)]),
             ("reshaped", [(1, 9)]),
         ]
-        assert cluster.line(Shard("n2", 0)) == tuple(_line(0, 1, 13))
-        assert cluster.line(Shard("n2", 1)) == tuple(steps[-1])
+        assert cluster.extents(Shard("n2", 0)) == tuple(_line(0, 1, 13))
+        assert cluster.extents(Shard("n2", 1)) == tuple(steps[-1])
 
 
 async def test_what_a_link_begins_with_is_always_told_in_full() -> None:
@@ -94,12 +96,12 @@ class Looker:
         self.delivery = self
         self.subscriptions = {1: SimpleNamespace(private=self)}
 
-    def reshaped(self, lines: Lines) -> None:
-        assert lines
+    def reshaped(self, shard_extents: ShardExtents) -> None:
+        assert shard_extents
 
-    def see(self, number: int, lines: Lines, starts: dict[Shard, int]) -> None:  # noqa: ARG002
-        assert starts.keys() == lines.keys()
-        self._looked += [(self._name, extents[-1].end) for extents in lines.values()]
+    def see(self, number: int, shard_extents: ShardExtents, starts: dict[Shard, int]) -> None:  # noqa: ARG002
+        assert starts.keys() == shard_extents.keys()
+        self._looked += [(self._name, extents[-1].end) for extents in shard_extents.values()]
 
 
 async def test_sessions_look_at_changed_streams_in_slices_and_as_they_are_then(

@@ -202,7 +202,7 @@ def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
     source = {"path": str(copy), "node": "node-1"}
     where = tmp_path / "archive"
     with (
-        pytest.raises(JournalDamaged, match=rf"1 messages of {seal.stream.line}, .*{segment}"),
+        pytest.raises(JournalDamaged, match=rf"1 messages of {seal.stream.shard}, .*{segment}"),
         explained(),
     ):
         archive(spark, ArchiveOptions(str(where), source), list)
@@ -212,7 +212,11 @@ def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
     allowed = {**source, "failOnDataLoss": "false"}
     done = archive(spark, ArchiveOptions(str(where), allowed), lambda: ask(source).seals)
     (lost,) = done.lost
-    assert (lost.shard, lost.upto - lost.first, done.lost_messages) == (str(seal.stream.line), 1, 1)
+    assert (lost.shard, lost.upto - lost.first, done.lost_messages) == (
+        str(seal.stream.shard),
+        1,
+        1,
+    )
     assert str(segment) in lost.why
     extents = FolderStreams(str(copy), "node-1").extents()
     total = sum(extent.end - extent.first for extent in extents)

@@ -5,12 +5,12 @@ import pytest
 from moorline.core.stream import Extent, Stream
 from moorline.errors import ConfigError
 from moorline.spark.places import (
-    Lines,
+    ExtentsByShard,
     Missing,
     Range,
     check_order,
+    extents_by_shard,
     limited,
-    lines_of,
     ranges,
     resolved,
     tasks,
@@ -22,9 +22,9 @@ def extent(shard: int, generation: int, first: int, end: int) -> Extent:
 
 
 @pytest.fixture
-def lines() -> Lines:
+def shard_extents() -> ExtentsByShard:
     """Shard 0 has two streams, of which the first hundred messages are gone; shard 1 has one."""
-    return lines_of([extent(0, 3, 200, 250), extent(0, 2, 100, 200), extent(1, 1, 0, 40)])
+    return extents_by_shard([extent(0, 3, 200, 250), extent(0, 2, 100, 200), extent(1, 1, 0, 40)])
 
 
 def test_a_limit_is_shared_by_what_waits() -> None:
@@ -51,9 +51,9 @@ def test_places_are_offsets_or_words() -> None:
         resolved({"node-1/1": 41}, "earliest", bounds, "startingOffsets")
 
 
-def test_ranges_follow_the_streams_and_name_what_is_gone(lines: Lines) -> None:
+def test_ranges_follow_the_streams_and_name_what_is_gone(shard_extents: ExtentsByShard) -> None:
     found, missing = ranges(
-        {"node-1/0": 0, "node-1/1": 10}, {"node-1/0": 220, "node-1/1": 50}, lines
+        {"node-1/0": 0, "node-1/1": 10}, {"node-1/0": 220, "node-1/1": 50}, shard_extents
     )
     assert found == [
         Range(Stream("node-1", 0, 2), 100, 200),
@@ -63,13 +63,17 @@ def test_ranges_follow_the_streams_and_name_what_is_gone(lines: Lines) -> None:
     assert missing == [Missing("node-1/0", 0, 100), Missing("node-1/1", 40, 50)]
     assert str(missing[0]) == "100 messages of node-1/0, 0 to 99"
     # A hole in the middle of a shard, whose head was damaged.
-    holey = lines_of([extent(0, 1, 0, 10), extent(0, 3, 30, 40)])
+    holey = extents_by_shard([extent(0, 1, 0, 10), extent(0, 3, 30, 40)])
     assert ranges({"node-1/0": 0}, {"node-1/0": 40}, holey)[1] == [Missing("node-1/0", 10, 30)]
 
 
 @pytest.mark.parametrize(("min_partitions", "max_records"), [(0, 7), (9, 0), (3, 0), (4, 30)])
-def test_tasks_have_every_message_once(lines: Lines, min_partitions: int, max_records: int) -> None:
-    found, _ = ranges({"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, lines)
+def test_tasks_have_every_message_once(
+    shard_extents: ExtentsByShard, min_partitions: int, max_records: int
+) -> None:
+    found, _ = ranges(
+        {"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, shard_extents
+    )
     made = tasks(found, min_partitions, max_records)
     assert len(made) >= min_partitions
     if max_records:
@@ -84,9 +88,14 @@ def test_tasks_have_every_message_once(lines: Lines, min_partitions: int, max_re
     assert messages == wanted
 
 
-def test_small_streams_of_a_shard_share_a_task(lines: Lines) -> None:
-    found, _ = ranges({"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, lines)
-    assert [[part.stream.shard for part in task] for task in tasks(found, 0, 0)] == [[0, 0], [1]]
+def test_small_streams_of_a_shard_share_a_task(shard_extents: ExtentsByShard) -> None:
+    found, _ = ranges(
+        {"node-1/0": 100, "node-1/1": 0}, {"node-1/0": 250, "node-1/1": 40}, shard_extents
+    )
+    assert [[part.stream.shard_number for part in task] for task in tasks(found, 0, 0)] == [
+        [0, 0],
+        [1],
+    ]
 
 
 def test_a_start_above_its_end_is_refused_by_name() -> None:

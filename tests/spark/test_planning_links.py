@@ -19,30 +19,32 @@ from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Reach
-from moorline.spark.places import Described, lines_of
+from moorline.spark.places import Described, extents_by_shard
 from moorline.testing.memory_disk import MemoryDisk
 
 
 def behind(extents: list[Extent], since: dict[str, int]) -> Described:
     """What is to be told, worked out from all there is."""
-    lines = lines_of(extents)
-    bounds = {line: (several[0].first, several[-1].end) for line, several in lines.items()}
-    wanted = [one for one in extents if one.end > since.get(str(one.stream.line), one.end)]
-    return Described(bounds, lines_of(wanted))
+    shard_extents = extents_by_shard(extents)
+    bounds = {line: (several[0].first, several[-1].end) for line, several in shard_extents.items()}
+    wanted = [one for one in extents if one.end > since.get(str(one.stream.shard), one.end)]
+    return Described(bounds, extents_by_shard(wanted))
 
 
 def places(extents: list[Extent]) -> Iterator[dict[str, int]]:
     """None, all, and every edge of every stream."""
     yield {}
-    yield {str(one.stream.line): 0 for one in extents}
-    yield {str(one.stream.line): one.end for one in extents}
+    yield {str(one.stream.shard): 0 for one in extents}
+    yield {str(one.stream.shard): one.end for one in extents}
     for one in extents:
         for at in {max(0, one.first - 1), one.first, one.end - 1, one.end}:
-            yield {str(one.stream.line): at}
+            yield {str(one.stream.shard): at}
 
 
 def without_empty(told: Described) -> Described:
-    return Described(told.bounds, {line: found for line, found in told.lines.items() if found})
+    return Described(
+        told.bounds, {line: found for line, found in told.shard_extents.items() if found}
+    )
 
 
 def test_a_folder_tells_what_is_behind_a_place_and_opens_nothing_else(
@@ -111,7 +113,7 @@ def test_a_node_tells_what_is_behind_a_place(node: NodeProcess, published: list[
         assert streams.extents() == [one for one in extents if one.end]
         for since in list(places(extents))[:20]:
             assert streams.described(since) == behind(extents, since)
-        assert streams.described({"nobody/0": 0, "node-1/999": 0}).lines == {}
+        assert streams.described({"nobody/0": 0, "node-1/999": 0}).shard_extents == {}
     finally:
         streams.close()
         links.close()

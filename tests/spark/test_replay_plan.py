@@ -49,10 +49,12 @@ def test_every_message_is_in_one_step_and_a_shard_is_in_order() -> None:
     for rate in (0, 7, 100, 10_000):
         steps = list(planned(FILES, rate).steps())
         assert covered(steps) == ALL
-        generations = [stream for step in steps for stream, _, _ in step if stream.shard == 0]
+        generations = [
+            stream for step in steps for stream, _, _ in step if stream.shard_number == 0
+        ]
         assert generations == sorted(generations)
         for step in steps:
-            shards = [stream.line for stream, _, _ in step]
+            shards = [stream.shard for stream, _, _ in step]
             assert len(shards) == len(set(shards))
 
 

@@ -61,7 +61,8 @@ async def test_a_client_sees_all_streams(store: StreamStore) -> None:
         told = await moor.streams()
         known = [(one.shard, one.generation, one.first, one.end) for one in told.streams]
         assert known == [
-            (one.stream.shard, one.stream.generation, one.first, one.end) for one in store.extents()
+            (one.stream.shard_number, one.stream.generation, one.first, one.end)
+            for one in store.extents()
         ]
         assert len(known) == STREAMS + 1
         # Whoever asks for all at once is told that they are too many, and not given a part of them.
@@ -88,7 +89,7 @@ async def test_another_node_sees_all_streams_and_their_changes_whole(store: Stre
             while not seen:
                 await asyncio.sleep(0.001)
         assert seen == [store.extents([0])]
-        assert news.changed == {store.extents([0])[0].stream.line}
+        assert news.changed == {store.extents([0])[0].stream.shard}
         link.close("DONE", "")
 
 
@@ -103,5 +104,5 @@ def test_pages_of_any_size_are_all_streams(count: int) -> None:
     while page := store.page(after, count):
         assert len(page) <= count
         found += page
-        after = (page[-1].stream.shard, page[-1].stream.generation)
+        after = (page[-1].stream.shard_number, page[-1].stream.generation)
     assert found == store.extents() == store.page((-1, -1), 0)

@@ -23,15 +23,15 @@ class Stream(NamedTuple):
     """One generation of a shard: what is granted, read in order, and finished."""
 
     node: NodeName
-    shard: int
+    shard_number: int
     generation: int
 
     @property
-    def line(self) -> Shard:
-        return Shard(self.node, self.shard)
+    def shard(self) -> Shard:
+        return Shard(self.node, self.shard_number)
 
     def __str__(self) -> str:
-        return f"{self.node}/{self.shard}/{self.generation}"
+        return f"{self.node}/{self.shard_number}/{self.generation}"
 
 
 class Extent(NamedTuple):

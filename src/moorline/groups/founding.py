@@ -37,9 +37,11 @@ async def cursors_at(
     cluster: Cluster, start: Start, *, within_ms: int = HELLO_TIMEOUT_MS
 ) -> list[tuple[Shard, Cursor]]:
     """The place of a start in every shard of the nodes that answer within that time."""
-    lines = cluster.lines()
+    shard_extents = cluster.shard_extents()
     if start.offset is not None or not (start.is_now or start.time_us):
-        return [(shard, Cursor(offset)) for shard, offset in by_offset(lines, start.offset or 0)]
+        return [
+            (shard, Cursor(offset)) for shard, offset in by_offset(shard_extents, start.offset or 0)
+        ]
     time_us = FAR_FUTURE_US if start.is_now else start.time_us
     answers = await asyncio.gather(
         *(cluster.offsets_at(node, time_us, within_ms=within_ms) for node in cluster.nodes()),

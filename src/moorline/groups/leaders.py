@@ -30,7 +30,7 @@ from moorline.groups.leading import Counts, Home, Leading
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.tasks import Tasks
-from moorline.topics.cluster import Cluster, Lines, by_offset
+from moorline.topics.cluster import Cluster, ShardExtents, by_offset
 
 log = logging.getLogger("moorline.groups")
 
@@ -187,7 +187,7 @@ class Leaders:
         self.counts.elections += 1
         log.info("leads", extra={"group": str(group.name), "epoch": claim.epoch})
         leading.post(Led())
-        leading.see(self.cluster.lines())
+        leading.see(self.cluster.shard_extents())
         return leading
 
     async def _group(self, reader: int) -> GroupRow:
@@ -212,10 +212,12 @@ class Leaders:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    async def starts(self, node: str, group: GroupRow, lines: Lines) -> dict[Shard, int]:
+    async def starts(
+        self, node: str, group: GroupRow, shard_extents: ShardExtents
+    ) -> dict[Shard, int]:
         """Where a group begins in these shards of a node, which are new to it; none while it is away."""
         if group.start_us == 0:
-            return dict(by_offset(lines, 0))
+            return dict(by_offset(shard_extents, 0))
         try:
             ends = await self.cluster.offsets_at(node, group.start_us)
         except (MoorlineError, OSError) as error:
@@ -224,21 +226,21 @@ class Leaders:
         if group.start_offset is None:
             return ends
         # One that was beyond the end when the group began or was moved means the end of that time.
-        found = dict(by_offset(lines, group.start_offset))
+        found = dict(by_offset(shard_extents, group.start_offset))
         return {shard: min(offset, ends[shard]) for shard, offset in found.items() if shard in ends}
 
-    def _reshaped(self, lines: Lines) -> None:
+    def _reshaped(self, shard_extents: ShardExtents) -> None:
         for leading in list(self.led.values()):
-            leading.see(lines)
+            leading.see(shard_extents)
 
     def _moved(self, shards: list[int]) -> None:
         if any(one.group.name.mode is Mode.QUEUE for one in self.led.values()):
-            self._grown(self.cluster.local.lines(shards))
+            self._grown(self.cluster.local.shard_extents(shards))
 
-    def _grown(self, lines: Lines) -> None:
+    def _grown(self, shard_extents: ShardExtents) -> None:
         """Only Leaders that hand out single messages must know of every new one."""
         for leading in [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]:
-            leading.see(lines)
+            leading.see(shard_extents)
 
     # --- leases -----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from moorline.core.group.leader import (
     Fenced,
     GapFound,
     Leader,
-    LinesSeen,
+    ShardsSeen,
     Stopped,
 )
 from moorline.core.group.message import (
@@ -29,7 +29,7 @@ from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
 from moorline.limits import BORROWERS_MAX, PEER_RETRY_MS
 from moorline.net.driver import Driver
-from moorline.topics.cluster import Lines
+from moorline.topics.cluster import ShardExtents
 
 if TYPE_CHECKING:
     from moorline.groups.leaders import Leaders
@@ -88,17 +88,19 @@ class Leading:
         if isinstance(message, Disconnect):
             self._homes.pop(message.borrower, None)
 
-    def see(self, lines: Lines) -> None:
+    def see(self, shard_extents: ShardExtents) -> None:
         """Tells the Leader of streams; where a shard is new to the group, its start is found first."""
         known = [
-            (shard, extents, 0) for shard, extents in lines.items() if shard in self.leader.lines
+            (shard, extents, 0)
+            for shard, extents in shard_extents.items()
+            if shard in self.leader.shards
         ]
         if known:
-            self.post(LinesSeen(tuple(known)))
+            self.post(ShardsSeen(tuple(known)))
         unknown = {
             shard: extents
-            for shard, extents in lines.items()
-            if shard not in self.leader.lines and shard not in self._starting
+            for shard, extents in shard_extents.items()
+            if shard not in self.leader.shards and shard not in self._starting
         }
         # Node by node: one that does not answer holds up its own streams only.
         for node in {shard.node for shard in unknown}:
@@ -106,23 +108,25 @@ class Leading:
             self._starting.update(new)
             self._leaders.spawn(self._begin(node, new))
 
-    async def _begin(self, node: str, lines: Lines) -> None:
+    async def _begin(self, node: str, shard_extents: ShardExtents) -> None:
         """Tries until it knows the starts, or the node is gone, or somebody else leads."""
         cluster = self._leaders.cluster
         try:
-            while not self.stopped.done() and any(cluster.line(shard) for shard in lines):
-                starts = await self._leaders.starts(node, self.group, lines)
+            while not self.stopped.done() and any(
+                cluster.extents(shard) for shard in shard_extents
+            ):
+                starts = await self._leaders.starts(node, self.group, shard_extents)
                 seen = tuple(
-                    (shard, cluster.line(shard) or extents, starts[shard])
-                    for shard, extents in lines.items()
+                    (shard, cluster.extents(shard) or extents, starts[shard])
+                    for shard, extents in shard_extents.items()
                     if shard in starts
                 )
                 if seen:
-                    self.post(LinesSeen(seen))
+                    self.post(ShardsSeen(seen))
                     return
                 await asyncio.sleep(PEER_RETRY_MS / 1_000)
         finally:
-            self._starting.difference_update(lines)
+            self._starting.difference_update(shard_extents)
 
     def _send(self, send: Send) -> None:
         home = self._homes.get(send.peer)

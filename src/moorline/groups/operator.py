@@ -122,13 +122,13 @@ class GroupBroker:
         return await self._from_catalog(call, row)
 
     def _described(self, call: DescribeGroup, row: GroupRow, leading: Leading) -> Answer:
-        leading.see(self._leaders.cluster.lines())
+        leading.see(self._leaders.cluster.shard_extents())
         leader, now_ms = leading.leader, monotonic_ms()
         members = (
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
             for _, view in _behind(call.member_after, leader.borrowers.items())
         )
-        known = led_cursors(leader, self._leaders.cluster.lines())
+        known = led_cursors(leader, self._leaders.cluster.shard_extents())
         cursors = (cursor for _, cursor in _behind(call.after, in_order(known)))
         return _answer(call, _facts(row, leader.node, leader.epoch), members, cursors)
 

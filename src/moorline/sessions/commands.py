@@ -27,7 +27,7 @@ from moorline.net.turns import Turns
 from moorline.sessions.context import Context
 from moorline.sessions.holding import check_hold, take
 from moorline.sessions.session import TopicSession
-from moorline.topics.cluster import Lines
+from moorline.topics.cluster import ShardExtents
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.retained import newest_retained
 from moorline.topics.start import Start, start_of
@@ -223,19 +223,19 @@ class SessionBroker:
         # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
         # and one that does not know its start yet would begin at the beginning.
         _check_open(own)
-        lines = self.context.cluster.lines()
-        for shard, extents in lines.items():
+        shard_extents = self.context.cluster.shard_extents()
+        for shard, extents in shard_extents.items():
             # A node that did not answer: from its beginning on, rather than with a hole.
             starts.setdefault(shard, extents[0].first if extents else 0)
         number = own.subscribe_private(filter_text, reader, cursors, size, qos)
-        own.see(number, lines, starts)
+        own.see(number, shard_extents, starts)
         return number
 
-    def _reshaped(self, lines: Lines) -> None:
+    def _reshaped(self, shard_extents: ShardExtents) -> None:
         """All sessions look at these shards, in slices: there may be tens of thousands."""
-        if lines and not self._shards_changed:
+        if shard_extents and not self._shards_changed:
             self._tasks.spawn(self._look_again())
-        self._shards_changed.update(dict.fromkeys(lines))
+        self._shards_changed.update(dict.fromkeys(shard_extents))
 
     async def _look_again(self) -> None:
         # What changes before it begins is looked at together; what changes later has a walk of its own.
@@ -247,13 +247,13 @@ class SessionBroker:
             if self._sessions.get(session) is not own:
                 continue  # it went meanwhile
             # As they are now, and not as they were when the walk began: a session never goes back.
-            now = {shard: self.context.cluster.line(shard) for shard in shards}
-            lines = {shard: extents for shard, extents in now.items() if extents}
-            starts = {shard: extents[0].first for shard, extents in lines.items()}
-            own.delivery.reshaped(lines)
+            now = {shard: self.context.cluster.extents(shard) for shard in shards}
+            shard_extents = {shard: extents for shard, extents in now.items() if extents}
+            starts = {shard: extents[0].first for shard, extents in shard_extents.items()}
+            own.delivery.reshaped(shard_extents)
             for number, subscription in list(own.subscriptions.items()):
                 if subscription.private is not None:
-                    own.see(number, lines, starts)
+                    own.see(number, shard_extents, starts)
             yield
 
     async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:

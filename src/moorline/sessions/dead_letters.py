@@ -91,7 +91,7 @@ async def _read(cluster: Cluster, one: OpenFeed, offset: int) -> Block | Gap | N
                 found = await cluster.read(stream, offset)
             elif not local.is_disk_full:
                 found = await local.read(
-                    stream.shard, stream.generation, offset, STREAM_READ_BYTES_MAX
+                    stream.shard_number, stream.generation, offset, STREAM_READ_BYTES_MAX
                 )
         except MoorlineError as error:
             log.warning("a dead letter waits", extra={"stream": str(stream), "error": str(error)})

@@ -20,7 +20,7 @@ from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
-from moorline.topics.cluster import Cluster, Lines
+from moorline.topics.cluster import Cluster, ShardExtents
 
 log = logging.getLogger("moorline.groups")
 
@@ -57,7 +57,7 @@ class DeliveryHost:
     # --- feeds, and what the client says of their messages ----------------------------------------
 
     def open(self, feed: Feed, window: Window) -> None:
-        self._did(self.machine.open(feed, window, self._cluster.first(feed.stream.line)))
+        self._did(self.machine.open(feed, window, self._cluster.first(feed.stream.shard)))
 
     def end(self, feed: Feed) -> None:
         self._did(self.machine.close(feed.number))
@@ -89,10 +89,10 @@ class DeliveryHost:
     def not_buried(self, number: int, offset: int, reason: str) -> None:
         self._did(self.machine.not_buried(number, offset, reason))
 
-    def reshaped(self, lines: Lines) -> None:
+    def reshaped(self, shard_extents: ShardExtents) -> None:
         """Shards have other streams than before; what retention took meanwhile, clients are told at once."""
         for number, one in list(self.machine.feeds.items()):
-            extents = lines.get(one.feed.stream.line)
+            extents = shard_extents.get(one.feed.stream.shard)
             if extents:
                 self._did(self.machine.kept_from(number, extents[0].first))
 
@@ -133,13 +133,13 @@ class DeliveryHost:
         stream, cluster = read.stream, self._cluster
         if stream.node == cluster.node:
             store = cluster.local.store
-            extent = store.extent(stream.shard, stream.generation)
+            extent = store.extent(stream.shard_number, stream.generation)
             if extent is not None and extent.end <= read.offset:
                 self.perform(self.machine.found(read.feed, None, self._now_us))
                 return
-            if store.read_is_cached(stream.shard, stream.generation, read.offset):
+            if store.read_is_cached(stream.shard_number, stream.generation, read.offset):
                 found = store.read(
-                    stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
+                    stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )
                 end = extent.end if extent is not None else FAR
                 self.perform(self.machine.found(read.feed, found, self._now_us, end))
@@ -152,7 +152,7 @@ class DeliveryHost:
         try:
             if stream.node == cluster.node:
                 found = await cluster.local.read(
-                    stream.shard, stream.generation, read.offset, STREAM_READ_BYTES_MAX
+                    stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )
             else:
                 found = await cluster.read(stream, read.offset)
@@ -174,10 +174,10 @@ class DeliveryHost:
         waker = self._wakers.get(wait.feed)
         if waker is None:
             waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
-        self._cluster.local.when_moved(wait.stream.shard, waker)
+        self._cluster.local.when_moved(wait.stream.shard_number, waker)
 
     def _forget_news(self, wait: ForgetNews) -> None:
-        self._cluster.local.forget(wait.stream.shard, self._wakers[wait.feed])
+        self._cluster.local.forget(wait.stream.shard_number, self._wakers[wait.feed])
 
     def _moved(self, number: int) -> None:
         self.machine.moved(number)

@@ -51,6 +51,8 @@ def take(delivery: DeliveryHost | None, cluster: Cluster, call: TakeMessages) ->
         raise BadTopic(f"the messages of feed {call.feed} are delivered: subscribe with hold")
     stream = one.feed.stream
     # A message that is not stored yet cannot be done: no member may go beyond the end.
-    end = next((extent.end for extent in cluster.line(stream.line) if extent.stream == stream), 0)
+    end = next(
+        (extent.end for extent in cluster.extents(stream.shard) if extent.stream == stream), 0
+    )
     ranges, upto = delivery.pull(call.feed, min(call.upto, end), call.count)
     return MessagesTaken(call.call, ranges, upto)

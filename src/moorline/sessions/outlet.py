@@ -86,7 +86,7 @@ class NativeOutlet:
             MessagesLost(
                 effect.subscription,
                 stream.node,
-                stream.shard,
+                stream.shard_number,
                 *effect.gap,
                 feed=effect.feed,
                 is_exact=effect.is_exact,

@@ -38,7 +38,7 @@ from moorline.sessions.delivery_host import DeliveryHost
 from moorline.sessions.outlet import NativeOutlet
 from moorline.sessions.saving import Saving
 from moorline.sessions.subscription import Subscription
-from moorline.topics.cluster import Lines
+from moorline.topics.cluster import ShardExtents
 
 log = logging.getLogger("moorline.groups")
 
@@ -154,12 +154,12 @@ class TopicSession:
             None,
         )
 
-    def see(self, number: int, lines: Lines, starts: dict[Shard, int]) -> None:
+    def see(self, number: int, shard_extents: ShardExtents, starts: dict[Shard, int]) -> None:
         """Tells a private subscription of streams; `starts` for those that are new to it."""
         subscription = self.subscriptions.get(number)
         if subscription is None or subscription.private is None:
             return
-        for shard, extents in lines.items():
+        for shard, extents in shard_extents.items():
             if subscription.private.knows(shard) or shard in starts:
                 start = starts.get(shard, 0)
                 self._perform(subscription.private.seen(shard, extents, start))

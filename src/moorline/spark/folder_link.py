@@ -31,7 +31,7 @@ from moorline.journal.streams.segment import (
 from moorline.journal.streams.segment_index import DENSE_BYTES, ENTRY_BYTES
 from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark.options import Offsets
-from moorline.spark.places import Bounds, Described, Lines
+from moorline.spark.places import Bounds, Described, ExtentsByShard
 from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 
 log = logging.getLogger("moorline.spark")
@@ -155,7 +155,7 @@ class FolderStreams:
     def described(self, since: Offsets) -> Described:
         """All shards, and of those that are named the streams behind that offset; no other file is opened."""
         bounds: Bounds = {}
-        lines: Lines = {}
+        shard_extents: ExtentsByShard = {}
         for shard in self._shards():
             line = str(Shard(self.node, shard))
             known = self._behind(shard, since.get(line))
@@ -164,8 +164,8 @@ class FolderStreams:
                 first = known[0].first if oldest is None else min(oldest.first, known[0].first)
                 bounds[line] = first, known[-1].end
             if known and line in since:
-                lines[line] = [extent for extent in known if extent.end > since[line]]
-        return Described(bounds, lines)
+                shard_extents[line] = [extent for extent in known if extent.end > since[line]]
+        return Described(bounds, shard_extents)
 
     def _behind(self, shard: int, offset: int | None) -> list[Extent]:
         """From the newest stream back to the one that has the offset; without one, the newest alone."""
@@ -311,12 +311,12 @@ class FolderStreams:
     def segment(self, stream: Stream, addresses: tuple[str, ...]) -> FolderSegment | None:  # noqa: ARG002
         """None if it is gone."""
         try:
-            head = self._head(stream.shard, stream.generation)
+            head = self._head(stream.shard_number, stream.generation)
             if head is None:
                 return None
             following = None
             with contextlib.suppress(FileNotFoundError):
-                following = self._head(stream.shard, stream.generation + 1)
+                following = self._head(stream.shard_number, stream.generation + 1)
             end, size, _ = self._end(head, following, is_planning=False)
             path = self._path(head)
             return FolderSegment(self._disk, path, head, end, size, self._buffer)

@@ -43,7 +43,7 @@ def of_gaps(missing: Iterable[Missing], schema: pa.Schema) -> pa.RecordBatch:
     """A row for each."""
     rows = [
         {
-            "stream": one.line,
+            "stream": one.shard,
             "offset": one.first,
             GAP: {"first": one.first, "upto": one.upto, "reason": one.reason},
         }

@@ -290,10 +290,10 @@ class GroupMember(Links):
         caller = await self._join()
         # A stream is granted when its member has said so, and ours says it behind the push of its feed: so
         # with the first answer we know of all that were ours by then.
-        before = {str(one.stream.line) for one in self._held.values()}
+        before = {str(one.stream.shard) for one in self._held.values()}
         told = await described_group(caller, self._group)
         # What was given up while the pages came is in a page as ours: it is nobody else's yet.
-        ours = before | {str(one.stream.line) for one in self._held.values()}
+        ours = before | {str(one.stream.shard) for one in self._held.values()}
         waits_for_first = not ours and _now_ms() - self._joined_ms < SPARK_FIRST_STREAM_MS_MAX
         cursors = {str(Shard(one.node, one.shard)): one for one in told.cursors}
         for line, end in goal.items():
@@ -309,7 +309,7 @@ class GroupMember(Links):
 def ends_of(extents: Iterable[Extent], goal: Offsets | None) -> dict[Stream, int]:
     """How far each stream may be taken."""
     return {
-        one.stream: one.end if goal is None else min(one.end, goal.get(str(one.stream.line), 0))
+        one.stream: one.end if goal is None else min(one.end, goal.get(str(one.stream.shard), 0))
         for one in extents
     }
 

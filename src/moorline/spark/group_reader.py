@@ -199,11 +199,11 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             return []
         since: Offsets = {}
         for stream, at in wanted.items():
-            line = str(stream.line)
+            line = str(stream.shard)
             # The message before it: a stream that is read to its end is wanted too.
             since[line] = min(since.get(line, at), max(0, at - 1))
-        lines = self.streams().described(since).lines
-        return [extent for several in lines.values() for extent in several]
+        shard_extents = self.streams().described(since).shard_extents
+        return [extent for several in shard_extents.values() for extent in several]
 
 
 def ranges_of(offset: Offset) -> Taken:
@@ -228,7 +228,7 @@ def existing(wanted: Taken, extents: Sequence[Extent]) -> tuple[list[Range], lis
             if start < stop:
                 found.append(Range(stream, start, stop))
             missing += [
-                Missing(str(stream.line), low, high)
+                Missing(str(stream.shard), low, high)
                 for low, high in ((first, start), (stop, upto))
                 if low < high
             ]

@@ -140,7 +140,7 @@ def unknown_to_folder(
 
 
 def _told(disk: ReadOnlyDisk, extent: Extent) -> tuple[Summary, Memory] | None:
-    path = path_of(folder_of(extent.stream.shard), extent.stream.generation)
+    path = path_of(folder_of(extent.stream.shard_number), extent.stream.generation)
     for ending in (SEAL, SNAPSHOT):
         with contextlib.suppress(OSError):
             found = read_seal(disk, path + ending)

@@ -29,7 +29,7 @@ from moorline.limits import (
 )
 from moorline.net.caller import Caller, open_caller
 from moorline.spark.options import Offsets, Reach
-from moorline.spark.places import Bounds, Described, lines_of
+from moorline.spark.places import Bounds, Described, extents_by_shard
 from moorline.version import SOFTWARE
 from moorline.wire.group import FindOffsets, OffsetsFound
 from moorline.wire.message import Answer, Failed, Message
@@ -207,7 +207,7 @@ class NodeSegment:
     """A segment on a node; reads of a block are under way together."""
 
     def __init__(self, links: Links, addresses: tuple[str, ...], stream: Stream) -> None:
-        self.name = f"{stream.node}: streams/{stream.shard:03}/{stream.generation:08}.seg"
+        self.name = f"{stream.node}: streams/{stream.shard_number:03}/{stream.generation:08}.seg"
         self._links = links
         self._addresses = addresses
         self._stream = stream
@@ -215,7 +215,7 @@ class NodeSegment:
         self.is_gone = bool(told.reason)
         self.end = told.end
         self.size_bytes = told.size_bytes
-        self.head = SegmentHead(stream.shard, stream.generation, told.first, 0, 0)
+        self.head = SegmentHead(stream.shard_number, stream.generation, told.first, 0, 0)
         if not self.is_gone:
             self.head = self._head(told.data)
 
@@ -259,7 +259,7 @@ class NodeSegment:
         return self._links.call(self._addresses, self._call(part, position, length), StreamFileRead)
 
     def _call(self, part: Part, position: int, length: int) -> Callable[[int], Message]:
-        shard, generation = self._stream.shard, self._stream.generation
+        shard, generation = self._stream.shard_number, self._stream.generation
         return lambda call: ReadStreamFile(call, shard, generation, part, position, length)
 
     async def _read(self, part: Part, position: int, length: int) -> bytes:
@@ -309,12 +309,12 @@ class NodeStreams:
             shards, streams = told
             bounds |= {str(Shard(node, shard)): (first, end) for shard, first, end in shards}
             extents += streams
-        return Described(bounds, lines_of(extents))
+        return Described(bounds, extents_by_shard(extents))
 
     def extents(self) -> list[Extent]:
         bounds = self.described({}).bounds
-        lines = self.described(dict.fromkeys(bounds, 0)).lines
-        return [extent for several in lines.values() for extent in several]
+        shard_extents = self.described(dict.fromkeys(bounds, 0)).shard_extents
+        return [extent for several in shard_extents.values() for extent in several]
 
     async def _ask_nodes(self, since: Offsets) -> dict[str, Told[NodeShards]]:
         """Those that are known are asked while the cluster is; those that are new, behind that."""
@@ -351,7 +351,7 @@ class NodeStreams:
             streams |= {extent.stream: extent for extent in told.streams}
             if not told.is_more:
                 return told.shards, list(streams.values())
-            wanted |= {extent.stream.shard: extent.end for extent in told.streams}
+            wanted |= {extent.stream.shard_number: extent.end for extent in told.streams}
 
     async def _find_nodes(self) -> None:
         # Any node that was heard of may answer, should the one that was named be away.

@@ -13,7 +13,7 @@ from moorline.errors import ConfigError
 from moorline.limits import SPARK_BUNDLE_MESSAGES
 from moorline.spark.options import EARLIEST, LATEST, Offsets
 
-Lines = dict[str, list[Extent]]
+ExtentsByShard = dict[str, list[Extent]]
 """The streams of each shard, the oldest first."""
 
 Bounds = dict[str, tuple[int, int]]
@@ -24,7 +24,7 @@ class Described(NamedTuple):
     """What nodes, or a folder, told: all shards, and those streams that were asked for."""
 
     bounds: Bounds
-    lines: Lines
+    shard_extents: ExtentsByShard
 
 
 class Range(NamedTuple):
@@ -42,7 +42,7 @@ class Range(NamedTuple):
 class Missing(NamedTuple):
     """Messages `first` to before `upto` of a shard are gone, or of a stream cannot be read."""
 
-    line: str
+    shard: str
     first: int
     upto: int
     reason: str = "RETENTION"
@@ -53,14 +53,14 @@ class Missing(NamedTuple):
         return self.upto - self.first
 
     def __str__(self) -> str:
-        return f"{self.messages} messages of {self.line}, {self.first} to {self.upto - 1}"
+        return f"{self.messages} messages of {self.shard}, {self.first} to {self.upto - 1}"
 
 
-def lines_of(extents: Iterable[Extent]) -> Lines:
-    lines: Lines = {}
+def extents_by_shard(extents: Iterable[Extent]) -> ExtentsByShard:
+    shard_extents: ExtentsByShard = {}
     for extent in sorted(extents, key=lambda one: one.stream):
-        lines.setdefault(str(extent.stream.line), []).append(extent)
-    return lines
+        shard_extents.setdefault(str(extent.stream.shard), []).append(extent)
+    return shard_extents
 
 
 def firsts(bounds: Bounds) -> Offsets:
@@ -111,13 +111,15 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     return found
 
 
-def ranges(start: Offsets, end: Offsets, lines: Lines) -> tuple[list[Range], list[Missing]]:
+def ranges(
+    start: Offsets, end: Offsets, shard_extents: ExtentsByShard
+) -> tuple[list[Range], list[Missing]]:
     """The pieces of streams between two places, and what between them is not there any more."""
     found: list[Range] = []
     missing: list[Missing] = []
     for line, upto in sorted(end.items()):
         at = start.get(line, upto)
-        for extent in lines.get(line, ()):
+        for extent in shard_extents.get(line, ()):
             if at >= upto or extent.first >= upto:
                 break
             if extent.end <= at:
@@ -161,7 +163,7 @@ def _bundled(found: list[Range], count_max: int) -> list[list[Range]]:
     count = 0
     for one in found:
         fits = bool(bundles) and count + one.messages <= count_max
-        if fits and bundles[-1][-1].stream.line == one.stream.line:
+        if fits and bundles[-1][-1].stream.shard == one.stream.shard:
             bundles[-1].append(one)
             count += one.messages
         else:

@@ -35,7 +35,7 @@ from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.places import (
     Bounds,
     Described,
-    Lines,
+    ExtentsByShard,
     Missing,
     Range,
     check_order,
@@ -131,9 +131,11 @@ class TopicReads:
             return {**ends(bounds), **self.streams().offsets_at(self.options.ending_us)}
         return resolved(self.options.ending, "latest", bounds, "endingOffsets")
 
-    def plan(self, start: Offsets, end: Offsets, lines: Lines) -> list[InputPartition]:
+    def plan(
+        self, start: Offsets, end: Offsets, shard_extents: ExtentsByShard
+    ) -> list[InputPartition]:
         """The tasks between two places."""
-        return self.planned(*ranges(start, end, lines))
+        return self.planned(*ranges(start, end, shard_extents))
 
     def planned(self, found: list[Range], missing: Sequence[Missing]) -> list[InputPartition]:
         """A task for each part; and one for what is gone, where its rows are asked for."""
@@ -250,7 +252,7 @@ class TopicReads:
         segment = self.streams().segment(part.stream, addresses)
         label = str(part.stream)
         if segment is None:
-            self.report([Missing(str(part.stream.line), part.first, part.upto)])
+            self.report([Missing(str(part.stream.shard), part.first, part.upto)])
             return
         try:
             for block in runs(segment, part.first, part.upto, verify=self.options.verify_checks):
@@ -284,7 +286,7 @@ class TopicBatchReader(TopicReads, DataSourceReader):
             self.check_topics(bounds)
             start, end = self.start(bounds), self.end(bounds)
             check_order(start, end)
-            return self.plan(start, end, self.described(start, needs_all=True).lines)
+            return self.plan(start, end, self.described(start, needs_all=True).shard_extents)
         finally:
             self.close()
 
@@ -325,7 +327,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         stop_on_sigterm()
-        bounds, lines = self.described(start, needs_all=False)
+        bounds, shard_extents = self.described(start, needs_all=False)
         end = self._reached(start, bounds)
         waiting = sum(end[line] - start[line] for line in start)
         self._ended = start
@@ -335,7 +337,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         if isinstance(limit, ReadMaxRows):
             end = limited(start, end, limit.max_rows)
         # Spark asks for the progress of a batch before it is planned: what is gone shall be in it.
-        self.report(ranges(start, end, lines)[1])
+        self.report(ranges(start, end, shard_extents)[1])
         self._ended = end
         return end
 
@@ -370,7 +372,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         stop_on_sigterm()
-        lines = self.described(start, needs_all=False).lines
+        shard_extents = self.described(start, needs_all=False).shard_extents
         away = set(self.streams().silent())
         for line, upto in end.items():
             # Whose node is away is not gone: the batch is planned again when it is back.
@@ -378,7 +380,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
                 raise ConnectionLost(
                     f"the batch has messages of {line}, whose node is away: start it"
                 )
-        return self.plan(start, end, lines)
+        return self.plan(start, end, shard_extents)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.rows(partition)

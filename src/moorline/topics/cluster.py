@@ -54,7 +54,7 @@ from moorline.wire.topic import NO_STREAM
 
 log = logging.getLogger("moorline.groups")
 
-Lines = dict[Shard, tuple[Extent, ...]]
+ShardExtents = dict[Shard, tuple[Extent, ...]]
 Reply = TypeVar("Reply", bound=Answer)
 
 
@@ -64,16 +64,16 @@ class Cluster:
     def __init__(self, config: Config, catalog: Catalog, local: LocalStreams) -> None:
         self.node = local.node
         self.local = local
-        self.reshaped: list[Callable[[Lines], None]] = []
+        self.reshaped: list[Callable[[ShardExtents], None]] = []
         """Called with the shards, anywhere, whose streams have changed."""
-        self.moved: list[Callable[[Lines], None]] = []
+        self.moved: list[Callable[[ShardExtents], None]] = []
         """Called with the shards of other nodes that have new messages, and the streams that they had."""
         self.lost: list[Callable[[str], None]] = []
         """Called with the name of a node whose link is gone."""
         self.for_borrower: Callable[[LeaderMessage], None] = lambda _: None
         self._config = config
         self._catalog = catalog
-        self._remote: Lines = {}
+        self._remote: ShardExtents = {}
         self._links: dict[str, Caller] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, list[str]] = {}
@@ -81,13 +81,13 @@ class Cluster:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def lines(self) -> Lines:
+    def shard_extents(self) -> ShardExtents:
         """All streams that are known now."""
-        return {**self._remote, **self.local.lines()}
+        return {**self._remote, **self.local.shard_extents()}
 
-    def line(self, shard: Shard) -> tuple[Extent, ...]:
+    def extents(self, shard: Shard) -> tuple[Extent, ...]:
         if shard.node == self.node:
-            return self.local.lines([shard.number]).get(shard, ())
+            return self.local.shard_extents([shard.number]).get(shard, ())
         return self._remote.get(shard, ())
 
     def first(self, shard: Shard) -> int:
@@ -105,7 +105,7 @@ class Cluster:
         answer = await self._link(stream.node).call(
             lambda call: ReadStream(
                 call,
-                stream.shard,
+                stream.shard_number,
                 stream.generation,
                 offset,
                 STREAM_READ_BYTES_MAX,
@@ -259,7 +259,7 @@ class Cluster:
             self._links[name] = caller
             log.info("linked", extra={"node": name})
             # What changed meanwhile is known already, and newer.
-            self._seen(extent for extent in seen if extent.stream.line not in news.changed)
+            self._seen(extent for extent in seen if extent.stream.shard not in news.changed)
             await asyncio.wait([caller.lost])
         except TimeoutError:
             raise ConnectionLost(f"{address} says nothing of its streams") from None
@@ -280,27 +280,33 @@ class Cluster:
     def _heard(self, streams: list[Extent]) -> None:
         """News of a link. Most of them, many times a second, say that a stream has grown: all sessions and
         Leaders need not look at their streams because of that."""
-        lines = by_line(streams)
-        grown = {shard for shard in lines if _has_only_grown(self._remote.get(shard), lines[shard])}
-        self._remote.update(lines)
+        shard_extents = by_line(streams)
+        grown = {
+            shard
+            for shard in shard_extents
+            if _has_only_grown(self._remote.get(shard), shard_extents[shard])
+        }
+        self._remote.update(shard_extents)
         if grown:
             for moved in self.moved:
-                moved({shard: lines[shard] for shard in grown})
-        if len(grown) < len(lines):
-            self._tell({shard: lines[shard] for shard in lines if shard not in grown})
+                moved({shard: shard_extents[shard] for shard in grown})
+        if len(grown) < len(shard_extents):
+            self._tell(
+                {shard: shard_extents[shard] for shard in shard_extents if shard not in grown}
+            )
 
     def _seen(self, streams: Iterable[Extent]) -> None:
         """What a link begins with: whatever was known before, everybody looks again."""
-        lines = by_line(streams)
-        self._remote.update(lines)
-        self._tell(lines)
+        shard_extents = by_line(streams)
+        self._remote.update(shard_extents)
+        self._tell(shard_extents)
 
     def _local_reshaped(self, shards: list[int]) -> None:
-        self._tell(self.local.lines(shards))
+        self._tell(self.local.shard_extents(shards))
 
-    def _tell(self, lines: Lines) -> None:
+    def _tell(self, shard_extents: ShardExtents) -> None:
         for reshaped in self.reshaped:
-            reshaped(lines)
+            reshaped(shard_extents)
 
 
 class News:
@@ -334,7 +340,7 @@ class News:
         self._extents += streams
         if not is_more:
             extents, self._extents = self._extents, []
-            self.changed.update(extent.stream.line for extent in extents)
+            self.changed.update(extent.stream.shard for extent in extents)
             self._seen(extents)
 
 
@@ -348,15 +354,15 @@ async def all_streams(caller: Caller) -> list[Extent]:
         found += page
         if len(page) < STREAMS_PER_PAGE_MAX:
             return found
-        after = (page[-1].stream.shard, page[-1].stream.generation)
+        after = (page[-1].stream.shard_number, page[-1].stream.generation)
 
 
-def by_line(streams: Iterable[Extent]) -> Lines:
+def by_line(streams: Iterable[Extent]) -> ShardExtents:
     """The streams of each shard, in their order."""
-    lines: dict[Shard, list[Extent]] = {}
+    shard_extents: dict[Shard, list[Extent]] = {}
     for extent in streams:
-        lines.setdefault(extent.stream.line, []).append(extent)
-    return {shard: tuple(extents) for shard, extents in lines.items()}
+        shard_extents.setdefault(extent.stream.shard, []).append(extent)
+    return {shard: tuple(extents) for shard, extents in shard_extents.items()}
 
 
 def _has_only_grown(known: tuple[Extent, ...] | None, now: tuple[Extent, ...]) -> bool:
@@ -367,9 +373,9 @@ def _has_only_grown(known: tuple[Extent, ...] | None, now: tuple[Extent, ...]) -
     return is_last_one and known[:-1] == now[:-1]
 
 
-def by_offset(lines: Lines, offset: int) -> Iterable[tuple[Shard, int]]:
+def by_offset(shard_extents: ShardExtents, offset: int) -> Iterable[tuple[Shard, int]]:
     """That offset in each shard, or the nearest one that there is."""
-    for shard, extents in lines.items():
+    for shard, extents in shard_extents.items():
         if extents:
             yield shard, max(extents[0].first, min(offset, extents[-1].end))
 

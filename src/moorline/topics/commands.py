@@ -224,11 +224,11 @@ class TopicBroker:
         facts = []
         for extent in extents:
             stream = extent.stream
-            size, first_us, last_us, digest = store.measures(stream.shard, stream.generation)
+            size, first_us, last_us, digest = store.measures(stream.shard_number, stream.generation)
             facts.append(
                 StreamFacts(
                     stream.node,
-                    stream.shard,
+                    stream.shard_number,
                     stream.generation,
                     extent.first,
                     extent.end,

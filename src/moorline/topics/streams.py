@@ -244,11 +244,11 @@ class LocalStreams(FillsDisk):
             if not waiting:
                 del self._waiting[shard]
 
-    def lines(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
+    def shard_extents(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
         wanted = self.store.shard_numbers if shards is None else shards
         found = [self.store.line(number) for number in wanted]
-        return {extents[0].stream.line: extents for extents in found if extents}
+        return {extents[0].stream.shard: extents for extents in found if extents}
 
     # --- upkeep -----------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class TopicList:
             return Listing(text, after, await in_slices(first.rows()), first.is_all)
 
     async def _topics_of(self, stream: Stream) -> dict[str, int]:
-        store, place = self._streams.store, (stream.shard, stream.generation)
+        store, place = self._streams.store, (stream.shard_number, stream.generation)
         if store.topics_are_in_memory(*place):
             return store.topics(*place)
         return await asyncio.to_thread(store.topics, *place)

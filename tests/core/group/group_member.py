@@ -163,7 +163,7 @@ class MemberNode:
                 self._later(f"read {feed} {offset}", self.reads, effect, (1, 2, 5), done)
             case AwaitNews(feed, stream):
                 assert feed not in self.awaiting, "D3: it waits already"
-                self.awaiting[feed] = stream.line
+                self.awaiting[feed] = stream.shard
             case ForgetNews(feed):
                 del self.awaiting[feed]
             case Deliver():
@@ -173,7 +173,7 @@ class MemberNode:
                 name = f"lost {feed} {gap.first} {gap.upto}"
                 self._later(name, self.telling, (one, gap), (1, 2, 3, 20), done)
             case Bury(feed, offset):
-                self.world.beyond.add((self.handler.feeds[feed].stream.line, offset))
+                self.world.beyond.add((self.handler.feeds[feed].stream.shard, offset))
                 dead = (self.handler.feeds[feed], offset)
                 self._later(f"bury {feed} {offset}", self.burying, dead, (1, 2, 10), done)
             case _:
@@ -194,7 +194,7 @@ class MemberNode:
     # --- streams ----------------------------------------------------------------------------------
 
     def _kept_from(self, feed: Feed) -> int:
-        return self.world.extents(feed.stream.line)[0].first
+        return self.world.extents(feed.stream.shard)[0].first
 
     def _look_around(self) -> list[Effect]:
         """Shards have moved, retention has taken something, the client reads again or no more."""
@@ -214,7 +214,7 @@ class MemberNode:
             self.delivery.unread(read.feed)
             return []
         found = self.world.read(read.stream, read.offset, self.chance.randint(1, 12))
-        end = self.world.ends[read.stream.line] if isinstance(found, Block) else FAR
+        end = self.world.ends[read.stream.shard] if isinstance(found, Block) else FAR
         return self.delivery.found(read.feed, found, self.now_ms * 1_000, end)
 
     # --- the client -------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class MemberNode:
             assert message.topic == "wanted", f"{feed.stream} at {number} is not for anybody"
             assert tries.get(number, 1) <= feed.deliveries_max, "it should be buried"
             if self.world.mode is Leader and self.world.checks_order:
-                self._check_order(feed.stream.line, number)
+                self._check_order(feed.stream.shard, number)
             self.waiting[delivered.feed].append(number)
 
     def _check_order(self, shard: Shard, number: int) -> None:
@@ -256,7 +256,7 @@ class MemberNode:
 
     def _finish(self, name: str) -> list[Effect]:
         feed, number = self.taken.pop(name)
-        offset = (feed.stream.line, number)
+        offset = (feed.stream.shard, number)
         if self.world.is_poison(offset) or self.chance.random() < self.world.rejects:
             if feed.number in self.delivery.feeds and number in feed.out:
                 self.world.rejected[offset] += 1
@@ -269,7 +269,7 @@ class MemberNode:
         if feed.number not in self.handler.feeds:
             return []  # whoever has the stream now is told
         for number in range(gap.first, gap.upto):
-            self.world.tell_lost((feed.stream.line, number))
+            self.world.tell_lost((feed.stream.shard, number))
         assert (gap.first, gap.upto) in feed.telling
         return self.delivery.confirm_lost(feed.number, [(gap.first, gap.upto)])
 
@@ -277,7 +277,7 @@ class MemberNode:
         feed, offset = self.burying.pop(name)
         if feed.number not in self.handler.feeds:
             return []  # the stream is another's by now, who finds the same
-        if offset < self.world.dropped[feed.stream.line]:
+        if offset < self.world.dropped[feed.stream.shard]:
             return self.delivery.not_buried(feed.number, offset, "retention")
-        self.world.bury((feed.stream.line, offset))
+        self.world.bury((feed.stream.shard, offset))
         return self.delivery.buried(feed.number, offset)

@@ -197,11 +197,11 @@ class GroupSimulation:
     def _check_leader(self, leader: Leader) -> None:
         held = sum(len(view.leases) for view in leader.borrowers.values())
         listed = 0
-        for line in leader.lines.values():
-            listed += len(line.leases)
-            if len(line.leases) > 1:
-                assert self.world.mode is not Leader, f"I1: {line.shard} has two assignments"
-                self._check_locks(list(line.leases.values()))
+        for shard_view in leader.shards.values():
+            listed += len(shard_view.leases)
+            if len(shard_view.leases) > 1:
+                assert self.world.mode is not Leader, f"I1: {shard_view.shard} has two assignments"
+                self._check_locks(list(shard_view.leases.values()))
         assert held == listed == len(leader.leases), "I1: an assignment without a stream or member"
         for number, lease in leader.leases.items():
             self._check_status((leader.epoch, number), lease.status)

@@ -22,7 +22,7 @@ from moorline.core.group.leader import (
     LeaderOptions,
     LeaseHeld,
     Led,
-    LinesSeen,
+    ShardsSeen,
     Stopped,
 )
 from moorline.core.group.message import FromBorrower, LeaderWanted
@@ -117,8 +117,8 @@ class World:
         self._extents[shard] = tuple(found)
         self.version += 1
 
-    def lines_seen(self) -> LinesSeen:
-        return LinesSeen(tuple((shard, self.extents(shard), 0) for shard in self.shards))
+    def shards_seen(self) -> ShardsSeen:
+        return ShardsSeen(tuple((shard, self.extents(shard), 0) for shard in self.shards))
 
     def publish(self, chance: random.Random) -> None:
         shard = chance.choice(self.shards)
@@ -141,7 +141,7 @@ class World:
 
     def read(self, stream: Stream, offset: int, count: int) -> Block | Gap | None:
         """Some messages of a stream from that one on; None at its end."""
-        shard = stream.line
+        shard = stream.shard
         if offset < self.dropped[shard]:
             return Gap(offset, self.dropped[shard], RETENTION)
         kept = (extent.end for extent in self.extents(shard) if extent.stream == stream)
@@ -304,7 +304,7 @@ class LeadingNode:
         if self.leader is None or self.seen == self.world.version:
             return []
         self.seen = self.world.version
-        return self._lead(self.world.lines_seen())
+        return self._lead(self.world.shards_seen())
 
     def _from_borrower(self, home: str, message: FromBorrower) -> list[Effect]:
         self.homes[message.borrower] = home

@@ -12,7 +12,7 @@ from moorline.core.group.leader import (
     Leader,
     LeaderOptions,
     Led,
-    LinesSeen,
+    ShardsSeen,
 )
 from moorline.core.group.message import (
     Disconnect,
@@ -96,7 +96,7 @@ class Leading:
     # --- in short words ---------------------------------------------------------------------------
 
     def streams(self, count: int, end: int = 100) -> None:
-        self.tell(LinesSeen(tuple(growing(number, end) for number in range(count))))
+        self.tell(ShardsSeen(tuple(growing(number, end) for number in range(count))))
 
     def join(self, *borrowers: str, window: int = 16) -> None:
         for borrower in borrowers:
@@ -148,7 +148,7 @@ class Leading:
     def owners(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {borrower: [] for borrower in self.leader.borrowers}
         for lease in self.leader.leases.values():
-            found[lease.borrower].append(lease.stream.shard)
+            found[lease.borrower].append(lease.stream.shard_number)
         return {borrower: sorted(shards) for borrower, shards in found.items()}
 
     def cursors(self) -> dict[Shard, Cursor]:

@@ -60,10 +60,10 @@ class OperatorSimulation(GroupSimulation):
         super().check(simulator)
         leader = self.leader()
         if leader is not None:
-            for shard, line in leader.lines.items():
+            for shard, view in leader.shards.items():
                 floor = world.floors.get(shard, 0)
-                assert line.progress.low >= floor, (
-                    f"I17: {shard} is at {line.progress.low}, and was moved to {floor}"
+                assert view.progress.low >= floor, (
+                    f"I17: {shard} is at {view.progress.low}, and was moved to {floor}"
                 )
 
 

@@ -19,7 +19,7 @@ from tests.core.group.group_world import (
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
-from moorline.core.group.leader import Change, End, Kick, LeaderState, LinesSeen
+from moorline.core.group.leader import Change, End, Kick, LeaderState, ShardsSeen
 from moorline.core.group.operation import (
     AnswerOperator,
     Ask,
@@ -113,8 +113,8 @@ class OperatorWorld(World):
         end = bisect_left(self.times_ms.get(shard, []), start.time_ms)
         return end if start.offset is None else min(start.offset, end)
 
-    def lines_seen(self) -> LinesSeen:
-        return LinesSeen(
+    def shards_seen(self) -> ShardsSeen:
+        return ShardsSeen(
             tuple(
                 (shard, self.extents(shard), self.start_in(shard, self.start))
                 for shard in self.shards

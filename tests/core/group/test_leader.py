@@ -32,7 +32,7 @@ def led(streams: int, *borrowers: str) -> Leading:
 
 
 def lease_of(leading: Leading, number: int) -> int:
-    (lease,) = leading.leader.lines[shard(number)].leases
+    (lease,) = leading.leader.shards[shard(number)].leases
     return lease
 
 
@@ -375,14 +375,14 @@ def test_an_unknown_borrower_is_told_to_begin_anew() -> None:
 def test_i4_a_report_of_another_epoch_moves_nothing() -> None:
     leading = led(1, "b1")
     leading.hear(UpdateProgress("b1", EPOCH - 1, 50, 1, Cursor(99), 99, False))
-    assert leading.leader.lines[shard(0)].progress.low == 0
+    assert leading.leader.shards[shard(0)].progress.low == 0
 
 
 def test_i4_a_goodbye_with_leases_of_another_leader_moves_nothing() -> None:
     leading = led(1, "b1")
     leading.leave("b1", (1, Cursor(99)), epoch=EPOCH - 1)
     assert leading.leader.borrowers == {}
-    assert leading.leader.lines[shard(0)].progress.low == 0
+    assert leading.leader.shards[shard(0)].progress.low == 0
 
 
 def test_i4_a_stale_owner_moves_nothing() -> None:

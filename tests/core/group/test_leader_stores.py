@@ -17,7 +17,7 @@ from moorline.core.group.leader import (
     LeaderOptions,
     LeaderState,
     LeaseHeld,
-    LinesSeen,
+    ShardsSeen,
     Stopped,
 )
 from moorline.core.group.message import (
@@ -44,13 +44,13 @@ def led(streams: int, *borrowers: str) -> Leading:
 # --- streams --------------------------------------------------------------------------------------
 
 
-def generations(*ends: int, sealed: int) -> LinesSeen:
+def generations(*ends: int, sealed: int) -> ShardsSeen:
     firsts = [0, *ends]
     extents = tuple(
         Extent(stream(0, place), firsts[place], end, place < sealed)
         for place, end in enumerate(ends)
     )
-    return LinesSeen(((shard(0), extents, 0),))
+    return ShardsSeen(((shard(0), extents, 0),))
 
 
 def test_i7_a_generation_begins_when_the_one_before_it_is_done() -> None:
@@ -80,7 +80,7 @@ def test_a_generation_that_is_sealed_after_it_was_read_goes_back_by_itself() -> 
     assert leading.take(Revoked) == [Revoked("b1", EPOCH, 1)]
 
 
-DROPPED = LinesSeen(((shard(0), (Extent(stream(0, 1), 10, 20, False),), 0),))
+DROPPED = ShardsSeen(((shard(0), (Extent(stream(0, 1), 10, 20, False),), 0),))
 
 
 def slow_group() -> Leading:
@@ -133,14 +133,14 @@ def test_x15_what_was_told_in_the_last_moment_counts_too(last_word: str) -> None
         leading.finished("b1", 1, lost)
     else:
         leading.hear(Disconnect("b1", EPOCH, ((1, Cursor(10)),), ((1, lost),)))
-    assert leading.leader.lines[shard(0)].progress.low == 10
+    assert leading.leader.shards[shard(0)].progress.low == 10
     assert leading.cursors()[shard(0)] == Cursor(10, lost=6)
 
 
 def test_a_lease_with_many_losses_is_given_anew() -> None:
     """Its reports carry no more; the rest follows under a new lease, which begins with none."""
     leading = Leading()
-    leading.tell(LinesSeen((growing(0, 10_000),)))
+    leading.tell(ShardsSeen((growing(0, 10_000),)))
     leading.join("b1")
     (grant,) = leading.confirm()
     lost = tuple(Gap(2 * number, 2 * number + 1, "DAMAGE") for number in range(FEED_LOSSES_MAX))
@@ -154,14 +154,14 @@ def test_a_lease_with_many_losses_is_given_anew() -> None:
     (again,) = leading.confirm()
     assert (again.borrower, again.stream, again.cursor) == ("b1", grant.stream, Cursor(upto))
     assert again.lease > grant.lease
-    assert leading.leader.lines[shard(0)].lost == FEED_LOSSES_MAX
+    assert leading.leader.shards[shard(0)].lost == FEED_LOSSES_MAX
 
 
 def test_a_leader_goes_on_counting_where_the_one_before_it_was() -> None:
     leading = Leading(cursors=[(shard(0), Cursor(3, lost=40))])
     leading.tell(DROPPED)
-    line = leading.leader.lines[shard(0)]
-    assert (line.lost, line.gone, line.lag) == (40, 7, 10)
+    view = leading.leader.shards[shard(0)]
+    assert (view.lost, view.gone, view.lag) == (40, 7, 10)
     leading.join("b1")
     (grant,) = leading.confirm()
     assert (grant.stream, grant.cursor) == (stream(0, 1), Cursor(3)), "its client is told from 3 on"
@@ -215,10 +215,10 @@ def test_x16_a_catalog_that_is_away_is_asked_again_after_a_pause() -> None:
 def test_x4_a_leader_that_never_committed_leaves_the_start_of_the_group() -> None:
     leading = Leading()
     leading.answers = False
-    leading.tell(LinesSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
+    leading.tell(ShardsSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
     assert leading.commits[0].cursors == ((shard(0), Cursor(20)),), "the start is stored at once"
     following = Leading(cursors=())
-    following.tell(LinesSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
+    following.tell(ShardsSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
     following.join("b1")
     assert following.take(Grant)[0].cursor == Cursor(20)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.core.group.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
 
 from moorline.core.delivery.progress import Cursor
-from moorline.core.group.leader import Change, GapFound, LinesSeen
+from moorline.core.group.leader import Change, GapFound, ShardsSeen
 from moorline.core.group.lease import Status
 from moorline.core.group.message import Grant, Invalidate, Revoke, Revoked
 from moorline.core.group.queue_leader import QueueLeader
@@ -45,12 +45,12 @@ def check_books(leading: Leading) -> None:
         assert view.locked == sum(len(lease.open) for lease in held)
         assert view.locked <= view.window
         assert (view.id in queue_leader._roomy) == (view.locked < view.window)
-    for line_shard, line in queue_leader.lines.items():
+    for line_shard, shard_view in queue_leader.shards.items():
         pool = queue_leader._pool(line_shard)
-        holders = [lease.open for lease in line.leases.values()]
-        for offset in range(min(pool.next, line.end)):
+        holders = [lease.open for lease in shard_view.leases.values()]
+        for offset in range(min(pool.next, shard_view.end)):
             there = sum(offset in held for held in holders) + (offset in pool.back)
-            assert there + line.progress.is_done(offset) >= 1, f"{offset} is lost"
+            assert there + shard_view.progress.is_done(offset) >= 1, f"{offset} is lost"
             assert there <= 1, f"{offset} is there twice"
 
 
@@ -211,9 +211,9 @@ def test_a_lock_lasts_while_its_member_gets_on() -> None:
     for done in range(1, 8):
         keep_alive(leading, OPTIONS.lock_ms - OPTIONS.tick_ms)
         leading.report("b1", 1, Cursor(done), delivered=8)
-    assert leading.leader.lines[shard(0)].progress.failures == {}
+    assert leading.leader.shards[shard(0)].progress.failures == {}
     keep_alive(leading, OPTIONS.lock_ms + OPTIONS.tick_ms)
-    assert leading.leader.lines[shard(0)].progress.failures == {7: 1}
+    assert leading.leader.shards[shard(0)].progress.failures == {7: 1}
 
 
 def keep_alive(leading: Leading, passed_ms: int) -> None:
@@ -249,7 +249,7 @@ def test_the_pool_does_not_grow_with_rejections() -> None:
     queue_leader = leading.leader
     assert isinstance(queue_leader, QueueLeader)
     rounds = 0
-    while leading.leader.lines[shard(0)].progress.low < 1_000:
+    while leading.leader.shards[shard(0)].progress.low < 1_000:
         rounds += 1
         assert rounds < 2_000
         for grant in leading.confirm():
@@ -280,13 +280,13 @@ def test_the_pool_does_not_grow_with_rejections() -> None:
 
 def test_shards_take_turns() -> None:
     leading = queue("b1", end=10_000, window=8, streams=4)
-    seen = [grant.stream.shard for grant in leading.confirm()]
+    seen = [grant.stream.shard_number for grant in leading.confirm()]
     for _ in range(7):
         for lease in list(leading.leader.leases.values()):
             if lease.open:
                 (held,) = list(lease.open)
                 leading.report("b1", lease.number, Cursor(0, (held,)), delivered=held[1])
-        seen += [grant.stream.shard for grant in leading.confirm()]
+        seen += [grant.stream.shard_number for grant in leading.confirm()]
     assert {0, 1, 2, 3} <= set(seen[:5]), "one that is far behind does not hold up the others"
 
 
@@ -303,7 +303,7 @@ def test_messages_of_two_generations_are_two_leases() -> None:
     leading = Leading(QueueLeader)
     leading.join("b1")
     extents = (Extent(stream(0, 0), 0, 5, True), Extent(stream(0, 1), 5, 8, False))
-    leading.tell(LinesSeen(((shard(0), extents, 0),)))
+    leading.tell(ShardsSeen(((shard(0), extents, 0),)))
     assert [(grant.stream, ranges_of(grant)) for grant in leading.take(Grant)] == [
         (stream(0, 0), (0, 5)),
         (stream(0, 1), (5, 8)),
@@ -314,11 +314,11 @@ def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
     leading = Leading(QueueLeader)
     leading.join("b1", window=3)
     extents = (Extent(stream(0, 0), 0, 5, True), Extent(stream(0, 1), 5, 8, False))
-    leading.tell(LinesSeen(((shard(0), extents, 0),)))
+    leading.tell(ShardsSeen(((shard(0), extents, 0),)))
     leading.confirm()
     leading.report("b1", 1, Cursor(0), delivered=3, returned=((1, 2),))
     leading.take(Grant)
-    leading.tell(LinesSeen(((shard(0), extents[1:], 0),)))
+    leading.tell(ShardsSeen(((shard(0), extents[1:], 0),)))
     # What is in hand may still be acknowledged. What nobody had is for a client to know, room or not.
     (gone,) = leading.take(Grant)
     assert (gone.stream, gone.ranges) == (stream(0, 1), ((3, 5),))
@@ -337,7 +337,7 @@ def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
 def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
     leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(2, ((4, 6),)))])
     leading.join("b1", "b2", window=2)
-    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 3), 900, 910, False),), 0),)))
+    leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 3), 900, 910, False),), 0),)))
     gone, *rest = leading.confirm()
     assert gone.ranges == ((2, 4), (6, 900))
     assert [ranges_of(grant) for grant in rest] == [(900, 902), (902, 904)]
@@ -348,8 +348,8 @@ def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
             gone.borrower, gone.lease, Cursor(0, ((2, 4), (6, 900))), delivered=900, lost=told
         )
     assert leading.gaps == [GapFound(shard(0), *one) for one in told]
-    line = leading.leader.lines[shard(0)]
-    assert (line.lost, line.gone, line.progress.low) == (896, 0, 900)
+    view = leading.leader.shards[shard(0)]
+    assert (view.lost, view.gone, view.progress.low) == (896, 0, 900)
     assert leading.cursors()[shard(0)] == Cursor(900, lost=896)
 
 
@@ -359,7 +359,7 @@ def test_what_is_gone_in_very_many_places_is_told_under_several_leases() -> None
     leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(0, acked))])
     leading.join("b1")
     upto = 2 * count
-    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 3), upto, upto, False),), 0),)))
+    leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 3), upto, upto, False),), 0),)))
     grants = leading.confirm()
     assert [len(grant.ranges or ()) for grant in grants] == [QUEUE_SLICE_MAX, QUEUE_SLICE_MAX, 5]
     for grant in grants:
@@ -372,17 +372,17 @@ def test_what_is_gone_in_very_many_places_is_told_under_several_leases() -> None
 def test_what_is_gone_and_not_confirmed_in_time_is_told_to_another() -> None:
     leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(0))])
     leading.join("b1", "b2")
-    leading.tell(LinesSeen(((shard(0), (Extent(stream(0, 1), 5, 5, False),), 0),)))
+    leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 1), 5, 5, False),), 0),)))
     (gone,) = leading.confirm()
     keep_alive(leading, OPTIONS.lock_ms)
     (again,) = leading.take(Grant)
     assert again.ranges == ((0, 5),)
-    assert leading.leader.lines[shard(0)].progress.failures == {}, "nobody is to blame"
+    assert leading.leader.shards[shard(0)].progress.failures == {}, "nobody is to blame"
     # The first one did confirm it, and that is heard late.
     lost = (Gap(0, 5, "RETENTION"),)
     leading.report(gone.borrower, gone.lease, Cursor(0, ((0, 5),)), delivered=5, lost=lost)
     leading.report(again.borrower, again.lease, Cursor(0, ((0, 5),)), delivered=5, lost=lost)
-    assert leading.leader.lines[shard(0)].lost == 5
+    assert leading.leader.shards[shard(0)].lost == 5
 
 
 def test_a_changed_limit_counts_for_what_is_handed_out_next() -> None:
@@ -393,7 +393,7 @@ def test_a_changed_limit_counts_for_what_is_handed_out_next() -> None:
     leading.report("b1", 1, Cursor(4), delivered=4)
     for message in leading.take(Revoked):
         leading.finished("b1", message.lease)
-    leading.tell(LinesSeen((growing(0, 6),)))
+    leading.tell(ShardsSeen((growing(0, 6),)))
     assert {grant.deliveries_max for grant in leading.take(Grant)} == {9}
     check_books(leading)
 
@@ -401,9 +401,9 @@ def test_a_changed_limit_counts_for_what_is_handed_out_next() -> None:
 def test_a_stream_that_is_away_for_a_while_is_waited_for() -> None:
     leading = queue("b1", end=4)
     leading.confirm()
-    leading.tell(LinesSeen(((shard(0), (), 0),)))
+    leading.tell(ShardsSeen(((shard(0), (), 0),)))
     assert leading.take(Grant) == []
-    leading.tell(LinesSeen((growing(0, 6),)))
+    leading.tell(ShardsSeen((growing(0, 6),)))
     assert granted(leading) == [("b1", (4, 6))]
     check_books(leading)
     check_books(leading)

@@ -313,7 +313,7 @@ class StreamSimulation:
 
     def _make_lines(self) -> None:
         for extent in self.store.extents():
-            self.lines.setdefault(extent.stream.shard, Line([], [], {}))
+            self.lines.setdefault(extent.stream.shard_number, Line([], [], {}))
 
     def _recover(self) -> None:
         while True:

@@ -23,7 +23,7 @@ def test_a_generation_ends_when_it_is_too_large(lives: Lives) -> None:
         lives.put("t", b"%d" % number)
         if number % 4 == 3:
             lives.commit()
-    extents = [extent for extent in lives.store.extents() if extent.stream.shard == 0]
+    extents = [extent for extent in lives.store.extents() if extent.stream.shard_number == 0]
     assert [extent.stream for extent in extents] == [
         Stream("n1", 0, number) for number in range(1, len(extents) + 1)
     ]
@@ -277,7 +277,7 @@ def test_retention_by_bytes_takes_the_oldest_of_all_shards() -> None:
     assert [gone.reason for gone in dropped] == ["BYTES"] * len(dropped)
     assert [gone.shard for gone in dropped] == [shard_of[topic] for topic in order[:2]]
     kept = [one.stream for one in lives.store.extents()]
-    assert sum(lives.store.measures(one.shard, one.generation)[0] for one in kept) <= 1_500
+    assert sum(lives.store.measures(one.shard_number, one.generation)[0] for one in kept) <= 1_500
 
 
 def test_what_has_no_seal_is_not_dropped() -> None:

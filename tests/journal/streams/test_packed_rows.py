@@ -40,7 +40,7 @@ def bodies(store: StreamStore) -> Counter[bytes]:
     for extent in store.extents():
         at = extent.first
         while at < extent.end:
-            block = store.read(extent.stream.shard, extent.stream.generation, at, 1 << 20)
+            block = store.read(extent.stream.shard_number, extent.stream.generation, at, 1 << 20)
             assert isinstance(block, Block)
             found.update(one.body for one in all_stored(block.data))
             at = block.upto

@@ -319,8 +319,8 @@ def test_more_or_fewer_shards_than_before_keep_what_is_there(lives: Lives) -> No
         for shard, bodies in stored.items():
             assert [one.body for one in lives.messages(shard)] == bodies
         for extent in lives.store.extents():
-            newest = lives.store.generation_of(extent.stream.shard, extent.end)
-            grows = extent.stream.shard < shards and extent.stream.generation == newest
+            newest = lives.store.generation_of(extent.stream.shard_number, extent.end)
+            grows = extent.stream.shard_number < shards and extent.stream.generation == newest
             assert extent.sealed == (not grows)
         lives.seal()
         assert lives.store.unsealed() == []

@@ -13,7 +13,7 @@ from moorline.core.effects import Effect
 from moorline.core.stream import Extent, Shard
 
 
-class _Line:
+class _ShardView:
     __slots__ = ("cursor", "extents", "feed")
 
     def __init__(self, cursor: Cursor) -> None:
@@ -32,22 +32,22 @@ class PrivateLines:
         new_feed: Callable[[], int],
     ) -> None:
         self._subscription = subscription
-        self._lines = {shard: _Line(cursor) for shard, cursor in cursors}
+        self._shards = {shard: _ShardView(cursor) for shard, cursor in cursors}
         self._new_feed = new_feed
         self._dirty: set[Shard] = set()
         self._by_feed: dict[int, Shard] = {}
 
     def knows(self, shard: Shard) -> bool:
-        return shard in self._lines
+        return shard in self._shards
 
     def seen(self, shard: Shard, extents: tuple[Extent, ...], start: int) -> list[Effect]:
         """A shard has these streams now; `start` is where to begin in one never seen before."""
-        line = self._lines.get(shard)
-        if line is None:
-            line = self._lines[shard] = _Line(Cursor(start))
+        view = self._shards.get(shard)
+        if view is None:
+            view = self._shards[shard] = _ShardView(Cursor(start))
             self._dirty.add(shard)
-        line.extents = extents
-        return self._go_on(shard, line)
+        view.extents = extents
+        return self._go_on(shard, view)
 
     def changed(self, feed: Feed) -> list[Effect]:
         """Something of a feed was delivered, acknowledged or given back."""
@@ -55,11 +55,11 @@ class PrivateLines:
         if shard is None:
             return []
         self._dirty.add(shard)
-        return self._go_on(shard, self._lines[shard])
+        return self._go_on(shard, self._shards[shard])
 
     def take_dirty(self) -> list[tuple[Shard, Cursor]]:
         """The places that changed since the last time."""
-        cursors = [(shard, self._cursor(self._lines[shard])) for shard in sorted(self._dirty)]
+        cursors = [(shard, self._cursor(self._shards[shard])) for shard in sorted(self._dirty)]
         self._dirty.clear()
         return cursors
 
@@ -69,42 +69,42 @@ class PrivateLines:
 
     def close(self) -> list[Effect]:
         effects: list[Effect] = []
-        for line in self._lines.values():
-            effects += self._close(line)
+        for view in self._shards.values():
+            effects += self._close(view)
         return effects
 
-    def _cursor(self, line: _Line) -> Cursor:
-        return line.feed.progress.cursor() if line.feed is not None else line.cursor
+    def _cursor(self, view: _ShardView) -> Cursor:
+        return view.feed.progress.cursor() if view.feed is not None else view.cursor
 
-    def _close(self, line: _Line) -> list[Effect]:
-        if line.feed is None:
+    def _close(self, view: _ShardView) -> list[Effect]:
+        if view.feed is None:
             return []
-        feed, line.feed = line.feed, None
-        line.cursor = feed.progress.cursor()
+        feed, view.feed = view.feed, None
+        view.cursor = feed.progress.cursor()
         del self._by_feed[feed.number]
         feed.stopped = True
         return [FeedClosed(feed)]
 
-    def _go_on(self, shard: Shard, line: _Line) -> list[Effect]:
+    def _go_on(self, shard: Shard, view: _ShardView) -> list[Effect]:
         """Ends the feed of a stream that is done or gone, and begins the next one."""
         effects: list[Effect] = []
-        if line.feed is not None:
-            if not _is_over(line.feed, line.extents):
+        if view.feed is not None:
+            if not _is_over(view.feed, view.extents):
                 return []
-            effects += self._close(line)
+            effects += self._close(view)
         current = next(
-            (e for e in line.extents if not e.sealed or e.end > line.cursor.offset), None
+            (e for e in view.extents if not e.sealed or e.end > view.cursor.offset), None
         )
         if current is not None:
-            line.feed = Feed(
+            view.feed = Feed(
                 self._new_feed(),
                 self._subscription,
                 current.stream,
-                line.cursor,
+                view.cursor,
                 is_reported=False,
             )
-            self._by_feed[line.feed.number] = shard
-            effects.append(FeedOpened(line.feed))
+            self._by_feed[view.feed.number] = shard
+            effects.append(FeedOpened(view.feed))
         return effects
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from moorline.core.effects import Effect, SetTimer
 from moorline.core.group.leader_event import Commit, CommitFailed, Committed, LeaderOptions
-from moorline.core.group.line import Line
+from moorline.core.group.views import ShardView
 from moorline.core.stream import Shard
 
 
@@ -26,12 +26,12 @@ class Commits:
     def is_busy(self) -> bool:
         return self._under_way is not None or self._is_pausing
 
-    def next(self, lines: Mapping[Shard, Line]) -> Commit | None:
+    def next(self, shards: Mapping[Shard, ShardView]) -> Commit | None:
         """All that has changed, if nothing is on its way."""
         if self.is_busy or not self._changed:
             return None
         self._number += 1
-        cursors = tuple((shard, lines[shard].cursor()) for shard in sorted(self._changed))
+        cursors = tuple((shard, shards[shard].cursor()) for shard in sorted(self._changed))
         self._under_way = Commit(self._number, cursors)
         self._changed.clear()
         return self._under_way

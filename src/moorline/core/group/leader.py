@@ -27,11 +27,10 @@ from moorline.core.group.leader_event import (
     LeaderOptions,
     LeaseHeld,
     Led,
-    LinesSeen,
+    ShardsSeen,
     Stopped,
 )
 from moorline.core.group.lease import Lease, Status, agrees, reported
-from moorline.core.group.line import BorrowerView, Lag, Line
 from moorline.core.group.message import (
     Disconnect,
     Invalidate,
@@ -43,6 +42,7 @@ from moorline.core.group.message import (
     UpdateProgress,
 )
 from moorline.core.group.sharing import Sharing
+from moorline.core.group.views import BorrowerView, Lag, ShardView
 from moorline.core.machine import Machine
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap, Shard, Stream
@@ -69,8 +69,8 @@ __all__ = [
     "LeaderState",
     "LeaseHeld",
     "Led",
-    "Line",
-    "LinesSeen",
+    "ShardView",
+    "ShardsSeen",
     "Stopped",
 ]
 
@@ -102,7 +102,7 @@ class Leader(Machine[LeaderState]):
         self.epoch = epoch
         self.options = options
         self._sharing = Sharing(cursors)
-        self.lines = self._sharing.lines
+        self.shards = self._sharing.shards
         self.borrowers = self._sharing.borrowers
         self.leases = self._sharing.leases
         self._lease_until_ms = lease_until_ms
@@ -144,8 +144,8 @@ class Leader(Machine[LeaderState]):
                 return []
             case Received(_, message):
                 return self._from_borrower(message, now_ms)
-            case LinesSeen(lines):
-                return self._lines_seen(lines, now_ms)
+            case ShardsSeen(shard_extents):
+                return self._shards_seen(shard_extents, now_ms)
             case TimerFired("tick"):
                 return [*self._tick(now_ms), SetTimer("tick", self.options.tick_ms)]
             case TimerFired("replan"):
@@ -263,18 +263,18 @@ class Leader(Machine[LeaderState]):
 
     def _lose(self, lease: Lease, lost: Iterable[Gap]) -> list[Effect]:
         """A member told its client that these are gone; what others told before is not counted again."""
-        line = self.lines[lease.stream.line]
-        found = line.lose(lost)
+        view = self.shards[lease.stream.shard]
+        found = view.lose(lost)
         if found:
-            self._commits.note(line.shard)
-        return [GapFound(line.shard, *gap) for gap in found]
+            self._commits.note(view.shard)
+        return [GapFound(view.shard, *gap) for gap in found]
 
     def _merge(self, lease: Lease, cursor: Cursor) -> bool:
         """Whether there was anything new in it."""
-        line = self.lines[lease.stream.line]
-        is_new = line.progress.merge(cursor)
+        view = self.shards[lease.stream.shard]
+        is_new = view.progress.merge(cursor)
         if is_new:
-            self._commits.note(line.shard)
+            self._commits.note(view.shard)
         return is_new
 
     def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:  # noqa: ARG002
@@ -290,35 +290,35 @@ class Leader(Machine[LeaderState]):
         return [self._say(lease, now_ms)]
 
     def _is_done(self, lease: Lease) -> bool:
-        line = self.lines[lease.stream.line]
-        extent = line.extent_of(lease.stream)
+        view = self.shards[lease.stream.shard]
+        extent = view.extent_of(lease.stream)
         if extent is None:
             # Retention took it. What the client has in hand may still be acknowledged, and of the rest it is
             # told; when all of that is known, the next one begins.
-            return bool(line.extents) and line.progress.low >= line.first
-        return extent.sealed and line.progress.low >= extent.end
+            return bool(view.extents) and view.progress.low >= view.first
+        return extent.sealed and view.progress.low >= extent.end
 
     # --- streams come and go ----------------------------------------------------------------------
 
-    def _lines_seen(
-        self, lines: Iterable[tuple[Shard, tuple[Extent, ...], int]], now_ms: int
+    def _shards_seen(
+        self, shard_extents: Iterable[tuple[Shard, tuple[Extent, ...], int]], now_ms: int
     ) -> list[Effect]:
         effects: list[Effect] = []
-        for shard, extents, start in lines:
-            line = self.lines.get(shard)
-            if line is None:
-                line = self.lines[shard] = Line(shard, Cursor(start))
+        for shard, extents, start in shard_extents:
+            view = self.shards.get(shard)
+            if view is None:
+                view = self.shards[shard] = ShardView(shard, Cursor(start))
                 self._commits.note(shard)
-            line.extents = extents
-            for lease in list(line.leases.values()):
-                if lease.gone_ms is None and line.extent_of(lease.stream) is None:
+            view.extents = extents
+            for lease in list(view.leases.values()):
+                if lease.gone_ms is None and view.extent_of(lease.stream) is None:
                     lease.gone_ms = now_ms
                 effects += self._finish_if_done(lease, now_ms)
-        return effects + self._replan_lines(now_ms)
+        return effects + self._replan_shards(now_ms)
 
-    def _replan_lines(self, now_ms: int) -> list[Effect]:
+    def _replan_shards(self, now_ms: int) -> list[Effect]:
         """Streams have grown, which changes no plan, or there is one that nobody has."""
-        is_new = any(not line.leases and line.current() for line in self.lines.values())
+        is_new = any(not view.leases and view.current() for view in self.shards.values())
         return self._replan(now_ms) if is_new else []
 
     # --- who reads what ---------------------------------------------------------------------------
@@ -336,10 +336,10 @@ class Leader(Machine[LeaderState]):
         plan = self._sharing.plan()
         effects: list[Effect] = []
         for shard, _ in plan.revokes:
-            (lease,) = self.lines[shard].leases.values()
+            (lease,) = self.shards[shard].leases.values()
             effects.append(self._take_back(lease, now_ms))
         for shard, borrower in plan.grants:
-            extent = self.lines[shard].current()
+            extent = self.shards[shard].current()
             assert extent is not None
             effects.append(self._grant(extent.stream, borrower, now_ms))
         return effects
@@ -361,7 +361,7 @@ class Leader(Machine[LeaderState]):
 
     def _cursor_for(self, lease: Lease) -> Cursor:
         """What the Borrower must know of the progress: all of it."""
-        return self.lines[lease.stream.line].progress.cursor()
+        return self.shards[lease.stream.shard].progress.cursor()
 
     def _drop(self, lease: Lease) -> None:
         self._sharing.drop(lease)
@@ -381,11 +381,11 @@ class Leader(Machine[LeaderState]):
     def _blame(self, view: BorrowerView) -> None:
         """A member is gone without a word: what it was at, stream by stream, counts as failed."""
         for lease in view.leases.values():
-            line = self.lines[lease.stream.line]
-            open_ranges = line.progress.open_ranges(line.progress.low, lease.delivered)
+            shard_view = self.shards[lease.stream.shard]
+            open_ranges = shard_view.progress.open_ranges(shard_view.progress.low, lease.delivered)
             if open_ranges:
-                line.progress.fail(open_ranges[0][0])
-                self._commits.note(line.shard)
+                shard_view.progress.fail(open_ranges[0][0])
+                self._commits.note(shard_view.shard)
 
     def _depart(self, borrower: str, reason: str) -> None:
         self._departed.setdefault(borrower, reason)
@@ -460,7 +460,7 @@ class Leader(Machine[LeaderState]):
     def _commit(self) -> list[Effect]:
         # What was deleted or moved has nothing of ours to keep; the catalog would refuse it.
         is_kept = self._end_reason not in ("DELETED", "SOUGHT")
-        commit = self._commits.next(self.lines) if is_kept else None
+        commit = self._commits.next(self.shards) if is_kept else None
         if commit is not None:
             return [commit]
         if self.state is LeaderState.ENDING and not self._commits.is_busy:

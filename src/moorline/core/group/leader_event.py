@@ -33,10 +33,10 @@ class LeaseHeld(Event, frozen=True):
     until_ms: int
 
 
-class LinesSeen(Event, frozen=True):
+class ShardsSeen(Event, frozen=True):
     """These shards have these streams now, oldest first; `start` is for a shard never seen before."""
 
-    lines: tuple[tuple[Shard, tuple[Extent, ...], int], ...]
+    shard_extents: tuple[tuple[Shard, tuple[Extent, ...], int], ...]
 
 
 class Committed(Event, frozen=True):

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from moorline.core.group.line import Line
+from moorline.core.group.views import ShardView
 from moorline.core.ranges import Range, Ranges
 
 
@@ -19,21 +19,21 @@ class Piece(NamedTuple):
 class Pool:
     """All from `next` on, and what came back from a member."""
 
-    __slots__ = ("_refused_by", "back", "line", "next")
+    __slots__ = ("_refused_by", "back", "next", "view")
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self.next = line.progress.low
+    def __init__(self, view: ShardView) -> None:
+        self.view = view
+        self.next = view.progress.low
         """Everything below was handed out once."""
         self.back = Ranges()
         self._refused_by: dict[int, str] = {}
 
     def has_fresh(self) -> bool:
-        return max(self.next, self.line.progress.low) < self.line.end
+        return max(self.next, self.view.progress.low) < self.view.end
 
     def put_back(self, first: int, upto: int, refused: int | None = None, by: str = "") -> None:
         """Messages come back; what is done in the meantime does not."""
-        for start, stop in self.line.progress.open_ranges(first, upto):
+        for start, stop in self.view.progress.open_ranges(first, upto):
             self.back.add(start, stop)
         if refused is not None and refused in self.back:
             self._refused_by[refused] = by
@@ -47,7 +47,7 @@ class Pool:
     def forget_done(self) -> None:
         """A member whose lock ran out may have finished after all; and retention passes over messages."""
         for first, upto in list(self.back):
-            is_open = self.line.progress.open_ranges(first, upto)
+            is_open = self.view.progress.open_ranges(first, upto)
             if is_open != [(first, upto)]:
                 self.back.remove(first, upto)
                 for start, stop in is_open:
@@ -67,31 +67,31 @@ class Pool:
                     first = offset + 1
 
     def _of_one_stream(self, first: int, upto: int) -> Iterator[Piece]:
-        while first < upto and (extent := self.line.extent_at(first)) is not None:
+        while first < upto and (extent := self.view.extent_at(first)) is not None:
             stop = min(upto, extent.end)
             yield Piece(first, stop, "")
             first = stop
 
     def fresh(self) -> Range | None:
         """The next messages of one stream that nobody had yet."""
-        self.next = max(self.next, self.line.progress.low)
-        is_open = self.line.progress.open_ranges(self.next, self.line.end)
+        self.next = max(self.next, self.view.progress.low)
+        is_open = self.view.progress.open_ranges(self.next, self.view.end)
         for first, upto in is_open:
-            extent = self.line.extent_at(first)
+            extent = self.view.extent_at(first)
             if extent is not None:
                 return first, min(upto, extent.end)
         if not is_open:
-            self.next = max(self.next, self.line.end)
+            self.next = max(self.next, self.view.end)
         return None
 
     def take_gone(self) -> tuple[Range, ...]:
         """Takes out what nobody has and nobody can get any more."""
-        gone, low = Ranges(), self.line.progress.low
-        for first, upto in self.back.clip(low, self.line.first):
-            for one in self.line.progress.open_ranges(first, upto):
+        gone, low = Ranges(), self.view.progress.low
+        for first, upto in self.back.clip(low, self.view.first):
+            for one in self.view.progress.open_ranges(first, upto):
                 gone.add(*one)
-        for one in self.line.progress.open_ranges(self.next, self.line.first):
+        for one in self.view.progress.open_ranges(self.next, self.view.first):
             gone.add(*one)
-        self.take_back(low, self.line.first)
-        self.next = max(self.next, self.line.first)
+        self.take_back(low, self.view.first)
+        self.next = max(self.next, self.view.first)
         return tuple(gone)

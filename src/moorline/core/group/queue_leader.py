@@ -46,7 +46,7 @@ class QueueLeader(Leader):
     def _pool(self, shard: Shard) -> Pool:
         pool = self._pools.get(shard)
         if pool is None:
-            pool = self._pools[shard] = Pool(self.lines[shard])
+            pool = self._pools[shard] = Pool(self.shards[shard])
         return pool
 
     # --- handing out ------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class QueueLeader(Leader):
             shard = next(iter(self._waiting))
             pool = self._pool(shard)
             # Shared out evenly, so that the first member does not get all of a small crowd.
-            share = shares.setdefault(shard, -(-(pool.line.end - pool.next) // members))
+            share = shares.setdefault(shard, -(-(pool.view.end - pool.next) // members))
             del self._waiting[shard]
             granted = self._hand_slice(pool, min(share, QUEUE_SLICE_MAX), rooms, now_ms)
             if granted is not None:
@@ -80,13 +80,13 @@ class QueueLeader(Leader):
         effects: list[Effect] = []
         for shard in list(self._gone):
             pool = self._pool(shard)
-            if pool.line.progress.low >= pool.line.first:
+            if pool.view.progress.low >= pool.view.first:
                 del self._gone[shard]
             gone = pool.take_gone()
             # A report says all losses of its lease: so many ranges, and not more, are one.
             for start in range(0, len(gone), QUEUE_SLICE_MAX):
                 view = min(self.borrowers.values(), key=lambda one: one.locked)
-                extent, some = pool.line.extents[0], gone[start : start + QUEUE_SLICE_MAX]
+                extent, some = pool.view.extents[0], gone[start : start + QUEUE_SLICE_MAX]
                 lease = self._sharing.grant(extent.stream, view.id, now_ms, some)
                 lease.is_gone = True
                 effects.append(self._say(lease, now_ms))
@@ -123,7 +123,7 @@ class QueueLeader(Leader):
         return granted
 
     def _lock(self, pool: Pool, view: BorrowerView, first: int, upto: int, now_ms: int) -> Effect:
-        extent = pool.line.extent_at(first)
+        extent = pool.view.extent_at(first)
         assert extent is not None
         assert upto <= extent.end
         self._count(view, upto - first)
@@ -155,7 +155,7 @@ class QueueLeader(Leader):
 
     def _cursor_for(self, lease: Lease) -> Cursor:
         """Only what failed before: a lease of ranges says nothing of what is around them."""
-        failures = self.lines[lease.stream.line].progress.failures
+        failures = self.shards[lease.stream.shard].progress.failures
         mine = tuple(sorted(item for item in failures.items() if item[0] in lease.open))
         return Cursor(0, (), mine)
 
@@ -175,10 +175,10 @@ class QueueLeader(Leader):
 
     # --- streams grow -----------------------------------------------------------------------------
 
-    def _replan_lines(self, now_ms: int) -> list[Effect]:
-        for shard, line in self.lines.items():
+    def _replan_shards(self, now_ms: int) -> list[Effect]:
+        for shard, view in self.shards.items():
             self._note(shard)
-            if line.progress.low < line.first:
+            if view.progress.low < view.first:
                 self._gone[shard] = None
         return self._replan(now_ms)
 
@@ -198,15 +198,15 @@ class QueueLeader(Leader):
         if not lease.open or not returned:
             return False
         before = len(lease.open)
-        pool = self._pool(lease.stream.line)
-        failures = pool.line.progress.failures
+        pool = self._pool(lease.stream.shard)
+        failures = pool.view.progress.failures
         for first, upto in returned:
             for start, stop in lease.open.clip(first, upto):
                 pool.put_back(start, stop)
                 for offset in [offset for offset in failures if start <= offset < stop]:
                     pool.put_back(offset, offset + 1, offset, lease.borrower)
             lease.open.remove(first, upto)
-        self._note(lease.stream.line)
+        self._note(lease.stream.shard)
         self._count_of(lease, len(lease.open) - before)
         return len(lease.open) != before
 
@@ -222,13 +222,13 @@ class QueueLeader(Leader):
 
     def _unlock(self, lease: Lease, refused: int | None = None) -> None:
         """What of a lease is not done is for others."""
-        pool = self._pool(lease.stream.line)
+        pool = self._pool(lease.stream.shard)
         for first, upto in lease.open:
             is_here = refused is not None and first <= refused < upto
             pool.put_back(first, upto, refused if is_here else None, lease.borrower)
         self._count_of(lease, -len(lease.open))
         lease.open = Ranges()
-        self._note(lease.stream.line)
+        self._note(lease.stream.shard)
 
     def _blame(self, view: BorrowerView) -> None:
         for lease in view.leases.values():
@@ -238,9 +238,9 @@ class QueueLeader(Leader):
         """The oldest that the member has of a lease counts as failed; what is behind it only waited."""
         if lease.is_gone or not lease.open or lease.open.first >= lease.delivered:
             return None
-        line = self.lines[lease.stream.line]
-        line.progress.fail(lease.open.first)
-        self._commits.note(line.shard)
+        view = self.shards[lease.stream.shard]
+        view.progress.fail(lease.open.first)
+        self._commits.note(view.shard)
         return lease.open.first
 
     def _tick(self, now_ms: int) -> list[Effect]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.assign import Plan, assignment
 from moorline.core.group.lease import Lease
-from moorline.core.group.line import BorrowerView, Lag, Line
+from moorline.core.group.views import BorrowerView, Lag, ShardView
 from moorline.core.ranges import Range
 from moorline.core.stream import Shard, Stream
 
@@ -17,7 +17,9 @@ class Sharing:
     """What a Leader shares out, and who has it."""
 
     def __init__(self, cursors: Iterable[tuple[Shard, Cursor]]) -> None:
-        self.lines: dict[Shard, Line] = {shard: Line(shard, cursor) for shard, cursor in cursors}
+        self.shards: dict[Shard, ShardView] = {
+            shard: ShardView(shard, cursor) for shard, cursor in cursors
+        }
         self.borrowers: dict[str, BorrowerView] = {}
         self.leases: dict[int, Lease] = {}
         self._next_number = 1
@@ -27,16 +29,16 @@ class Sharing:
     ) -> Lease:
         lease = Lease(self._next_number, stream, borrower, now_ms, ranges)
         self._next_number += 1
-        line = self.lines[stream.line]
-        line.owner = borrower
+        view = self.shards[stream.shard]
+        view.owner = borrower
         self.leases[lease.number] = lease
-        line.leases[lease.number] = lease
+        view.leases[lease.number] = lease
         self.borrowers[borrower].leases[lease.number] = lease
         return lease
 
     def drop(self, lease: Lease) -> None:
         del self.leases[lease.number]
-        del self.lines[lease.stream.line].leases[lease.number]
+        del self.shards[lease.stream.shard].leases[lease.number]
         del self.borrowers[lease.borrower].leases[lease.number]
 
     def was_granted(self, number: int) -> bool:
@@ -49,23 +51,25 @@ class Sharing:
         free: list[Shard] = []
         moving = 0
         # By number before node: whoever gets a part gets some of every node, and not all of one.
-        for shard, line in sorted(self.lines.items(), key=lambda one: (one[0].number, one[0].node)):
-            lease = next(iter(line.leases.values()), None)
+        for shard, view in sorted(
+            self.shards.items(), key=lambda one: (one[0].number, one[0].node)
+        ):
+            lease = next(iter(view.leases.values()), None)
             if lease is not None and lease.is_leaving:
                 moving += 1
             elif lease is not None:
                 held[lease.borrower].append(shard)
-            elif line.current() is not None:
+            elif view.current() is not None:
                 free.append(shard)
-        before = {shard: self.lines[shard].owner for shard in free}
+        before = {shard: self.shards[shard].owner for shard in free}
         return assignment(held, free, moving, before)
 
     def lags(self) -> list[Lag]:
         """Stream by stream: where the group is, how far behind, and who reads it."""
         found = []
-        for shard, line in sorted(self.lines.items()):
-            lease = next(iter(line.leases.values()), None)
+        for shard, view in sorted(self.shards.items()):
+            lease = next(iter(view.leases.values()), None)
             owner = self.borrowers[lease.borrower].member if lease is not None else ""
             status = lease.status.value if lease is not None else "free"
-            found.append(Lag(shard, line.progress.low, line.end, line.lag, owner, status))
+            found.append(Lag(shard, view.progress.low, view.end, view.lag, owner, status))
         return found

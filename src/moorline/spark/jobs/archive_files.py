@@ -223,7 +223,7 @@ class Archive(EntryLocation):
             footer.num_rows,
             size,
             stream.node,
-            stream.shard,
+            stream.shard_number,
             stream.generation,
             min((one.min for one in offsets), default=0),
             max((one.max for one in offsets), default=-1),
@@ -268,7 +268,7 @@ def stream_of(path: str) -> Stream:
 def folder_of(batch: str, stream: Stream) -> str:
     """Where a file of that stream goes; escaped as Spark does, and reads it."""
     node = quote(stream.node, safe="-_.~")
-    return f"{BATCH_FOLDER}{batch}/node={node}/shard={stream.shard}/generation={stream.generation}"
+    return f"{BATCH_FOLDER}{batch}/node={node}/shard={stream.shard_number}/generation={stream.generation}"
 
 
 def archived(spark: "SparkSession", where: str) -> "DataFrame":

@@ -80,14 +80,14 @@ class Batch:
                 if number
                 else self._first(firsts(streams.described({}).bounds))
             )
-            lines = streams.described(start).lines
+            shard_extents = streams.described(start).shard_extents
             away = set(streams.silent())
             for shard, end in ends.items():
                 if end > start.get(shard, end) and shard.rpartition("/")[0] in away:
                     raise ConnectionLost(f"the node of {shard} does not answer: start it")
-            found, missing = ranges(start, ends, lines)
+            found, missing = ranges(start, ends, shard_extents)
             lost = [
-                LostRange(one.line, one.first, one.upto, "retention took them") for one in missing
+                LostRange(one.shard, one.first, one.upto, "retention took them") for one in missing
             ]
             if lost and not self._allows_loss:
                 raise MessagesGone(
@@ -172,7 +172,7 @@ def archive_range(item: bytes) -> Iterator[Part]:
             if not isinstance(found, Lost):
                 writer.write(found)
                 continue
-            gone = LostRange(str(wanted.stream.line), found.first, found.upto, found.text)
+            gone = LostRange(str(wanted.stream.shard), found.first, found.upto, found.text)
             if not wanted.allows_loss:
                 raise MessagesGone(f"{gone}: --allow-loss goes past them")
             lost.append(gone)

@@ -107,7 +107,7 @@ def _of_folder(source: dict[str, str]) -> list[SealedStream]:
     disk = ReadOnlyDisk(root / STREAMS if (root / STREAMS).is_dir() else root)
     seals = []
     for stream, first, end, is_sealed in streams.extents():
-        path = path_of(folder_of(stream.shard), stream.generation) + SEAL
+        path = path_of(folder_of(stream.shard_number), stream.generation) + SEAL
         summary = read_summary(disk, path) if is_sealed else None
         if summary is not None:
             seals.append(SealedStream(*stream, first, end, str(summary.digest)))

@@ -125,7 +125,7 @@ def dealt(spans: Iterable[Span], step_rows: int) -> Iterator[Step]:
     """Shards in turn, so that none is far behind; a shard once in a step, its pieces in their order."""
     shards: dict[Shard, list[Span]] = {}
     for span in spans:
-        shards.setdefault(span.stream.line, []).append(span)
+        shards.setdefault(span.stream.shard, []).append(span)
     lines = [_pieces(some) for some in shards.values()]
     step: Step = []
     rows = 0
@@ -138,7 +138,7 @@ def dealt(spans: Iterable[Span], step_rows: int) -> Iterator[Step]:
             left.append(line)
             count = piece.upto - piece.first
             is_full = len(step) >= REPLAY_STEP_PIECES or (step_rows and rows + count > step_rows)
-            if step and (is_full or any(piece.stream.line == one.stream.line for one in step)):
+            if step and (is_full or any(piece.stream.shard == one.stream.shard for one in step)):
                 yield step
                 step, rows = [], 0
             step.append(piece)

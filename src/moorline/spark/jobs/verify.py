@@ -158,7 +158,7 @@ class _Checking:
         complete = {
             stream: seal
             for stream, seal in known.items()
-            if seal.end <= ends.get(str(stream.line), 0) and seal.end > seal.first
+            if seal.end <= ends.get(str(stream.shard), 0) and seal.end > seal.first
         }
         files = by_stream(live_files(entries))
         reports: list[StreamReport] = []
@@ -175,7 +175,7 @@ class _Checking:
                 some, {stream: files.get(stream, []) for stream in some}, repaired
             )
             reports += [
-                self._report(seal, found, lost.get(str(stream.line), []))
+                self._report(seal, found, lost.get(str(stream.shard), []))
                 for stream, seal in some.items()
             ]
             compared += found.compared.values()

@@ -30,7 +30,7 @@ class BorrowerView:
         """Of a `$queue` group: how many messages it has."""
 
 
-class Line:
+class ShardView:
     """A shard as the group sees it."""
 
     __slots__ = ("extents", "leases", "lost", "owner", "progress", "shard")
