@@ -25,15 +25,15 @@ from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
 from moorline.net.turns import Turns
 from moorline.sessions.context import Context
-from moorline.sessions.holding import check_hold, take
+from moorline.sessions.pull import check_hold, take
 from moorline.sessions.session import TopicSession
 from moorline.topics.cluster import ShardExtents
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.retained import newest_retained
 from moorline.topics.start import Start, start_of
 from moorline.wire.group import ForLeader
-from moorline.wire.holding import TakeMessages
 from moorline.wire.message import Answer
+from moorline.wire.pull import TakeMessages
 from moorline.wire.queue import Done
 from moorline.wire.topic import (
     AckMessages,

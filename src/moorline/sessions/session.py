@@ -14,17 +14,17 @@ from moorline.catalog.sessions import SessionRow
 from moorline.core.delivery.effects import Bury, FeedMoved
 from moorline.core.delivery.feed import FeedClosed, FeedOpened, FeedStopped
 from moorline.core.delivery.open_feed import Window
-from moorline.core.delivery.private import PrivateLines
+from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group.agent import SubscriptionOver, ToLeader
 from moorline.core.group.borrower import BorrowerTimes
-from moorline.core.group.handler import Handler
 from moorline.core.group.message import (
     Disconnect,
     LeaderMessage,
     LeaderWanted,
 )
+from moorline.core.group.shared_subscriptions import SharedSubscriptions
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
@@ -36,7 +36,7 @@ from moorline.sessions.context import Context
 from moorline.sessions.dead_letters import bury
 from moorline.sessions.delivery_host import DeliveryHost
 from moorline.sessions.outlet import NativeOutlet
-from moorline.sessions.saving import Saving
+from moorline.sessions.session_commits import SessionCommits
 from moorline.sessions.subscription import Subscription
 from moorline.topics.cluster import ShardExtents
 
@@ -58,7 +58,7 @@ class TopicSession:
         self._numbers = count(1)
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
-        self._handler_made: Handler | None = None
+        self._shared_made: SharedSubscriptions | None = None
         self._outlet = NativeOutlet(session)
         self.delivery = DeliveryHost(self._outlet, context.cluster)
         self._interpreter = Interpreter(
@@ -76,7 +76,7 @@ class TopicSession:
             self._failed,
         )
         self._perform = self.delivery.perform = self._interpreter.perform
-        self._saving = Saving(self, context)
+        self._commits = SessionCommits(self, context)
         session.at_end(self._ended)
 
     @property
@@ -87,8 +87,8 @@ class TopicSession:
         return f"{self._context.cluster.node}/{self.session.name.replace(' ', '-')}"
 
     @property
-    def _handler(self) -> Handler:
-        if self._handler_made is None:
+    def _shared(self) -> SharedSubscriptions:
+        if self._shared_made is None:
             settings = self._context.settings
             times = BorrowerTimes(
                 find_leader_ms=max(20, settings.ping_ms // 4),
@@ -96,14 +96,14 @@ class TopicSession:
                 ping_timeout_ms=max(settings.ping_ms, settings.member_timeout_ms // 2),
                 unsubscribe_ms=min(5_000, settings.revoke_ms),
             )
-            self._handler_made = Handler(
+            self._shared_made = SharedSubscriptions(
                 self.name,
                 lambda: secrets.token_hex(8),
                 lambda: next(self._feeds),
                 times,
                 progress_ms=PROGRESS_MS,
             )
-        return self._handler_made
+        return self._shared_made
 
     # --- subscriptions ----------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class TopicSession:
         number = next(self._numbers)
         window = Window(number, group.filter, size, qos, is_held=hold)
         self.subscriptions[number] = Subscription(filter_text, window, group, reader)
-        self._perform(self._handler.on_subscribe(number, size, monotonic_ms()))
+        self._perform(self._shared.on_subscribe(number, size, monotonic_ms()))
         return number
 
     def subscribe_private(
@@ -139,7 +139,7 @@ class TopicSession:
         number = next(self._numbers)
         window = Window(number, filter_text, size, qos)
         subscription = Subscription(filter_text, window, None, reader)
-        subscription.private = PrivateLines(number, cursors, lambda: next(self._feeds))
+        subscription.private = PrivateSubscription(number, cursors, lambda: next(self._feeds))
         self.subscriptions[number] = subscription
         return number
 
@@ -163,7 +163,7 @@ class TopicSession:
             if subscription.private.knows(shard) or shard in starts:
                 start = starts.get(shard, 0)
                 self._perform(subscription.private.seen(shard, extents, start))
-        self._saving.soon()
+        self._commits.soon()
 
     def unsubscribe(self, number: int) -> Subscription | None:
         subscription = self.subscriptions.get(number)
@@ -175,7 +175,7 @@ class TopicSession:
         else:
             # Its feeds are drained first: it stays known until the last of them is closed.
             subscription.is_leaving = True
-            self._perform(self._handler.on_unsubscribe(number, monotonic_ms()))
+            self._perform(self._shared.on_unsubscribe(number, monotonic_ms()))
             self._forget_if_over(number)
         return subscription
 
@@ -197,7 +197,7 @@ class TopicSession:
             log.warning("a subscription was not removed", extra={"error": str(error)})
 
     def _forget_if_over(self, number: int) -> None:
-        if not self._handler.has_members(number):
+        if not self._shared.has_members(number):
             self._drop(number)
 
     def _drop(self, number: int) -> Subscription | None:
@@ -210,11 +210,11 @@ class TopicSession:
 
     def from_leader(self, message: LeaderMessage) -> None:
         if self.is_open:
-            self._perform(self._handler.received(message, monotonic_ms()))
+            self._perform(self._shared.received(message, monotonic_ms()))
 
     def node_lost(self, node: str) -> None:
-        if self.is_open and self._handler_made is not None:
-            self._perform(self._handler_made.node_lost(node, monotonic_ms()))
+        if self.is_open and self._shared_made is not None:
+            self._perform(self._shared_made.node_lost(node, monotonic_ms()))
 
     def _to_leader(self, effect: ToLeader) -> None:
         subscription = self.subscriptions.get(effect.subscription)
@@ -239,7 +239,7 @@ class TopicSession:
         """Timers of shared subscriptions: nothing else answers later."""
         assert isinstance(event, TimerFired)
         if self.is_open:
-            self._perform(self._handler.timer(event.name, monotonic_ms()))
+            self._perform(self._shared.timer(event.name, monotonic_ms()))
             if event.name.endswith("unsubscribe"):
                 for number in list(self.subscriptions):
                     if self.subscriptions[number].group is not None:
@@ -271,9 +271,9 @@ class TopicSession:
             return
         if subscription.private is not None:
             self._perform(subscription.private.changed(feed))
-            self._saving.soon()
+            self._commits.soon()
         else:
-            self._perform(self._handler.changed(feed, monotonic_ms()))
+            self._perform(self._shared.changed(feed, monotonic_ms()))
 
     def _bury(self, dead: Bury) -> None:
         one = self.delivery.machine.feeds.get(dead.feed)
@@ -295,7 +295,7 @@ class TopicSession:
 
     async def commit(self) -> None:
         """Stores what changed of the places of a durable session."""
-        await self._saving.commit()
+        await self._commits.commit()
 
     def take_over(self) -> None:
         """Another connection has opened the session: everything here is over."""
@@ -310,7 +310,7 @@ class TopicSession:
         """The same, and returns when what the client has acknowledged until now is stored."""
         self.take_over()
         await self.commit()
-        await self._saving.settled.wait()
+        await self._commits.settled.wait()
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -320,11 +320,11 @@ class TopicSession:
             return
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")
         self.delivery.machine.release()
-        if self._handler_made is not None:
-            self._perform(self._handler_made.on_disconnect(monotonic_ms(), blame=blame))
+        if self._shared_made is not None:
+            self._perform(self._shared_made.on_disconnect(monotonic_ms(), blame=blame))
         self.is_open = False
         self._interpreter.close()
         self._context.forget(self)
         if self.row is not None:
-            self._saving.settle(self.row)
+            self._commits.settle(self.row)
         self.delivery.close()

@@ -1,7 +1,7 @@
 """Room: sessions. One subscription of a session, private or shared, as the session keeps it."""
 
 from moorline.core.delivery.open_feed import Window
-from moorline.core.delivery.private import PrivateLines
+from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.topic import SharedName
 
 
@@ -16,7 +16,7 @@ class Subscription:
         self.group = group
         self.reader = reader
         """Number of the group, or of the private place in the catalog; 0 for a place in memory."""
-        self.private: PrivateLines | None = None
+        self.private: PrivateSubscription | None = None
         self.borrower = ""
         """The id under which Leaders of other nodes find it; it changes when its Borrower is made anew."""
         self.is_leaving = False

@@ -27,8 +27,8 @@ from moorline.net.pages import described_group
 from moorline.spark.node_link import Links
 from moorline.spark.options import Offsets, Reach
 from moorline.spark.places import Missing
-from moorline.wire.holding import MessagesTaken, TakeMessages
 from moorline.wire.message import Failed, Message
+from moorline.wire.pull import MessagesTaken, TakeMessages
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 from moorline.wire.topic import (
     AckMessages,

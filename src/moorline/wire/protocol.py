@@ -6,16 +6,8 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import (
-    group,
-    holding,
-    queue,
-    queue_contents,
-    service,
-    staging,
-    stream_file,
-    topic,
-)
+from moorline.wire import group, queue, queue_contents, service, staging, stream_file, topic
+from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message

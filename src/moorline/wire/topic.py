@@ -101,7 +101,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
 
     `start` is "now", "beginning", "time:MICROSECONDS" or "offset:NUMBER"; a place that the session
     or the group has already goes before it. At most `window` messages are unacknowledged at once.
-    With `hold` the feeds come and no messages: the member takes them by itself (wire.holding).
+    With `hold` the feeds come and no messages: the member takes them by itself (wire.pull).
     """
 
     filter: Filter

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, Loss
-from moorline.core.delivery.private import PrivateLines
+from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
@@ -137,9 +137,9 @@ class Client:
         self.telling: list[Gap] = []
         self.lines = self._opened()
 
-    def _opened(self) -> PrivateLines:
+    def _opened(self) -> PrivateSubscription:
         numbers = iter(range(1, 1_000))
-        return PrivateLines(1, [(SHARD, self.cursor)], lambda: next(numbers))
+        return PrivateSubscription(1, [(SHARD, self.cursor)], lambda: next(numbers))
 
     def extents(self) -> tuple[Extent, ...]:
         firsts = [0, *self.ends]

@@ -27,9 +27,9 @@ from moorline.core.frames.block import Block
 from moorline.core.frames.frame import all_stored
 from moorline.core.group.agent import SubscriptionOver, ToLeader
 from moorline.core.group.borrower import BorrowerTimes
-from moorline.core.group.handler import Handler
 from moorline.core.group.leader import Leader
 from moorline.core.group.message import FromLeader
+from moorline.core.group.shared_subscriptions import SharedSubscriptions
 from moorline.core.stream import Gap, Shard
 
 SUBSCRIPTION = 1
@@ -60,7 +60,9 @@ class MemberNode:
         self.name, self.home, self.world, self.chance = name, home, world, chance
         self.size = window
         self.numbers = iter(range(1, 1_000_000))
-        self.handler = Handler(name, self._new_id, lambda: next(self.numbers), TIMES, progress_ms=5)
+        self.shared = SharedSubscriptions(
+            name, self._new_id, lambda: next(self.numbers), TIMES, progress_ms=5
+        )
         self.delivery = Delivery()
         self.window = Window(SUBSCRIPTION, "wanted", window, qos=1)
         self.reads: dict[str, ReadBlock] = {}
@@ -91,17 +93,17 @@ class MemberNode:
                     return []
                 self.is_subscribed = True
                 self.window = Window(SUBSCRIPTION, "wanted", self.size, qos=1)
-                effects = self.handler.on_subscribe(SUBSCRIPTION, self.size, now_ms)
+                effects = self.shared.on_subscribe(SUBSCRIPTION, self.size, now_ms)
             case Leave():
                 self.is_subscribed = False
-                effects = self.handler.on_unsubscribe(SUBSCRIPTION, now_ms)
+                effects = self.shared.on_unsubscribe(SUBSCRIPTION, now_ms)
             case Goodbye():
                 self.is_subscribed, self.is_closing = False, True
                 effects = []
-                for feed in list(self.handler.feeds.values()):
+                for feed in list(self.shared.feeds.values()):
                     effects += self._give_back(feed)
             case Received(_, FromLeader() as message):
-                effects = self.handler.received(message, now_ms)
+                effects = self.shared.received(message, now_ms)
             case TimerFired("pump"):
                 effects = [
                     *self._look_around(),
@@ -126,7 +128,7 @@ class MemberNode:
             case "bury":
                 return self._bury(name)
             case _:
-                return self.handler.timer(name, self.now_ms)
+                return self.shared.timer(name, self.now_ms)
 
     def _performed(self, effects: list[Effect]) -> list[Effect]:
         done, due = list[Effect](), deque(effects)
@@ -137,7 +139,7 @@ class MemberNode:
                 due.extend(self.delivery.turn(self.now_ms * 1_000))
             elif self.is_closing and not self.taken and not self.telling and not self.burying:
                 self.is_closing = False
-                due.extend(self.handler.on_disconnect(self.now_ms, blame=False))
+                due.extend(self.shared.on_disconnect(self.now_ms, blame=False))
             else:
                 self._take_up(done)
                 return done
@@ -154,7 +156,7 @@ class MemberNode:
                 self.waiting.pop(feed.number, None)
                 return self.delivery.close(feed.number)
             case FeedMoved(feed):
-                return self.handler.changed(feed, self.now_ms)
+                return self.shared.changed(feed, self.now_ms)
             case SubscriptionOver():
                 self.is_subscribed = False
             case ReadBlock(feed, _, offset):
@@ -169,12 +171,12 @@ class MemberNode:
             case Deliver():
                 self._receive(effect)
             case TellLost(_, feed, _, gap):
-                one = self.handler.feeds[feed]
+                one = self.shared.feeds[feed]
                 name = f"lost {feed} {gap.first} {gap.upto}"
                 self._later(name, self.telling, (one, gap), (1, 2, 3, 20), done)
             case Bury(feed, offset):
-                self.world.beyond.add((self.handler.feeds[feed].stream.shard, offset))
-                dead = (self.handler.feeds[feed], offset)
+                self.world.beyond.add((self.shared.feeds[feed].stream.shard, offset))
+                dead = (self.shared.feeds[feed], offset)
                 self._later(f"bury {feed} {offset}", self.burying, dead, (1, 2, 10), done)
             case _:
                 done.append(effect)
@@ -220,7 +222,7 @@ class MemberNode:
     # --- the client -------------------------------------------------------------------------------
 
     def _receive(self, delivered: Deliver) -> None:
-        feed = self.handler.feeds[delivered.feed]
+        feed = self.shared.feeds[delivered.feed]
         tries = dict(delivered.tries)
         for message in all_stored(delivered.frames):
             number = message.offset
@@ -247,7 +249,7 @@ class MemberNode:
         for number, waiting in self.waiting.items():
             while waiting and len(self.taken) < TAKEN_MAX and not self.is_closing:
                 offset = waiting.popleft()
-                work = (self.handler.feeds[number], offset)
+                work = (self.shared.feeds[number], offset)
                 self._later(f"ack {number} {offset}", self.taken, work, (1, 2, 3, 20, 60), done)
 
     def _give_back(self, feed: Feed) -> list[Effect]:
@@ -266,7 +268,7 @@ class MemberNode:
 
     def _confirm(self, name: str) -> list[Effect]:
         feed, gap = self.telling.pop(name)
-        if feed.number not in self.handler.feeds:
+        if feed.number not in self.shared.feeds:
             return []  # whoever has the stream now is told
         for number in range(gap.first, gap.upto):
             self.world.tell_lost((feed.stream.shard, number))
@@ -275,7 +277,7 @@ class MemberNode:
 
     def _bury(self, name: str) -> list[Effect]:
         feed, offset = self.burying.pop(name)
-        if feed.number not in self.handler.feeds:
+        if feed.number not in self.shared.feeds:
             return []  # the stream is another's by now, who finds the same
         if offset < self.world.dropped[feed.stream.shard]:
             return self.delivery.not_buried(feed.number, offset, "retention")

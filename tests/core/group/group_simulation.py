@@ -224,7 +224,7 @@ class GroupSimulation:
     def _check_holders(self, name: str) -> None:
         self.holders[name] = {
             held.stream
-            for member in self._member_node(name).handler._agent.members.values()
+            for member in self._member_node(name).shared._agent.members.values()
             for held in member.borrower.leases.values()
         }
         if self.world.mode is Leader:

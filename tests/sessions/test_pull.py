@@ -21,8 +21,8 @@ from moorline.client.moor import Moor
 from moorline.config.addresses import listen_address
 from moorline.errors import BadTopic
 from moorline.net.caller import Caller, open_caller
-from moorline.wire.holding import MessagesTaken, TakeMessages
 from moorline.wire.message import Message
+from moorline.wire.pull import MessagesTaken, TakeMessages
 from moorline.wire.topic import (
     AckMessages,
     FeedBegun,

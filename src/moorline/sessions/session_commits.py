@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from moorline.catalog.sessions import SessionRow
-from moorline.core.delivery.private import PrivateLines
+from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.errors import MoorlineError
 from moorline.limits import PRIVATE_COMMIT_MS
 from moorline.sessions.context import Context
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorline.groups")
 
 
-class Saving:
+class SessionCommits:
     """The commits of one session; one that is not durable has nothing to commit."""
 
     def __init__(self, own: "TopicSession", context: Context) -> None:
@@ -54,7 +54,7 @@ class Saving:
                 if subscription.private is not None and subscription.reader:
                     await self._commit_one(subscription, subscription.private)
 
-    async def _commit_one(self, subscription: Subscription, private: PrivateLines) -> None:
+    async def _commit_one(self, subscription: Subscription, private: PrivateSubscription) -> None:
         own = self._own
         assert own.row is not None
         cursors = private.take_dirty()

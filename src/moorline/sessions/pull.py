@@ -12,7 +12,7 @@ from moorline.errors import BadTopic
 from moorline.sessions.delivery_host import DeliveryHost
 from moorline.sessions.subscription import Subscription
 from moorline.topics.cluster import Cluster
-from moorline.wire.holding import MessagesTaken, TakeMessages
+from moorline.wire.pull import MessagesTaken, TakeMessages
 from moorline.wire.topic import SubscribeTopic
 
 

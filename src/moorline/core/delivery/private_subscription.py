@@ -22,7 +22,7 @@ class _ShardView:
         self.feed: Feed | None = None
 
 
-class PrivateLines:
+class PrivateSubscription:
     """The shards of one subscription."""
 
     def __init__(

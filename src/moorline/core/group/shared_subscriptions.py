@@ -16,7 +16,7 @@ from moorline.core.ranges import Range
 PROGRESS_TIMER = "progress"
 
 
-class Handler:
+class SharedSubscriptions:
     """The shared subscriptions of one session."""
 
     def __init__(
