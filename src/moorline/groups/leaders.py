@@ -26,7 +26,7 @@ from moorline.core.stream import Shard
 from moorline.core.topic import Mode
 from moorline.errors import MoorlineError, NotFound
 from moorline.groups.cursor_commits import CursorCommits
-from moorline.groups.leading import Counts, Home, Leading
+from moorline.groups.leader_host import Counts, Home, LeaderHost
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.tasks import Tasks
@@ -51,10 +51,10 @@ class Leaders:
         self.groups = groups
         self.cursor_commits = cursor_commits
         self.cluster = cluster
-        self.led: dict[int, Leading] = {}
+        self.led: dict[int, LeaderHost] = {}
         self.counts = Counts()
         self._settings = settings
-        self._claims: dict[int, asyncio.Task[Leading | LedElsewhere | None]] = {}
+        self._claims: dict[int, asyncio.Task[LeaderHost | LedElsewhere | None]] = {}
         self._wanting: dict[int, dict[str, tuple[LeaderWanted, Home]]] = {}
         """Borrowers that wait for a group's Leader to be found, by the group and by their ids."""
         self._found_at: dict[int, str] = {}
@@ -71,12 +71,12 @@ class Leaders:
 
     def hear(self, reader: int, message: BorrowerMessage, home: Home, *, passed_on: bool) -> None:
         """A message for the Leader of a group; `passed_on` by another node, which asked the catalog."""
-        leading = self.led.get(reader)
+        host = self.led.get(reader)
         if isinstance(message, Disconnect):
             # Perhaps the Leader is here since a moment ago, and has not heard of it yet: it never will.
             self._wanting.get(reader, {}).pop(message.borrower, None)
-        if leading is not None:
-            leading.hear(message, home)
+        if host is not None:
+            host.hear(message, home)
         elif isinstance(message, LeaderWanted):
             if not passed_on:
                 self._want(reader, message, home)
@@ -102,7 +102,7 @@ class Leaders:
             self.cluster.to_leader(node, reader, message)
 
     async def _find(self, reader: int) -> None:
-        found: Leading | LedElsewhere | None = None
+        found: LeaderHost | LedElsewhere | None = None
         is_gone = False
         try:
             found = await self.lead(reader)
@@ -116,7 +116,7 @@ class Leaders:
             if is_gone:
                 # It was deleted while this member was out of reach of its Leader.
                 home.from_leader(Invalidate(message.borrower, 0, "DELETED"))
-            elif isinstance(found, Leading):
+            elif isinstance(found, LeaderHost):
                 found.hear(message, home)
             elif found is not None:
                 self.cluster.to_leader(found.node, reader, message)
@@ -130,14 +130,14 @@ class Leaders:
         """Longer each time, while the catalog does not answer; never longer than a lease."""
         return int(min(CLAIM_PAUSE_MS << min(self._failures, 10), self._settings.lease_ms))
 
-    async def lead(self, reader: int) -> "Leading | LedElsewhere | None":
+    async def lead(self, reader: int) -> "LeaderHost | LedElsewhere | None":
         """Leads a group if nobody else does; who does, or None if nobody can now.
 
         Raises `NotFound` for a group that is there no more.
         """
-        leading = self.led.get(reader)
-        if leading is not None:
-            return leading
+        host = self.led.get(reader)
+        if host is not None:
+            return host
         if self._is_closing:
             return None
         claim = self._claims.get(reader)
@@ -146,7 +146,7 @@ class Leaders:
             claim.add_done_callback(lambda _: self._claims.pop(reader, None))
         return await asyncio.shield(claim)
 
-    async def _claim(self, reader: int) -> "Leading | LedElsewhere | None":
+    async def _claim(self, reader: int) -> "LeaderHost | LedElsewhere | None":
         try:
             found = await self._claimed(reader)
         except NotFound:
@@ -158,7 +158,7 @@ class Leaders:
         self._failures = 0
         return found
 
-    async def _claimed(self, reader: int) -> "Leading | LedElsewhere | None":
+    async def _claimed(self, reader: int) -> "LeaderHost | LedElsewhere | None":
         if len(self.led) >= GROUPS_LED_MAX:
             log.error("this node leads as many groups as it can", extra={"groups": len(self.led)})
             return None
@@ -183,12 +183,12 @@ class Leaders:
             asked_ms + self._settings.lease_ms,
             self._options(group),
         )
-        leading = self.led[reader] = Leading(self, group, leader, self.counts)
+        host = self.led[reader] = LeaderHost(self, group, leader, self.counts)
         self.counts.elections += 1
         log.info("leads", extra={"group": str(group.name), "epoch": claim.epoch})
-        leading.post(Led())
-        leading.see(self.cluster.shard_extents())
-        return leading
+        host.post(Led())
+        host.see(self.cluster.shard_extents())
+        return host
 
     async def _group(self, reader: int) -> GroupRow:
         group = await self.groups.of(reader)
@@ -230,8 +230,8 @@ class Leaders:
         return {shard: min(offset, ends[shard]) for shard, offset in found.items() if shard in ends}
 
     def _reshaped(self, shard_extents: ShardExtents) -> None:
-        for leading in list(self.led.values()):
-            leading.see(shard_extents)
+        for host in list(self.led.values()):
+            host.see(shard_extents)
 
     def _moved(self, shards: list[int]) -> None:
         if any(one.group.name.mode is Mode.QUEUE for one in self.led.values()):
@@ -239,8 +239,8 @@ class Leaders:
 
     def _grown(self, shard_extents: ShardExtents) -> None:
         """Only Leaders that hand out single messages must know of every new one."""
-        for leading in [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]:
-            leading.see(shard_extents)
+        for host in [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]:
+            host.see(shard_extents)
 
     # --- leases -----------------------------------------------------------------------------------
 
@@ -263,23 +263,23 @@ class Leaders:
                 log.exception("leases were not renewed")
                 continue
             for reader, epoch in held.items():
-                leading = self.led.get(reader)
-                if leading is not None and leading.leader.epoch == epoch:
+                host = self.led.get(reader)
+                if host is not None and host.leader.epoch == epoch:
                     until_ms = asked_ms + lease_ms
-                    leading.post(LeaseHeld(until_ms) if reader in still else Fenced())
+                    host.post(LeaseHeld(until_ms) if reader in still else Fenced())
 
-    def ended(self, leading: Leading, reason: str) -> None:
-        reader = leading.group.reader
-        if self.led.get(reader) is leading:
+    def ended(self, host: LeaderHost, reason: str) -> None:
+        reader = host.group.reader
+        if self.led.get(reader) is host:
             del self.led[reader]
-        leading.driver.close()
-        log.info("leads no more", extra={"group": str(leading.group.name), "reason": reason})
+        host.driver.close()
+        log.info("leads no more", extra={"group": str(host.group.name), "reason": reason})
         if reason == "FENCED":
             self.counts.fenced += 1
         elif reason == "LEASE":
             self.counts.lapsed += 1
         elif reason in ("IDLE", "STOPPING", "FAILED"):
-            self.spawn(self._resign(reader, leading.leader.epoch))
+            self.spawn(self._resign(reader, host.leader.epoch))
 
     async def _resign(self, reader: int, epoch: int) -> None:
         try:
@@ -290,13 +290,11 @@ class Leaders:
     async def close(self) -> None:
         """Stores what is to be stored, and leaves the groups to others at once."""
         self._is_closing = True
-        leadings = list(self.led.values())
-        for leading in leadings:
-            leading.post(End("STOPPING"))
-        if leadings:
-            await asyncio.wait(
-                [one.stopped for one in leadings], timeout=STOP_LEADERS_MS_MAX / 1_000
-            )
+        hosts = list(self.led.values())
+        for host in hosts:
+            host.post(End("STOPPING"))
+        if hosts:
+            await asyncio.wait([one.stopped for one in hosts], timeout=STOP_LEADERS_MS_MAX / 1_000)
         await self._tasks.finish(STOP_LEADERS_MS_MAX)
         for claim in self._claims.values():
             claim.cancel()

@@ -35,9 +35,9 @@ from moorline.core.group.operation import (
 )
 from moorline.errors import CallFailed, ConnectionLost, MoorlineError, NotFound, OutcomeUnknown
 from moorline.groups.cursor_commits import row_of
-from moorline.groups.founding import cursors_at
+from moorline.groups.find_or_create import cursors_at
+from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
-from moorline.groups.leading import Leading
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session
@@ -64,39 +64,39 @@ class Operations:
 
     async def asked(self, session: Session, call: AskLeader) -> Answer:  # noqa: ARG002
         """Another node passes on what it was asked for."""
-        leading = self._leaders.led.get(call.reader)
-        if leading is None or leading.leader.epoch != call.epoch:
+        host = self._leaders.led.get(call.reader)
+        if host is None or host.leader.epoch != call.epoch:
             raise _fenced()
-        await self.perform(leading, Ticket(call.ticket, call.reader, call.epoch), call.work)
+        await self.perform(host, Ticket(call.ticket, call.reader, call.epoch), call.work)
         log.info(
             "an operator's call",
             extra={
-                "group": str(leading.group.name),
+                "group": str(host.group.name),
                 "call_of": type(call.work).__name__,
                 "asked_by": call.asked_by,
             },
         )
         return Done(call.call)
 
-    async def perform(self, leading: Leading, ticket: Ticket, work: Work) -> None:
+    async def perform(self, host: LeaderHost, ticket: Ticket, work: Work) -> None:
         """The Leader's part; the ticket is taken with the effect, or there is none."""
         match work:
             case DeleteGroup():
                 # Removed first: a member that is told of it and subscribes again founds a new group.
                 _check(await self._tickets.delete(ticket))
-                leading.post(End("DELETED"))
-                await leading.stopped
+                host.post(End("DELETED"))
+                await host.stopped
             case SeekGroup():
-                await self._seek(leading, ticket, work)
+                await self._seek(host, ticket, work)
             case KickMember():
-                await self._kick(leading, ticket, work.member)
+                await self._kick(host, ticket, work.member)
             case ChangeGroup():
                 _check(await self._tickets.change(ticket, deliveries_max=work.deliveries_max))
-                leading.post(Change(work.deliveries_max))
+                host.post(Change(work.deliveries_max))
             case _:
                 assert_never(work)
 
-    async def _seek(self, leading: Leading, ticket: Ticket, work: SeekGroup) -> None:
+    async def _seek(self, host: LeaderHost, ticket: Ticket, work: SeekGroup) -> None:
         """Exact where nodes answer; wherever else there are streams, the group begins at the start.
 
         So a node that is away now is no exception: its streams have no place any more, and whoever leads when
@@ -116,21 +116,21 @@ class Operations:
             cursors=[row_of(shard, cursor) for shard, cursor in cursors],
         )
         _check(taking)
-        leading.post(End("SOUGHT"))
-        await leading.stopped
+        host.post(End("SOUGHT"))
+        await host.stopped
 
-    async def _kick(self, leading: Leading, ticket: Ticket, member: str) -> None:
+    async def _kick(self, host: LeaderHost, ticket: Ticket, member: str) -> None:
         # By the ids of their Borrowers, which are never used again: one that comes meanwhile is not meant.
-        views = leading.leader.borrowers.values()
+        views = host.leader.borrowers.values()
         borrowers = [view.id for view in views if member in (view.id, view.member)]
         if not borrowers:
-            raise NotFound(f"{member!r} is no member of {leading.group.name} now")
+            raise NotFound(f"{member!r} is no member of {host.group.name} now")
         _check(await self._tickets.take(ticket))
         for borrower in borrowers:
-            leading.post(Kick(borrower))
-        if leading.leader.state is not LeaderState.LEADING:
+            host.post(Kick(borrower))
+        if host.leader.state is not LeaderState.LEADING:
             raise OutcomeUnknown(
-                f"whether {member!r} is still a member is not known: the Leader of {leading.group.name} "
+                f"whether {member!r} is still a member is not known: the Leader of {host.group.name} "
                 "has ended just now; look with `moor group show`"
             )
 
@@ -240,7 +240,7 @@ class Asking:
         if not self._session.is_open:
             # A node that was stopped meanwhile, and whose client has long given up.
             raise ConnectionLost("the client went while its call was at work")
-        if isinstance(found, Leading):
+        if isinstance(found, LeaderHost):
             return LeaderFound(self._leaders.cluster.node, found.leader.epoch)
         return LeaderFound(found.node, found.epoch)
 
@@ -248,10 +248,10 @@ class Asking:
         reader, self._led_at = self._row.reader, ask.node
         try:
             if ask.node == self._leaders.cluster.node:
-                leading = self._leaders.led.get(reader)
-                if leading is None or leading.leader.epoch != ask.epoch:
+                host = self._leaders.led.get(reader)
+                if host is None or host.leader.epoch != ask.epoch:
                     raise _fenced()
-                await self._perform(leading, Ticket(ask.ticket, reader, ask.epoch))
+                await self._perform(host, Ticket(ask.ticket, reader, ask.epoch))
             else:
                 await self._leaders.cluster.ask(
                     ask.node,
@@ -268,13 +268,13 @@ class Asking:
             return LeaderFailed(f"the group is led by {ask.node}, and {error}")
         return LeaderDid()
 
-    async def _perform(self, leading: Leading, ticket: Ticket) -> None:
+    async def _perform(self, host: LeaderHost, ticket: Ticket) -> None:
         """To its end, also when the call is answered meanwhile: the members are to hear of it."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def performed() -> None:
             try:
-                await self._operations.perform(leading, ticket, self._work)
+                await self._operations.perform(host, ticket, self._work)
             except (MoorlineError, OSError) as error:
                 if not done.done():
                     done.set_exception(error)

@@ -15,10 +15,10 @@ from moorline.config.settings import Groups as Settings
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound, TooLarge
-from moorline.groups.founding import found
+from moorline.groups.find_or_create import find_or_create
 from moorline.groups.lag import in_order, led_cursors, stored_cursors
+from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
-from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
@@ -104,9 +104,9 @@ class GroupBroker:
 
     async def _describe(self, session: Session, call: DescribeGroup) -> Answer:  # noqa: ARG002
         row = await self._row(call.group)
-        leading = self._leaders.led.get(row.reader)
-        if leading is not None:
-            return self._described(call, row, leading)
+        host = self._leaders.led.get(row.reader)
+        if host is not None:
+            return self._described(call, row, host)
         held = await self._leaders.groups.leader(row.reader)
         if held is not None and held[0] != self._leaders.cluster.node:
             try:
@@ -121,9 +121,9 @@ class GroupBroker:
                 return msgspec.structs.replace(answer, call=call.call)  # type: ignore[no-any-return]
         return await self._from_catalog(call, row)
 
-    def _described(self, call: DescribeGroup, row: GroupRow, leading: Leading) -> Answer:
-        leading.see(self._leaders.cluster.shard_extents())
-        leader, now_ms = leading.leader, monotonic_ms()
+    def _described(self, call: DescribeGroup, row: GroupRow, host: LeaderHost) -> Answer:
+        host.see(self._leaders.cluster.shard_extents())
+        leader, now_ms = host.leader, monotonic_ms()
         members = (
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
             for _, view in _behind(call.member_after, leader.borrowers.items())
@@ -145,7 +145,7 @@ class GroupBroker:
         deliveries_max = call.deliveries_max
         if deliveries_max < 0:
             deliveries_max = self._settings.deliveries_max
-        _, created = await found(self._leaders, name, start, deliveries_max)
+        _, created = await find_or_create(self._leaders, name, start, deliveries_max)
         return GroupCreated(call.call, created)
 
     async def _operate(self, session: Session, call: Work) -> Answer:

@@ -17,8 +17,8 @@ from moorline.catalog.sessions import Sessions
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
 from moorline.groups.cursor_commits import CursorCommits
+from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
-from moorline.groups.leading import Leading
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
 from moorline.ids import text_of
@@ -301,7 +301,7 @@ def _add_up(metrics: Metrics, topics: Topics) -> None:
     """Figures of which each session, stream or group has a part."""
     led, sessions, store = topics.leaders, topics.sessions, topics.streams.store
 
-    def leadings() -> list[Leading]:
+    def leadings() -> list[LeaderHost]:
         return list(led.led.values())
 
     metrics.add_up(

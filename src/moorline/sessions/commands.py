@@ -18,7 +18,7 @@ from moorline.errors import (
     SessionTaken,
     Unsupported,
 )
-from moorline.groups.founding import cursors_at, found
+from moorline.groups.find_or_create import cursors_at, find_or_create
 from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import in_slices
@@ -140,7 +140,7 @@ class SessionBroker:
                 own, known.filter, known.reader, Start(False, known.start_us), size, known.qos
             )
             return
-        row, _ = await found(
+        row, _ = await find_or_create(
             self.context.leaders, group, Start(True), self._settings.deliveries_max
         )
         _check_open(own)
@@ -172,7 +172,9 @@ class SessionBroker:
             return await self._subscribe_private(own, call, start)
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
-        row, _ = await found(self.context.leaders, group, start, self._settings.deliveries_max)
+        row, _ = await find_or_create(
+            self.context.leaders, group, start, self._settings.deliveries_max
+        )
         with unsure(*SUBSCRIBED):
             await self._remember(own, call, start)
         _check_open(own)

@@ -1,7 +1,7 @@
 """The Leader: build, handle, compare effects. Numbers are those of the scenarios."""
 
 import pytest
-from tests.core.group.leading import EPOCH, OPTIONS, Leading, shard, stream
+from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, shard, stream
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.leader import (
@@ -22,16 +22,16 @@ from moorline.core.group.message import (
 from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, BORROWERS_STRANGE_MAX
 
 
-def led(streams: int, *borrowers: str) -> Leading:
+def led(streams: int, *borrowers: str) -> LeaderScene:
     """A quiet group: everything is granted and taken."""
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(streams)
     leading.join(*borrowers)
     leading.confirm()
     return leading
 
 
-def lease_of(leading: Leading, number: int) -> int:
+def lease_of(leading: LeaderScene, number: int) -> int:
     (lease,) = leading.leader.shards[shard(number)].leases
     return lease
 
@@ -40,7 +40,7 @@ def lease_of(leading: Leading, number: int) -> int:
 
 
 def test_the_first_member_gets_every_stream_from_its_place_on() -> None:
-    leading = Leading(cursors=[(shard(0), Cursor(7, ((9, 10),)))])
+    leading = LeaderScene(cursors=[(shard(0), Cursor(7, ((9, 10),)))])
     leading.streams(2)
     leading.hear(LeaderWanted("b1", "ann", 16))
     assert leading.take(LeaderConnectResponse) == [LeaderConnectResponse("b1", EPOCH, "n1")]
@@ -52,7 +52,7 @@ def test_the_first_member_gets_every_stream_from_its_place_on() -> None:
 
 
 def test_i1_a_lease_goes_through_its_statuses_in_order() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(2)
     leading.join("b1")
     lease = leading.leader.leases[1]
@@ -135,7 +135,7 @@ def test_i8_i9_a_quiet_group_has_nothing_to_plan() -> None:
 
 
 def test_a_member_beyond_the_bound_is_not_taken_in() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.join(*(f"b{n}" for n in range(BORROWERS_MAX + 1)))
     assert len(leading.leader.borrowers) == BORROWERS_MAX
     # It would wait for ever if nobody said so.
@@ -143,7 +143,7 @@ def test_a_member_beyond_the_bound_is_not_taken_in() -> None:
 
 
 def test_x18_two_hundred_members_join_and_leave() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(64)
     said = 0
     for n in range(200):
@@ -164,7 +164,7 @@ def test_x18_two_hundred_members_join_and_leave() -> None:
     assert said < 200 * 64
 
 
-def answer_all(leading: Leading) -> None:
+def answer_all(leading: LeaderScene) -> None:
     said, leading.said = leading.said, []
     for message in said:
         match message:
@@ -180,7 +180,7 @@ def answer_all(leading: Leading) -> None:
 
 
 def test_x9_a_lost_grant_is_sent_again() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(1)
     leading.join("b1")
     (first,) = leading.take(Grant)
@@ -251,7 +251,7 @@ def test_goodbyes_of_strangers_are_kept_neither_for_long_nor_at_the_cost_of_othe
 
 
 def test_x11_a_revoke_during_a_grant_in_flight() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(2)
     leading.join("b1")
     leading.take(Grant)
@@ -279,7 +279,7 @@ def test_x11_a_disconnect_during_a_revoke_hands_over_at_once() -> None:
 
 
 def test_a_borrower_that_has_forgotten_a_lease_gets_another() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(1)
     leading.join("b1")
     leading.take(Grant)

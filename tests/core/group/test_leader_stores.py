@@ -1,7 +1,7 @@
 """The Leader and what it stores: streams, commits, fencing, and what operators ask for."""
 
 import pytest
-from tests.core.group.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
+from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, growing, shard, stream
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, SetTimer
@@ -32,9 +32,9 @@ from moorline.errors import MachineError
 from moorline.limits import FEED_LOSSES_MAX
 
 
-def led(streams: int, *borrowers: str) -> Leading:
+def led(streams: int, *borrowers: str) -> LeaderScene:
     """A quiet group: everything is granted and taken."""
-    leading = Leading()
+    leading = LeaderScene()
     leading.streams(streams)
     leading.join(*borrowers)
     leading.confirm()
@@ -54,7 +54,7 @@ def generations(*ends: int, sealed: int) -> ShardsSeen:
 
 
 def test_i7_a_generation_begins_when_the_one_before_it_is_done() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.tell(generations(10, 20, sealed=1))
     leading.join("b1", "b2")
     (grant,) = leading.confirm()
@@ -70,7 +70,7 @@ def test_i7_a_generation_begins_when_the_one_before_it_is_done() -> None:
 
 
 def test_a_generation_that_is_sealed_after_it_was_read_goes_back_by_itself() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.tell(generations(10, sealed=0))
     leading.join("b1")
     leading.confirm()
@@ -83,9 +83,9 @@ def test_a_generation_that_is_sealed_after_it_was_read_goes_back_by_itself() -> 
 DROPPED = ShardsSeen(((shard(0), (Extent(stream(0, 1), 10, 20, False),), 0),))
 
 
-def slow_group() -> Leading:
+def slow_group() -> LeaderScene:
     """Its first generation is gone, of which 3, 4 and 6 to 9 are not done; 3 is in its member's hand."""
-    leading = Leading()
+    leading = LeaderScene()
     leading.tell(generations(10, 20, sealed=1))
     leading.join("b1")
     leading.confirm()
@@ -139,7 +139,7 @@ def test_x15_what_was_told_in_the_last_moment_counts_too(last_word: str) -> None
 
 def test_a_lease_with_many_losses_is_given_anew() -> None:
     """Its reports carry no more; the rest follows under a new lease, which begins with none."""
-    leading = Leading()
+    leading = LeaderScene()
     leading.tell(ShardsSeen((growing(0, 10_000),)))
     leading.join("b1")
     (grant,) = leading.confirm()
@@ -158,7 +158,7 @@ def test_a_lease_with_many_losses_is_given_anew() -> None:
 
 
 def test_a_leader_goes_on_counting_where_the_one_before_it_was() -> None:
-    leading = Leading(cursors=[(shard(0), Cursor(3, lost=40))])
+    leading = LeaderScene(cursors=[(shard(0), Cursor(3, lost=40))])
     leading.tell(DROPPED)
     view = leading.leader.shards[shard(0)]
     assert (view.lost, view.gone, view.lag) == (40, 7, 10)
@@ -213,11 +213,11 @@ def test_x16_a_catalog_that_is_away_is_asked_again_after_a_pause() -> None:
 
 
 def test_x4_a_leader_that_never_committed_leaves_the_start_of_the_group() -> None:
-    leading = Leading()
+    leading = LeaderScene()
     leading.answers = False
     leading.tell(ShardsSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
     assert leading.commits[0].cursors == ((shard(0), Cursor(20)),), "the start is stored at once"
-    following = Leading(cursors=())
+    following = LeaderScene(cursors=())
     following.tell(ShardsSeen(((shard(0), (Extent(stream(0), 0, 50, False),), 20),)))
     following.join("b1")
     assert following.take(Grant)[0].cursor == Cursor(20)
@@ -234,7 +234,7 @@ def test_x6_i12_a_leader_whose_commit_is_refused_is_over() -> None:
 
 @pytest.mark.parametrize("event", [End("STOPPING"), Kick("b1"), Committed(1)])
 def test_x7_a_leader_that_wakes_after_its_lease_says_and_stores_nothing(event: Event) -> None:
-    leading = Leading(lease_until_ms=1_000)
+    leading = LeaderScene(lease_until_ms=1_000)
     leading.streams(1)
     leading.join("b1")
     leading.confirm()
@@ -244,7 +244,7 @@ def test_x7_a_leader_that_wakes_after_its_lease_says_and_stores_nothing(event: E
 
 
 def test_a_lease_that_is_renewed_goes_on() -> None:
-    leading = Leading(lease_until_ms=1_000)
+    leading = LeaderScene(lease_until_ms=1_000)
     leading.now_ms = 900
     leading.tell(LeaseHeld(2_000))
     leading.tell(LeaseHeld(1_500))
@@ -331,7 +331,7 @@ def test_f20_an_empty_group_idles_out_and_the_next_leader_goes_on_there() -> Non
     leading.after(OPTIONS.tick_ms)
     assert leading.after(OPTIONS.idle_ms - 1)[-1] == SetTimer("tick", OPTIONS.tick_ms)
     assert Stopped("IDLE") in leading.after(1)
-    following = Leading(cursors=leading.cursors().items())
+    following = LeaderScene(cursors=leading.cursors().items())
     following.streams(1)
     following.join("b2")
     assert following.take(Grant)[0].cursor == Cursor(42)

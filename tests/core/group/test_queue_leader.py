@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.core.group.leading import EPOCH, OPTIONS, Leading, growing, shard, stream
+from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, growing, shard, stream
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.leader import Change, GapFound, ShardsSeen
@@ -15,8 +15,8 @@ from moorline.core.stream import Extent, Gap
 from moorline.limits import QUEUE_SLICE_MAX
 
 
-def queue(*borrowers: str, end: int = 100, window: int = 16, streams: int = 1) -> Leading:
-    leading = Leading(QueueLeader)
+def queue(*borrowers: str, end: int = 100, window: int = 16, streams: int = 1) -> LeaderScene:
+    leading = LeaderScene(QueueLeader)
     leading.join(*borrowers, window=window)
     leading.streams(streams, end)
     return leading
@@ -28,15 +28,15 @@ def ranges_of(grant: Grant) -> Range:
     return found
 
 
-def granted(leading: Leading) -> list[tuple[str, Range]]:
+def granted(leading: LeaderScene) -> list[tuple[str, Range]]:
     return [(grant.borrower, ranges_of(grant)) for grant in leading.confirm()]
 
 
-def locked(leading: Leading) -> dict[str, int]:
+def locked(leading: LeaderScene) -> dict[str, int]:
     return {view.id: view.locked for view in leading.leader.borrowers.values()}
 
 
-def check_books(leading: Leading) -> None:
+def check_books(leading: LeaderScene) -> None:
     """The counts are those of the leases, and nothing is locked twice or lost."""
     queue_leader = leading.leader
     assert isinstance(queue_leader, QueueLeader)
@@ -62,7 +62,7 @@ def test_f21_members_share_the_messages_of_a_stream() -> None:
 
 @pytest.mark.parametrize("windows", [(16, 16, 16), (1_024, 16, 2)])
 def test_f21_single_messages_go_round_whatever_the_windows(windows: tuple[int, ...]) -> None:
-    leading = Leading(QueueLeader)
+    leading = LeaderScene(QueueLeader)
     for number, window in enumerate(windows):
         leading.join(f"b{number}", window=window)
     got: Counter[str] = Counter()
@@ -216,7 +216,7 @@ def test_a_lock_lasts_while_its_member_gets_on() -> None:
     assert leading.leader.shards[shard(0)].progress.failures == {7: 1}
 
 
-def keep_alive(leading: Leading, passed_ms: int) -> None:
+def keep_alive(leading: LeaderScene, passed_ms: int) -> None:
     """Time passes, and the members ping."""
     for _ in range(0, passed_ms, OPTIONS.tick_ms):
         leading.after(OPTIONS.tick_ms)
@@ -291,7 +291,7 @@ def test_shards_take_turns() -> None:
 
 
 def test_a_leader_goes_on_where_the_one_before_it_was() -> None:
-    leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(3, ((5, 7),), ((4, 2),)))])
+    leading = LeaderScene(QueueLeader, cursors=[(shard(0), Cursor(3, ((5, 7),), ((4, 2),)))])
     leading.join("b1")
     leading.streams(1, end=10)
     grants = leading.take(Grant)
@@ -300,7 +300,7 @@ def test_a_leader_goes_on_where_the_one_before_it_was() -> None:
 
 
 def test_messages_of_two_generations_are_two_leases() -> None:
-    leading = Leading(QueueLeader)
+    leading = LeaderScene(QueueLeader)
     leading.join("b1")
     extents = (Extent(stream(0, 0), 0, 5, True), Extent(stream(0, 1), 5, 8, False))
     leading.tell(ShardsSeen(((shard(0), extents, 0),)))
@@ -311,7 +311,7 @@ def test_messages_of_two_generations_are_two_leases() -> None:
 
 
 def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
-    leading = Leading(QueueLeader)
+    leading = LeaderScene(QueueLeader)
     leading.join("b1", window=3)
     extents = (Extent(stream(0, 0), 0, 5, True), Extent(stream(0, 1), 5, 8, False))
     leading.tell(ShardsSeen(((shard(0), extents, 0),)))
@@ -335,7 +335,7 @@ def test_x15_what_retention_took_leaves_the_pool_and_ends_its_leases() -> None:
 
 
 def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
-    leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(2, ((4, 6),)))])
+    leading = LeaderScene(QueueLeader, cursors=[(shard(0), Cursor(2, ((4, 6),)))])
     leading.join("b1", "b2", window=2)
     leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 3), 900, 910, False),), 0),)))
     gone, *rest = leading.confirm()
@@ -356,7 +356,7 @@ def test_what_is_gone_is_told_once_and_takes_no_room() -> None:
 def test_what_is_gone_in_very_many_places_is_told_under_several_leases() -> None:
     count = 2 * QUEUE_SLICE_MAX + 5
     acked = tuple((2 * number + 1, 2 * number + 2) for number in range(count))
-    leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(0, acked))])
+    leading = LeaderScene(QueueLeader, cursors=[(shard(0), Cursor(0, acked))])
     leading.join("b1")
     upto = 2 * count
     leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 3), upto, upto, False),), 0),)))
@@ -370,7 +370,7 @@ def test_what_is_gone_in_very_many_places_is_told_under_several_leases() -> None
 
 
 def test_what_is_gone_and_not_confirmed_in_time_is_told_to_another() -> None:
-    leading = Leading(QueueLeader, cursors=[(shard(0), Cursor(0))])
+    leading = LeaderScene(QueueLeader, cursors=[(shard(0), Cursor(0))])
     leading.join("b1", "b2")
     leading.tell(ShardsSeen(((shard(0), (Extent(stream(0, 1), 5, 5, False),), 0),)))
     (gone,) = leading.confirm()

@@ -52,7 +52,7 @@ class Home(Protocol):
     def from_leader(self, message: LeaderMessage) -> None: ...
 
 
-class Leading:
+class LeaderHost:
     """A Leader and what is around it."""
 
     def __init__(

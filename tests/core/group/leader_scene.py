@@ -49,7 +49,7 @@ def growing(number: int, end: int = 100) -> tuple[Shard, tuple[Extent, ...], int
     return (shard(number), (Extent(stream(number), 0, end, False),), 0)
 
 
-class Leading:
+class LeaderScene:
     """Drives one Leader. Commits are answered at once unless `answers` is off."""
 
     def __init__(

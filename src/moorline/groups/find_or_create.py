@@ -14,7 +14,7 @@ from moorline.topics.cluster import Cluster, by_offset
 from moorline.topics.start import Start
 
 
-async def found(
+async def find_or_create(
     leaders: Leaders, name: SharedName, start: Start, deliveries_max: int
 ) -> tuple[GroupRow, bool]:
     """The group of that name, and whether it was made now."""
