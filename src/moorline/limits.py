@@ -408,7 +408,7 @@ STREAM_DENSE_READ = 4_096
 STREAM_SEARCH_BYTES = 256 * KIB
 """Bytes that are searched at once for the next whole frame behind damage; it is often near."""
 
-STREAM_STRETCH_BYTES_MAX = 16 * MIB
+STREAM_SCAN_BYTES_MAX = 16 * MIB
 """Frames between two entries of the index that are read at once; larger ones are few, and walked."""
 
 STREAM_SEEK_BYTES = 32 * KIB
@@ -557,7 +557,7 @@ STREAM_SMALL_BYTES_MAX = 64 * KIB
 """A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
 that a switch to a thread takes."""
 
-PARTS_ONE_BY_ONE_MAX = 1_000
+COLUMN_ONE_BY_ONE_MAX = 1_000
 """Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
 STREAM_FRAMED_ONE_BY_ONE_MAX = 16

@@ -32,7 +32,7 @@ RECORDS = [
 @pytest.fixture(autouse=True, params=["one by one", "all at once"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 10**9 if request.param == "one by one" else 0
-    monkeypatch.setattr("moorline.core.frames.parts.PARTS_ONE_BY_ONE_MAX", most)
+    monkeypatch.setattr("moorline.core.frames.byte_columns.COLUMN_ONE_BY_ONE_MAX", most)
 
 
 def shown(stored: Stored) -> Record:

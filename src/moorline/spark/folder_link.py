@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from moorline.config.settings import Config
-from moorline.core.frames.parts import PADDING_BYTES
+from moorline.core.frames.byte_columns import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import read_all

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from moorline.core.frames.byte_columns import ByteColumn, Numbers, words_at
 from moorline.core.frames.fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -34,7 +35,6 @@ from moorline.core.frames.frame import (
     TOMBSTONE,
     decode_headers,
 )
-from moorline.core.frames.parts import Numbers, Parts, words_at
 from moorline.core.topic import Matcher
 
 Mask = npt.NDArray[np.bool_]
@@ -159,7 +159,7 @@ class Frames:
             valid = None
         if valid is not None and not valid.any():
             return pa.nulls(self._count, pa.binary())
-        return Parts(self._block.data, starts, lengths).views(valid).cast(pa.binary())
+        return ByteColumn(self._block.data, starts, lengths).views(valid).cast(pa.binary())
 
 
 # --- batches --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from moorline.config.addresses import Address, listen_address
-from moorline.core.frames.parts import PADDING_BYTES
+from moorline.core.frames.byte_columns import PADDING_BYTES
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged, Untrusted
 from moorline.journal.streams.segment import SEGMENT_HEAD, SegmentHead, head_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, TOMBSTONE
-from moorline.core.frames.parts import Numbers
 from moorline.wire.packed_rows import PackedRows, names_used
 
 CONTENT_FIELDS = [

@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from moorline.core.frames.byte_columns import PADDING_BYTES, words_at
 from moorline.core.frames.frame import HEAD
-from moorline.core.frames.parts import PADDING_BYTES, words_at
 from moorline.journal.disk import DiskFile
+from moorline.journal.streams.frame_scan import FrameRange, Span, cut, find_frames, sparse_ranges
 from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
 from moorline.journal.streams.segment_index import DENSE_BYTES
-from moorline.journal.streams.stretches import Span, Stretch, cut, find_frames, sparse_stretches
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
 from moorline.spark.frames import Block, Frames
 
@@ -65,17 +65,17 @@ def runs(file: SegmentFile, first: int, upto: int, *, verify: bool) -> Iterator[
     """Messages `first` to before `upto`, whole blocks of them, and what of them is lost."""
     sure = (file.head.first, SEGMENT_HEAD.size)
     at = first
-    for stretch, read in _ahead(file, first, upto):
-        if stretch.first > at:
+    for frames, read in _ahead(file, first, upto):
+        if frames.first > at:
             break
-        block = _found(stretch, read(), file.head.seed, verify=verify)
+        block = _found(frames, read(), file.head.seed, verify=verify)
         if block is None:
-            yield from _carefully(file, sure, max(at, first), min(stretch.upto, upto))
+            yield from _carefully(file, sure, max(at, first), min(frames.upto, upto))
         else:
-            sure = (stretch.upto, stretch.position + _end_of(block))
-            skip, keep = max(first - stretch.first, 0), min(upto, stretch.upto) - stretch.first
+            sure = (frames.upto, frames.position + _end_of(block))
+            skip, keep = max(first - frames.first, 0), min(upto, frames.upto) - frames.first
             yield Block(block.data, *(column[skip:keep] for column in block[1:]))
-        at = stretch.upto
+        at = frames.upto
     if at < upto:
         # The indexes do not reach so far, or there are none.
         yield from _carefully(file, sure, at, upto)
@@ -83,11 +83,11 @@ def runs(file: SegmentFile, first: int, upto: int, *, verify: bool) -> Iterator[
 
 def _ahead(
     file: SegmentFile, first: int, upto: int
-) -> Iterator[tuple[Stretch, Callable[[], bytearray]]]:
+) -> Iterator[tuple[FrameRange, Callable[[], bytearray]]]:
     """Every stretch with its bytes, which are read while the one before it is decoded."""
-    waiting: tuple[Stretch, Callable[[], bytearray]] | None = None
-    for stretch in _stretches(file, first, upto):
-        begun = stretch, file.begin(stretch.position, stretch.stop - stretch.position)
+    waiting: tuple[FrameRange, Callable[[], bytearray]] | None = None
+    for frames in _ranges(file, first, upto):
+        begun = frames, file.begin(frames.position, frames.stop - frames.position)
         if waiting is not None:
             yield waiting
         waiting = begun
@@ -95,12 +95,12 @@ def _ahead(
         yield waiting
 
 
-def _found(stretch: Stretch, data: bytearray, seed: int, *, verify: bool) -> Block | None:
+def _found(frames: FrameRange, data: bytearray, seed: int, *, verify: bool) -> Block | None:
     """The frames of a stretch; None if something is not as it should be."""
-    found = find_frames(stretch, data, seed, verify=verify)
-    if found is None or len(data) < stretch.stop - stretch.position + PADDING_BYTES:
+    found = find_frames(frames, data, seed, verify=verify)
+    if found is None or len(data) < frames.stop - frames.position + PADDING_BYTES:
         return None
-    block = Block(data, *found, np.arange(stretch.first, stretch.upto))
+    block = Block(data, *found, np.arange(frames.first, frames.upto))
     return block if verify or Frames(block).are_sound() else None
 
 
@@ -111,17 +111,17 @@ def _end_of(block: Block) -> int:
 # --- by the indexes -------------------------------------------------------------------------------
 
 
-def _stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
+def _ranges(file: SegmentFile, first: int, upto: int) -> Iterator[FrameRange]:
     done = first
-    for stretch in _dense_stretches(file, first, upto):
-        yield stretch
-        done = stretch.upto
+    for frames in _dense_ranges(file, first, upto):
+        yield frames
+        done = frames.upto
     if done < upto:
         span = Span(file.head.first, file.end, file.size_bytes)
-        yield from sparse_stretches(file.index(), span, done, upto, SPARK_BLOCK_BYTES)
+        yield from sparse_ranges(file.index(), span, done, upto, SPARK_BLOCK_BYTES)
 
 
-def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stretch]:
+def _dense_ranges(file: SegmentFile, first: int, upto: int) -> Iterator[FrameRange]:
     base = file.head.first
     for start in range(first, upto, SPARK_SLICE_MESSAGES):
         stop = min(start + SPARK_SLICE_MESSAGES, upto)
@@ -136,7 +136,7 @@ def _dense_stretches(file: SegmentFile, first: int, upto: int) -> Iterator[Stret
         is_inside = SEGMENT_HEAD.size <= places.min() and places.max() <= file.size_bytes
         if not is_inside or (np.diff(places) <= 0).any():
             # Something of it cannot be read: frame by frame it is.
-            yield Stretch(start, stop, SEGMENT_HEAD.size, SEGMENT_HEAD.size, places[:0], None)
+            yield FrameRange(start, stop, SEGMENT_HEAD.size, SEGMENT_HEAD.size, places[:0], None)
             continue
         yield from cut(start, places, SPARK_BLOCK_BYTES)
 

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from moorline.core.frames.parts import prepare
+from moorline.core.frames.byte_columns import prepare
 from moorline.core.queue.queue import NODES_OWN, Queue
 from moorline.core.topic import check_topic
 from moorline.errors import (

@@ -18,8 +18,8 @@ from moorline.catalog import Catalog
 from moorline.config.addresses import Address, listen_address
 from moorline.config.settings import Config
 from moorline.core.frames.block import Block, block_of
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD
-from moorline.core.frames.parts import Numbers
 from moorline.core.group.message import BorrowerMessage, LeaderMessage
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import ConnectionLost, MoorlineError

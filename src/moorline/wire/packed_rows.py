@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from moorline.core.frames.byte_columns import ByteColumn, Numbers, words_at
 from moorline.core.frames.fields import OFFSET_AT, TIME_AT, Sizes
 from moorline.core.frames.frame import (
     FRAME,
@@ -36,7 +37,6 @@ from moorline.core.frames.frame import (
     decode_headers,
     encode_headers,
 )
-from moorline.core.frames.parts import Numbers, Parts, words_at
 from moorline.errors import Malformed
 from moorline.limits import PACKED_SHARDS_MAX
 from moorline.wire.bounds import FilterText, RowsMax
@@ -85,7 +85,7 @@ class PackedRows:
         found = by_name[self.topics]
         keyed = np.flatnonzero(sizes.flags & KEYED)
         starts = positions + FRAME.size + sizes.topics
-        found[keyed] = Parts(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
+        found[keyed] = ByteColumn(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
         return (found % np.uint64(shards)).astype(np.uint16)
 
     def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
@@ -132,7 +132,7 @@ class PackedRows:
             raise Malformed("every topic is named once, and has a row")
         if not np.array_equal(np.array([len(name) for name in names])[self.topics], lengths):
             raise Malformed("a row has another topic than it says")
-        if not Parts(self.frames, positions + FRAME.size, lengths).are(names, self.topics):
+        if not ByteColumn(self.frames, positions + FRAME.size, lengths).are(names, self.topics):
             raise Malformed("a row has another topic than it says")
 
     def _check_headers(self, positions: Numbers, sizes: Sizes) -> None:

@@ -19,7 +19,7 @@ RECORDS = [Record("t", b"%d" % number, b"key %d" % number) for number in range(2
 @pytest.fixture(autouse=True, params=["one by one", "all at once"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 10**9 if request.param == "one by one" else 0
-    monkeypatch.setattr("moorline.core.frames.parts.PARTS_ONE_BY_ONE_MAX", most)
+    monkeypatch.setattr("moorline.core.frames.byte_columns.COLUMN_ONE_BY_ONE_MAX", most)
 
 
 def opened(disk: MemoryDisk, shards: int) -> StreamStore:

@@ -56,5 +56,5 @@ def test_power_cuts_without_a_sync_take_from_the_end_only() -> None:
 def test_crashes_while_all_frames_are_checked_at_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorline.core.frames.parts.PARTS_ONE_BY_ONE_MAX", 0)
+    monkeypatch.setattr("moorline.core.frames.byte_columns.COLUMN_ONE_BY_ONE_MAX", 0)
     StreamSimulation(seed).run(STEPS)

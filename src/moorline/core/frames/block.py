@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import FramePositions, topics_of
-from moorline.core.frames.parts import Numbers
 
 
 class Block(NamedTuple):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorline.core.frames.byte_columns import Buffer, ByteColumn, Numbers, words_at
 from moorline.core.frames.frame import FRAME, PRODUCER
-from moorline.core.frames.parts import Buffer, Numbers, Parts, words_at
 
 FramePositions = npt.NDArray[np.uint32]
 Positions = Numbers | FramePositions
@@ -49,8 +49,8 @@ def flags_of(data: bytes, positions: Positions) -> Numbers:
     return field(data, positions, FLAGS_AT, "<u2")
 
 
-def topics_of(data: bytes, positions: Numbers) -> Parts:
-    return Parts(data, positions + FRAME.size, field(data, positions, TOPIC_AT, "<u2"))
+def topics_of(data: bytes, positions: Numbers) -> ByteColumn:
+    return ByteColumn(data, positions + FRAME.size, field(data, positions, TOPIC_AT, "<u2"))
 
 
 def published_by(data: bytes, positions: Positions, producer: int) -> npt.NDArray[np.bool_]:

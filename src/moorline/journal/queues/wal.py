@@ -240,16 +240,16 @@ class WriteAheadLog:
                 f"the write-ahead log {path} has a damaged head: run `moor journal check --repair`"
             )
         size = 0
-        for stretch in _walk(file, end):
-            if stretch.payload is not None:
-                yield from _changes(stretch.payload, stretch.first, stretch.changes)
-                size += stretch.end - stretch.start
-            elif is_last and stretch.end == end:
-                self.torn_bytes = end - stretch.start
-                file.truncate(stretch.start)
+        for batch in _walk(file, end):
+            if batch.payload is not None:
+                yield from _changes(batch.payload, batch.first, batch.changes)
+                size += batch.end - batch.start
+            elif is_last and batch.end == end:
+                self.torn_bytes = end - batch.start
+                file.truncate(batch.start)
             elif not repair:
                 raise LogDamaged(
-                    f"the write-ahead log {path} is damaged at byte {stretch.start} of {end}: run "
+                    f"the write-ahead log {path} is damaged at byte {batch.start} of {end}: run "
                     "`moor journal check --repair` to take that out; what is whole behind it is kept"
                 )
         if self._sync:
@@ -269,7 +269,7 @@ class Survey(NamedTuple):
     seed: int
 
 
-class _Stretch(NamedTuple):
+class _BatchRange(NamedTuple):
     """A whole batch of a segment, or with `payload` None what stands where one should be."""
 
     start: int
@@ -284,16 +284,16 @@ def _surveyed(file: DiskFile, path: str, *, is_last: bool) -> Survey:
     head = _read_seed(file)
     if head is None and end <= HEAD.size:
         return Survey(path, [(0, end)] if end else [], True, [], 0)
-    stretches = list(_walk(file, end))
-    bad = [(one.start, one.end) for one in stretches if one.payload is None]
-    whole = [(one.start, one.end) for one in stretches if one.payload is not None]
+    batches = list(_walk(file, end))
+    bad = [(one.start, one.end) for one in batches if one.payload is None]
+    whole = [(one.start, one.end) for one in batches if one.payload is not None]
     is_torn_end = is_last and head is not None and [stop for _, stop in bad] == [end]
     if head is None:
         bad.insert(0, (0, HEAD.size))
     return Survey(path, bad, is_torn_end, whole, _best_seed(file, end))
 
 
-def _walk(file: DiskFile, end: int) -> Iterator[_Stretch]:
+def _walk(file: DiskFile, end: int) -> Iterator[_BatchRange]:
     """A segment from its head to its end: whole batches, and what is none."""
     seed = _best_seed(file, end)
     offset = HEAD.size
@@ -301,11 +301,11 @@ def _walk(file: DiskFile, end: int) -> Iterator[_Stretch]:
         payload, first, count = _read_batch(file, offset, seed)
         if payload is None:
             following = _next_whole_batch(file, offset, end, seed)
-            yield _Stretch(offset, following, None, 0, 0)
+            yield _BatchRange(offset, following, None, 0, 0)
             offset = following
         else:
             stop = offset + BATCH.size + len(payload)
-            yield _Stretch(offset, stop, payload, first, count)
+            yield _BatchRange(offset, stop, payload, first, count)
             offset = stop
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import xxhash
 
 from moorline.core.frames.block import Block
+from moorline.core.frames.byte_columns import Buffer, ByteColumn, Numbers, words_at
 from moorline.core.frames.frame import CHECK_MASK, FRAME, HEAD
-from moorline.core.frames.parts import Buffer, Numbers, Parts, words_at
 from moorline.limits import STREAM_FRAMED_ONE_BY_ONE_MAX
 
 _check = xxhash.xxh3_64_intdigest
@@ -101,7 +101,7 @@ def _joined(framed: Sequence[Framed]) -> Framed:
 
 def _with_checks(data: Buffer, places: Numbers, lengths: Numbers, seed: int) -> bytes:
     """The same frames; those that begin at these places get their checks."""
-    checks = Parts(data, places + HEAD.size, lengths - HEAD.size).hashes(seed)
+    checks = ByteColumn(data, places + HEAD.size, lengths - HEAD.size).hashes(seed)
     frames = bytearray(data)
     words_at(frames, "<u4")[places + 4] = checks.astype(np.uint32)
     return bytes(frames)

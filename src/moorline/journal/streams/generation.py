@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from moorline.core.frames.block import Block, block_of
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import times_of
-from moorline.core.frames.parts import Numbers
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import DAMAGE, RETENTION, Gap
 from moorline.journal.disk import Disk, DiskFile, parent, read_all
+from moorline.journal.streams.frame_scan import Span, cut, piece_of, walk_by_index
 from moorline.journal.streams.seal import Summary
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
@@ -30,7 +31,6 @@ from moorline.journal.streams.segment_index import (
     SparseIndex,
     dense_positions,
 )
-from moorline.journal.streams.stretches import Span, cut, piece_of, walk_by_index
 from moorline.limits import STREAM_DENSE_CACHED_MAX, STREAM_DENSE_READ, STREAM_SEEK_BYTES
 
 SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD, RETAIN
-from moorline.core.frames.parts import Numbers
 from moorline.journal.streams.framing import Run
 from moorline.journal.streams.shard import ShardLog
 from moorline.wire.packed_rows import PackedRows, Stamps, filled, names_used

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
+from moorline.core.frames.byte_columns import ByteColumn, Numbers, words_at
 from moorline.core.frames.fields import (
     FLAGS_AT,
     HEADERS_AT,
@@ -39,7 +40,6 @@ from moorline.core.frames.frame import (
     PRODUCER,
     check_of,
 )
-from moorline.core.frames.parts import Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.limits import FRAME_BYTES_MAX, STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 
@@ -81,10 +81,10 @@ class Piece(NamedTuple):
     def upto(self) -> int:
         return self.first + len(self.positions)
 
-    def contents(self) -> Parts:
+    def contents(self) -> ByteColumn:
         """What is checked and digested of each frame."""
         ends = np.append(self.positions[1:], len(self.data))
-        return Parts(self.data, self.positions + HEAD.size, ends - self.positions - HEAD.size)
+        return ByteColumn(self.data, self.positions + HEAD.size, ends - self.positions - HEAD.size)
 
     def topic_counts(self) -> list[tuple[str, int]]:
         """How many frames each topic has."""
@@ -125,7 +125,7 @@ def whole_frames(data: bytes, first: int, seed: int) -> tuple[Numbers, int]:
     numbers = words_at(data, "<i8")
     # The length and the check stand side by side.
     heads = numbers[positions]
-    contents = Parts(data, positions + HEAD.size, heads & CHECK_MASK)
+    contents = ByteColumn(data, positions + HEAD.size, heads & CHECK_MASK)
     checks = contents.hashes(seed).astype(np.uint32)
     bad = np.flatnonzero(
         (numbers[positions + HEAD.size] != np.arange(first, first + len(positions)))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import times_of
-from moorline.core.frames.parts import Numbers
 from moorline.journal.disk import Disk
 from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece
 from moorline.limits import STREAM_INDEX_EVERY

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moorline.core.frames.parts import Numbers
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.stream import Stream
 from moorline.limits import VERIFY_RANGES_MAX
 from moorline.spark.jobs.archive_files import Archive, folder_of

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import PRODUCER, TOMBSTONE
-from moorline.core.frames.parts import Numbers
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.limits import ARCHIVE_READ_ROWS

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorline.core.frames import parts as parts_module
+from moorline.core.frames import byte_columns as parts_module
 from moorline.core.frames.frame import FRAME, HEAD, Stored, frame_of
 from moorline.core.sets.digest import Digest
-from moorline.journal.streams import stretches
+from moorline.journal.streams import frame_scan as stretches
+from moorline.journal.streams.frame_scan import Span, walk_by_index
 from moorline.journal.streams.seal import DigestBuild
 from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece, walk
 from moorline.journal.streams.segment_index import ENTRY_BYTES, IndexBuild
-from moorline.journal.streams.stretches import Span, walk_by_index
 from moorline.limits import STREAM_INDEX_EVERY
 from moorline.testing import MemoryDisk
 
@@ -32,9 +32,9 @@ WHOLE = b"".join(FRAMES)
 @pytest.fixture(autouse=True, params=[1 << 30, 4_500])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several stretches, all ways through the hashes, and lanes that are too large to be read at once."""
-    monkeypatch.setattr(stretches, "STREAM_STRETCH_BYTES_MAX", request.param)
+    monkeypatch.setattr(stretches, "STREAM_SCAN_BYTES_MAX", request.param)
     monkeypatch.setattr(stretches, "STREAM_WALK_BYTES", 20_000)
-    monkeypatch.setattr(parts_module, "PARTS_ONE_BY_ONE_MAX", 200)
+    monkeypatch.setattr(parts_module, "COLUMN_ONE_BY_ONE_MAX", 200)
 
 
 def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[Hole]]:
@@ -50,9 +50,9 @@ def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[H
     contents: dict[int, bytes] = {}
     for piece in found:
         if isinstance(piece, Piece):
-            parts = piece.contents()
+            column = piece.contents()
             for number, (start, length) in enumerate(
-                zip(parts.starts.tolist(), parts.lengths.tolist(), strict=True)
+                zip(column.starts.tolist(), column.lengths.tolist(), strict=True)
             ):
                 contents[piece.first + number] = piece.data[start : start + length]
     return contents, [piece for piece in found if isinstance(piece, Hole)]
@@ -77,7 +77,7 @@ def test_a_segment_that_is_whole_is_found_in_stretches(monkeypatch: pytest.Monke
         raise AssertionError("nothing is left to be walked")
 
     monkeypatch.setattr("moorline.journal.streams.segment.read_frames", refuse)
-    monkeypatch.setattr(stretches, "STREAM_STRETCH_BYTES_MAX", 1 << 30)
+    monkeypatch.setattr(stretches, "STREAM_SCAN_BYTES_MAX", 1 << 30)
     contents, holes = walked(WHOLE, ENTRIES)
     assert contents == {FIRST + number: frame[HEAD.size :] for number, frame in enumerate(FRAMES)}
     assert not holes

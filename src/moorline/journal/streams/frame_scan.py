@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moorline.core.frames.byte_columns import Buffer, ByteColumn, Numbers, words_at
 from moorline.core.frames.frame import CHECK_MASK, CONTENT, FRAME, HEAD
-from moorline.core.frames.parts import Buffer, Numbers, Parts, words_at
 from moorline.journal.disk import DiskFile
 from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece, walk
 from moorline.journal.streams.segment_index import ENTRY_BYTES, ENTRY_NUMBERS
-from moorline.limits import STREAM_INDEX_EVERY, STREAM_STRETCH_BYTES_MAX, STREAM_WALK_BYTES
+from moorline.limits import STREAM_INDEX_EVERY, STREAM_SCAN_BYTES_MAX, STREAM_WALK_BYTES
 
 
-class Stretch(NamedTuple):
+class FrameRange(NamedTuple):
     """Messages `first` to before `upto` are between two places of the file; `starts` are those known."""
 
     first: int
@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
     """How many frames each lane has; None if the places are those of every frame."""
 
 
-class Found(NamedTuple):
+class FrameStarts(NamedTuple):
     """Where the frames of a stretch begin in its bytes, and the lengths that they say."""
 
     places: Numbers
@@ -52,9 +52,9 @@ class Span(NamedTuple):
     size_bytes: int
 
 
-def sparse_stretches(
+def sparse_ranges(
     entries: bytes, segment: Span, first: int, upto: int, bytes_max: int
-) -> Iterator[Stretch]:
+) -> Iterator[FrameRange]:
     """Messages `first` to before `upto`, in stretches of about that size, as far as the entries reach."""
     count = len(entries) // ENTRY_BYTES * ENTRY_NUMBERS
     table = np.frombuffer(entries, "<i8", count).reshape(-1, ENTRY_NUMBERS)
@@ -83,7 +83,7 @@ def sparse_stretches(
         stop = (
             at + 1 + int(np.argmax(np.append(counts[at + 1 : stop], 1 << 62) > STREAM_INDEX_EVERY))
         )
-        yield Stretch(
+        yield FrameRange(
             int(offsets[at]),
             int(offsets[stop]),
             int(places[at]),
@@ -94,26 +94,28 @@ def sparse_stretches(
         at = stop
 
 
-def cut(first: int, places: Numbers, bytes_max: int) -> Iterator[Stretch]:
+def cut(first: int, places: Numbers, bytes_max: int) -> Iterator[FrameRange]:
     """Stretches of about that size, where every place is known; the last one is the end of the last frame."""
     at, count = 0, len(places) - 1
     while at < count:
         stop = int(np.searchsorted(places, places[at] + bytes_max, "right")) - 1
         stop = min(max(stop, at + 1), count)
         begin, end = int(places[at]), int(places[stop])
-        yield Stretch(first + at, first + stop, begin, end, places[at:stop], None)
+        yield FrameRange(first + at, first + stop, begin, end, places[at:stop], None)
         at = stop
 
 
-def find_frames(stretch: Stretch, data: Buffer, seed: int, *, verify: bool = True) -> Found | None:
+def find_frames(
+    frames: FrameRange, data: Buffer, seed: int, *, verify: bool = True
+) -> FrameStarts | None:
     """The frames of a stretch in its bytes; None if something is not as it should be."""
-    size = stretch.stop - stretch.position
+    size = frames.stop - frames.position
     if len(data) < size or size < FRAME.size:
         return None
-    places = stretch.starts - stretch.position
-    if stretch.counts is not None:
-        places = _lanes(data, size, places, stretch.counts)
-    count = stretch.upto - stretch.first
+    places = frames.starts - frames.position
+    if frames.counts is not None:
+        places = _lanes(data, size, places, frames.counts)
+    count = frames.upto - frames.first
     if len(places) != count or not count or places.min() < 0 or places.max() > size - FRAME.size:
         return None
     numbers = words_at(data, "<i8")
@@ -125,14 +127,14 @@ def find_frames(stretch: Stretch, data: Buffer, seed: int, *, verify: bool = Tru
         not np.array_equal(ends[:-1], places[1:])
         or ends[-1] > size
         or int(lengths.min()) < CONTENT.size
-        or not np.array_equal(numbers[places + HEAD.size], np.arange(stretch.first, stretch.upto))
+        or not np.array_equal(numbers[places + HEAD.size], np.arange(frames.first, frames.upto))
     ):
         return None
     if verify:
-        checks = Parts(data, places + HEAD.size, lengths).hashes(seed).astype(np.uint32)
+        checks = ByteColumn(data, places + HEAD.size, lengths).hashes(seed).astype(np.uint32)
         if not np.array_equal(checks, heads >> 32 & CHECK_MASK):
             return None
-    return Found(places, lengths)
+    return FrameStarts(places, lengths)
 
 
 def _lanes(data: Buffer, size: int, starts: Numbers, counts: Numbers) -> Numbers:
@@ -156,9 +158,9 @@ def walk_by_index(
 ) -> Iterator[Piece | Hole]:
     """What `walk` finds in the whole segment, many frames at once; from the first doubt on, one by one."""
     at, position = segment.first, SEGMENT_HEAD.size
-    for stretch in sparse_stretches(entries, segment, at, segment.end, STREAM_WALK_BYTES):
-        whole = piece_of(file, stretch, seed)
-        for found in [whole] if whole else walk(file, position, stretch.stop, at, seed):
+    for frames in sparse_ranges(entries, segment, at, segment.end, STREAM_WALK_BYTES):
+        whole = piece_of(file, frames, seed)
+        for found in [whole] if whole else walk(file, position, frames.stop, at, seed):
             if isinstance(found, Hole):
                 # It may go on behind the stretch.
                 yield from walk(file, position, segment.size_bytes, at, seed)
@@ -168,13 +170,13 @@ def walk_by_index(
     yield from walk(file, position, segment.size_bytes, at, seed)
 
 
-def piece_of(file: DiskFile, stretch: Stretch, seed: int) -> Piece | None:
+def piece_of(file: DiskFile, frames: FrameRange, seed: int) -> Piece | None:
     """The stretch as one piece; None if it is not as it should be, or its frames are large."""
-    size = stretch.stop - stretch.position
-    if size > STREAM_STRETCH_BYTES_MAX:
+    size = frames.stop - frames.position
+    if size > STREAM_SCAN_BYTES_MAX:
         return None
-    data = file.read_at(stretch.position, size)
-    found = find_frames(stretch, data, seed)
+    data = file.read_at(frames.position, size)
+    found = find_frames(frames, data, seed)
     if found is None or int(found.places[-1] + found.lengths[-1]) + HEAD.size != size:
         return None
-    return Piece(stretch.first, stretch.position, data, found.places)
+    return Piece(frames.first, frames.position, data, found.places)

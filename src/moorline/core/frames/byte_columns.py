@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from moorline.limits import PARTS_ONE_BY_ONE_MAX
+from moorline.limits import COLUMN_ONE_BY_ONE_MAX
 
 if TYPE_CHECKING:
     import polars
@@ -57,7 +57,7 @@ def prepare() -> None:
     assert polars_hash
 
 
-class Parts(NamedTuple):
+class ByteColumn(NamedTuple):
     """Where each part begins in the buffer, and its bytes."""
 
     data: Buffer
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
 
     def hashes(self, seed: int = 0) -> npt.NDArray[np.uint64]:
         """XXH3-64 of each."""
-        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
+        if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
             scalar = map(xxhash.xxh3_64_intdigest, self._one_by_one(), repeat(seed))
             return np.fromiter(scalar, np.uint64, len(self.starts))
         import polars_hash
@@ -77,7 +77,7 @@ class Parts(NamedTuple):
 
     def xor(self) -> int:
         """XXH3-128 of all of them, one over the other: what a digest is made of."""
-        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
+        if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
             return reduce(xor, map(xxhash.xxh3_128_intdigest, self._one_by_one()), 0)
         import polars_hash
 
@@ -87,7 +87,7 @@ class Parts(NamedTuple):
 
     def distinct(self) -> tuple[list[bytes], npt.NDArray[np.uint32]]:
         """Those that there are, the first one first; and which of them each is."""
-        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
+        if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
             known: dict[bytes, int] = {}
             number = known.setdefault
             places = [number(bytes(part), len(known)) for part in self._one_by_one()]
@@ -99,7 +99,7 @@ class Parts(NamedTuple):
 
     def are(self, values: list[bytes], places: Numbers) -> bool:
         """Whether every part is the value at its place."""
-        if len(self.starts) <= PARTS_ONE_BY_ONE_MAX:
+        if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
             expected = map(values.__getitem__, places.tolist())
             return all(map(bytes.__eq__, map(bytes, self._one_by_one()), expected))
         import polars
@@ -128,12 +128,12 @@ class Parts(NamedTuple):
 
         return polars.DataFrame({"part": polars.from_arrow(self._padded().views())})
 
-    def _padded(self) -> "Parts":
+    def _padded(self) -> "ByteColumn":
         """The same, in a buffer that goes on behind the last part that is short."""
         short = self.starts[self.lengths <= _INLINE_BYTES]
         if not len(short) or int(short.max()) + PADDING_BYTES <= len(self.data):
             return self
-        return Parts(bytes(self.data) + bytes(PADDING_BYTES), self.starts, self.lengths)
+        return ByteColumn(bytes(self.data) + bytes(PADDING_BYTES), self.starts, self.lengths)
 
 
 def _views(words: npt.NDArray[Any], starts: Numbers, lengths: Numbers) -> npt.NDArray[np.uint32]:
