@@ -23,7 +23,7 @@ from bench.report import Report, tell
 from moorline.catalog import EmbeddedPostgres
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Reach
-from moorline.spark.places import ends
+from moorline.spark.planning import ends
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 SHARDS = 8

@@ -13,8 +13,8 @@ from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.clean import Cleaned, check, clean
 from moorline.spark.jobs.manifest import (
     ArchivedFile,
+    ArchiveGap,
     Entry,
-    LostRange,
     idle_entries,
     live_files,
     lost_ranges,
@@ -74,7 +74,7 @@ def test_the_newest_batch_of_a_query_stays_for_spark_may_ask_for_it_again() -> N
 
 
 def test_an_entry_that_tells_of_a_loss_stays() -> None:
-    gone = LostRange("node-1/3", 10, 20, "retention took them")
+    gone = ArchiveGap("node-1/3", 10, 20, "retention took them")
     entries = [
         Entry("q-000000", [file("a")], query="q", batch=0, lost=[gone]),
         batch(1, "b"),

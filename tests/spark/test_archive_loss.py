@@ -15,7 +15,7 @@ from moorline.spark.jobs.archive import ArchiveOptions, archive
 from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.node_side import ask, opened_streams
 from moorline.spark.jobs.verify import VerifyOptions, verify
-from moorline.spark.places import firsts
+from moorline.spark.planning import firsts
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -24,7 +24,7 @@ from moorline.limits import TTL_S_MAX
 from moorline.spark import runs as finding
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
-from moorline.spark.runs import Lost, runs
+from moorline.spark.runs import ReadGap, runs
 
 SCHEMA = pa.schema(
     [
@@ -118,7 +118,7 @@ def table(
         segment = streams.segment(extent.stream, ())
         assert segment is not None
         for block in runs(segment, start, stop, verify=verify):
-            assert not isinstance(block, Lost)
+            assert not isinstance(block, ReadGap)
             batch = made.batch(block, str(extent.stream))
             if batch is not None:
                 batches.append(batch)
@@ -201,7 +201,7 @@ def test_a_changed_byte_costs_at_most_the_frames_it_is_in(
             assert segment is not None
             ended = max(ended, stop)
             for block in runs(segment, start, stop, verify=True):
-                if isinstance(block, Lost):
+                if isinstance(block, ReadGap):
                     lost += range(block.first, block.upto)
                 else:
                     got += block.offsets.tolist()

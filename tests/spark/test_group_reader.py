@@ -345,11 +345,9 @@ async def test_a_member_that_is_removed_says_so(shared: NodeProcess) -> None:
 
 def test_what_is_gone_of_a_batch_is_named() -> None:
     here, gone = Stream("a", 0, 2), Stream("a", 0, 1)
-    found, missing = existing(
-        {gone: [(0, 5)], here: [(5, 8), (9, 20)]}, [Extent(here, 7, 18, False)]
-    )
+    found, gaps = existing({gone: [(0, 5)], here: [(5, 8), (9, 20)]}, [Extent(here, 7, 18, False)])
     assert [(one.stream, one.first, one.upto) for one in found] == [(here, 7, 8), (here, 9, 18)]
-    assert [(one.first, one.upto) for one in missing] == [(0, 5), (5, 7), (18, 20)]
+    assert [(one.first, one.upto) for one in gaps] == [(0, 5), (5, 7), (18, 20)]
 
 
 @pytest.mark.parametrize(

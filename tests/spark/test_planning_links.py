@@ -19,7 +19,7 @@ from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Reach
-from moorline.spark.places import Described, extents_by_shard
+from moorline.spark.planning import Described, extents_by_shard
 from moorline.testing.memory_disk import MemoryDisk
 
 

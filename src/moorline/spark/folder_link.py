@@ -31,7 +31,7 @@ from moorline.journal.streams.segment import (
 from moorline.journal.streams.segment_index import DENSE_BYTES, ENTRY_BYTES
 from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark.options import Offsets
-from moorline.spark.places import Bounds, Described, ExtentsByShard
+from moorline.spark.planning import Bounds, Described, ExtentsByShard
 from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 
 log = logging.getLogger("moorline.spark")

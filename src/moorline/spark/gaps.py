@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.spark.places import Missing
+from moorline.spark.planning import ShardGap
 
 GAP = "gap"
 
@@ -19,9 +19,9 @@ GAP = "gap"
 class GapPartition(InputPartition):
     """What the planner found to be gone, as a task: rows come from tasks only."""
 
-    def __init__(self, missing: Sequence[Missing]) -> None:
+    def __init__(self, gaps: Sequence[ShardGap]) -> None:
         super().__init__(None)
-        self.missing = list(missing)
+        self.gaps = list(gaps)
 
 
 def without_gap(schema: StructType) -> StructType:
@@ -39,7 +39,7 @@ def of_messages(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def of_gaps(missing: Iterable[Missing], schema: pa.Schema) -> pa.RecordBatch:
+def of_gaps(gaps: Iterable[ShardGap], schema: pa.Schema) -> pa.RecordBatch:
     """A row for each."""
     rows = [
         {
@@ -47,7 +47,7 @@ def of_gaps(missing: Iterable[Missing], schema: pa.Schema) -> pa.RecordBatch:
             "offset": one.first,
             GAP: {"first": one.first, "upto": one.upto, "reason": one.reason},
         }
-        for one in missing
+        for one in gaps
     ]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

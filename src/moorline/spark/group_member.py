@@ -26,7 +26,7 @@ from moorline.net.caller import Caller
 from moorline.net.pages import described_group
 from moorline.spark.node_link import Links
 from moorline.spark.options import Offsets, Reach
-from moorline.spark.places import Missing
+from moorline.spark.planning import ShardGap
 from moorline.wire.message import Failed, Message
 from moorline.wire.pull import MessagesTaken, TakeMessages
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
@@ -77,7 +77,7 @@ class GroupMember(Links):
         self._first = asyncio.Event()
         self._complete: dict[Stream, Ranges] = {}
         self._forget_ms: dict[Stream, int] = {}
-        self._lost: list[Missing] = []
+        self._lost: list[ShardGap] = []
         self._ended = ""
         self._turn = 0
 
@@ -105,10 +105,10 @@ class GroupMember(Links):
         """What there is below these ends in the streams that are ours, at most so many messages."""
         return self.run(self._take(ends, count_max))
 
-    def lost(self) -> list[Missing]:
+    def lost(self) -> list[ShardGap]:
         """What was gone before it could be taken, as far as it was not told yet."""
 
-        async def told() -> list[Missing]:
+        async def told() -> list[ShardGap]:
             lost, self._lost = self._lost, []
             return lost
 
@@ -180,7 +180,7 @@ class GroupMember(Links):
                 case FeedEnded(feed):
                     self._over(feed)
                 case MessagesLost(_, node, shard, first, upto, reason, feed):
-                    self._lost.append(Missing(str(Shard(node, shard)), first, upto, reason))
+                    self._lost.append(ShardGap(str(Shard(node, shard)), first, upto, reason))
                     caller.send(ConfirmLost(feed, [(first, upto)]))
                 case TopicSubscriptionEnded(_, code):
                     self._ended = code

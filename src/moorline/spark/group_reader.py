@@ -30,7 +30,7 @@ from moorline.limits import SPARK_SETTLE_MS_MAX, SPARK_SETTLE_PAUSE_MS
 from moorline.spark.group_member import ALL, GroupMember, Taken, ends_of
 from moorline.spark.lag import lag_of
 from moorline.spark.options import REACH, Offsets, TopicOptions, check_names, topic_options
-from moorline.spark.places import Missing, Range, ends
+from moorline.spark.planning import Range, ShardGap, ends
 from moorline.spark.reaching import reaching
 from moorline.spark.stopping import stop_on_sigterm
 from moorline.spark.topic_reader import TopicReads
@@ -154,11 +154,11 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         self.member()
         wanted = ranges_of(end)
         places = {stream: min(first for first, _ in parts) for stream, parts in wanted.items()}
-        found, missing = existing(wanted, self._extents(places))
+        found, gaps = existing(wanted, self._extents(places))
         away = {one.node for one in wanted} & set(self.streams().silent())
         if away:
             raise ConnectionLost(f"the batch has messages of {', '.join(sorted(away))}: start it")
-        return self.planned(found, missing)
+        return self.planned(found, gaps)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.rows(partition)
@@ -215,11 +215,11 @@ def ranges_of(offset: Offset) -> Taken:
     return found
 
 
-def existing(wanted: Taken, extents: Sequence[Extent]) -> tuple[list[Range], list[Missing]]:
+def existing(wanted: Taken, extents: Sequence[Extent]) -> tuple[list[Range], list[ShardGap]]:
     """The ranges as far as their messages are there, and those that are gone."""
     known = {one.stream: one for one in extents}
     found: list[Range] = []
-    missing: list[Missing] = []
+    gaps: list[ShardGap] = []
     for stream, ranges in wanted.items():
         extent = known.get(stream, Extent(stream, 0, 0, True))
         for first, upto in ranges:
@@ -227,12 +227,12 @@ def existing(wanted: Taken, extents: Sequence[Extent]) -> tuple[list[Range], lis
             stop = max(min(upto, extent.end), start)
             if start < stop:
                 found.append(Range(stream, start, stop))
-            missing += [
-                Missing(str(stream.shard), low, high)
+            gaps += [
+                ShardGap(str(stream.shard), low, high)
                 for low, high in ((first, start), (stop, upto))
                 if low < high
             ]
-    return found, missing
+    return found, gaps
 
 
 def _now_ms() -> int:

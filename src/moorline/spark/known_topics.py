@@ -25,7 +25,7 @@ from moorline.limits import (
 from moorline.spark.folder_link import LAYOUT, STREAMS
 from moorline.spark.node_link import Links, Told
 from moorline.spark.options import Reach
-from moorline.spark.places import Range
+from moorline.spark.planning import Range
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.topic import ListTopics, TopicsListed
 

@@ -29,7 +29,7 @@ from moorline.limits import (
 )
 from moorline.net.caller import Caller, open_caller
 from moorline.spark.options import Offsets, Reach
-from moorline.spark.places import Bounds, Described, extents_by_shard
+from moorline.spark.planning import Bounds, Described, extents_by_shard
 from moorline.version import SOFTWARE
 from moorline.wire.group import FindOffsets, OffsetsFound
 from moorline.wire.message import Answer, Failed, Message

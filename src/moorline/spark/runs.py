@@ -49,7 +49,7 @@ class SegmentFile(Protocol):
         """The sparse index; nothing if there is none."""
 
 
-class Lost(NamedTuple):
+class ReadGap(NamedTuple):
     """Messages `first` to before `upto` cannot be read: the damage begins at `position` of the file."""
 
     first: int
@@ -61,7 +61,7 @@ Run = tuple[Block, int, int]
 """A block, and the messages that it is about: `first` to before `upto`."""
 
 
-def runs(file: SegmentFile, first: int, upto: int, *, verify: bool) -> Iterator[Block | Lost]:
+def runs(file: SegmentFile, first: int, upto: int, *, verify: bool) -> Iterator[Block | ReadGap]:
     """Messages `first` to before `upto`, whole blocks of them, and what of them is lost."""
     sure = (file.head.first, SEGMENT_HEAD.size)
     at = first
@@ -146,7 +146,7 @@ def _dense_ranges(file: SegmentFile, first: int, upto: int) -> Iterator[FrameRan
 
 def _carefully(
     file: SegmentFile, sure: tuple[int, int], first: int, upto: int
-) -> Iterator[Block | Lost]:
+) -> Iterator[Block | ReadGap]:
     """The same, from a place that is known to be good, with every check and past damage."""
     at, position = sure
     head = file.head
@@ -162,12 +162,12 @@ def _carefully(
         else:
             stop = found.upto if found.upto >= 0 else file.end
             if min(stop, upto) > max(found.first, first):
-                yield Lost(max(found.first, first), min(stop, upto), good_upto)
+                yield ReadGap(max(found.first, first), min(stop, upto), good_upto)
             at = stop
         if at >= upto:
             return
     if at < upto:
-        yield Lost(max(at, first), upto, good_upto)
+        yield ReadGap(max(at, first), upto, good_upto)
 
 
 def _block_of(piece: Piece, first: int, upto: int) -> Block:

@@ -6,7 +6,7 @@ from moorline.core.stream import Extent, Stream
 from moorline.spark.folder_link import FolderSegment
 from moorline.spark.node_link import NodeSegment
 from moorline.spark.options import Offsets
-from moorline.spark.places import Described
+from moorline.spark.planning import Described
 
 
 class Streams(Protocol):

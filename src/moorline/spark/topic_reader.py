@@ -32,12 +32,12 @@ from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, un
 from moorline.spark.lag import lag_of
 from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Offsets, TopicOptions
-from moorline.spark.places import (
+from moorline.spark.planning import (
     Bounds,
     Described,
     ExtentsByShard,
-    Missing,
     Range,
+    ShardGap,
     check_order,
     ends,
     firsts,
@@ -47,7 +47,7 @@ from moorline.spark.places import (
     tasks,
 )
 from moorline.spark.reaching import reaching
-from moorline.spark.runs import Lost, runs
+from moorline.spark.runs import ReadGap, runs
 from moorline.spark.stopping import stop_on_sigterm
 from moorline.spark.streams import Streams
 
@@ -79,7 +79,7 @@ class TopicReads:
         self.options = options
         self.schema = schema
         self._opened: Streams | None = None
-        self.gaps: list[Missing] = []
+        self.gaps: list[ShardGap] = []
         self.lost = 0
         """What was left out so far in this process, and how many messages that are."""
 
@@ -137,22 +137,22 @@ class TopicReads:
         """The tasks between two places."""
         return self.planned(*ranges(start, end, shard_extents))
 
-    def planned(self, found: list[Range], missing: Sequence[Missing]) -> list[InputPartition]:
+    def planned(self, found: list[Range], gaps: Sequence[ShardGap]) -> list[InputPartition]:
         """A task for each part; and one for what is gone, where its rows are asked for."""
-        self.report(missing)
+        self.report(gaps)
         parts = tasks(found, self.options.min_partitions, self.options.max_records)
         made: list[InputPartition] = [
             TopicPartition([(one, self.streams().addresses(one.stream.node)) for one in part])
             for part in parts
         ]
-        if missing and GAP in self.schema.names:
-            made.append(GapPartition(missing))
+        if gaps and GAP in self.schema.names:
+            made.append(GapPartition(gaps))
         return made
 
-    def report(self, missing: Sequence[Missing]) -> None:
+    def report(self, gaps: Sequence[ShardGap]) -> None:
         """Messages that retention took, or that were never there: an error, or a line in the log."""
         # A batch is looked at when its end is found and when it is planned.
-        new = [one for one in missing if one not in self.gaps]
+        new = [one for one in gaps if one not in self.gaps]
         if not new:
             return
         text = "; ".join(map(str, new))
@@ -161,9 +161,9 @@ class TopicReads:
         log.warning("messages are gone: %s", text)
         self._left_out(new)
 
-    def _left_out(self, missing: Sequence[Missing]) -> None:
-        self.gaps += missing
-        self.lost += sum(one.messages for one in missing)
+    def _left_out(self, gaps: Sequence[ShardGap]) -> None:
+        self.gaps += gaps
+        self.lost += sum(one.messages for one in gaps)
 
     def told_gaps(self) -> dict[str, Any]:
         """For the progress of a query: what it has left out so far, if anything."""
@@ -216,7 +216,7 @@ class TopicReads:
             return
         schema = to_arrow_schema(self.schema, timezone="UTC")
         if isinstance(partition, GapPartition):
-            yield of_gaps(partition.missing, schema)
+            yield of_gaps(partition.gaps, schema)
             return
         plain = copy.copy(self)
         plain.schema, plain.gaps = without_gap(self.schema), []
@@ -252,11 +252,11 @@ class TopicReads:
         segment = self.streams().segment(part.stream, addresses)
         label = str(part.stream)
         if segment is None:
-            self.report([Missing(str(part.stream.shard), part.first, part.upto)])
+            self.report([ShardGap(str(part.stream.shard), part.first, part.upto)])
             return
         try:
             for block in runs(segment, part.first, part.upto, verify=self.options.verify_checks):
-                if isinstance(block, Lost):
+                if isinstance(block, ReadGap):
                     self._damaged(segment.name, label, block)
                     continue
                 batch = made.batch(block, label)
@@ -265,16 +265,16 @@ class TopicReads:
         finally:
             segment.close()
 
-    def _damaged(self, name: str, stream: str, lost: Lost) -> None:
-        count = lost.upto - lost.first
+    def _damaged(self, name: str, stream: str, gap: ReadGap) -> None:
+        count = gap.upto - gap.first
         text = (
-            f"{name}: damaged at byte {lost.position}: {count} messages of {stream}, "
-            f"{lost.first} to {lost.upto - 1}, cannot be read"
+            f"{name}: damaged at byte {gap.position}: {count} messages of {stream}, "
+            f"{gap.first} to {gap.upto - 1}, cannot be read"
         )
         if self.options.fail_on_loss:
             raise MessagesGone(f"{text}: {REMEDY}")
         log.warning("%s", text)
-        self._left_out([Missing(stream, lost.first, lost.upto, "DAMAGE")])
+        self._left_out([ShardGap(stream, gap.first, gap.upto, "DAMAGE")])
 
 
 class TopicBatchReader(TopicReads, DataSourceReader):
@@ -353,7 +353,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
                 continue
             if end < start[line]:
                 # A folder that was restored from before the checkpoint.
-                self.report([Missing(line, end, start[line])])
+                self.report([ShardGap(line, end, start[line])])
             upto = end if goal is None else min(end, goal.get(line, start[line]))
             found[line] = max(start[line], upto)
         return found

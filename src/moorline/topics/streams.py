@@ -284,20 +284,20 @@ class LocalStreams(FillsDisk):
     def _log_damage(self) -> None:
         """Once for each place, however it was found: by a reader, a seal or the start."""
         found = self.store.new_damage()
-        for stream, hole in found[:DAMAGE_LINES_MAX]:
+        for stream, gap in found[:DAMAGE_LINES_MAX]:
             log.error(
                 "messages of a stream are damaged or gone",
                 extra={
                     "stream": str(stream),
-                    "first": hole.first,
-                    "upto": hole.upto,
-                    "messages": hole.upto - hole.first,
+                    "first": gap.first,
+                    "upto": gap.upto,
+                    "messages": gap.upto - gap.first,
                 },
             )
         rest = found[DAMAGE_LINES_MAX:]
         if rest:
             # Each is told to whoever reads there; a log of a hundred thousand lines tells nobody anything.
-            messages = sum(hole.upto - hole.first for _, hole in rest)
+            messages = sum(gap.upto - gap.first for _, gap in rest)
             extra = {
                 "places": len(rest),
                 "messages": messages,

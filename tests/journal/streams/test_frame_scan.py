@@ -10,7 +10,7 @@ from moorline.core.sets.digest import Digest
 from moorline.journal.streams import frame_scan as stretches
 from moorline.journal.streams.frame_scan import Span, walk_by_index
 from moorline.journal.streams.seal import DigestBuild
-from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece, walk
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentGap, walk
 from moorline.journal.streams.segment_index import ENTRY_BYTES, IndexBuild
 from moorline.limits import STREAM_INDEX_EVERY
 from moorline.testing import MemoryDisk
@@ -37,7 +37,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(parts_module, "COLUMN_ONE_BY_ONE_MAX", 200)
 
 
-def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[Hole]]:
+def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[SegmentGap]]:
     """All messages and all holes of a segment, by its index or, without one, frame by frame."""
     disk = MemoryDisk()
     file = disk.open("segment", create=True)
@@ -55,7 +55,7 @@ def walked(data: bytes, entries: bytes | None) -> tuple[dict[int, bytes], list[H
                 zip(column.starts.tolist(), column.lengths.tolist(), strict=True)
             ):
                 contents[piece.first + number] = piece.data[start : start + length]
-    return contents, [piece for piece in found if isinstance(piece, Hole)]
+    return contents, [piece for piece in found if isinstance(piece, SegmentGap)]
 
 
 def index_of(data: bytes) -> bytes:
@@ -78,9 +78,9 @@ def test_a_segment_that_is_whole_is_found_in_stretches(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("moorline.journal.streams.segment.read_frames", refuse)
     monkeypatch.setattr(stretches, "STREAM_SCAN_BYTES_MAX", 1 << 30)
-    contents, holes = walked(WHOLE, ENTRIES)
+    contents, gaps = walked(WHOLE, ENTRIES)
     assert contents == {FIRST + number: frame[HEAD.size :] for number, frame in enumerate(FRAMES)}
-    assert not holes
+    assert not gaps
 
 
 @settings(max_examples=200, deadline=None)

@@ -17,7 +17,7 @@ from tests.journal.streams.test_segment import (
 from moorline.core.frames.frame import FRAME, HEAD, Stored, check_of, frame_of
 from moorline.core.stream import Gap
 from moorline.journal.streams import segment
-from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece, walk
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentGap, walk
 from moorline.journal.streams.segment_index import SparseIndex
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import FRAME_BYTES_MAX, STREAM_INDEX_EVERY
@@ -98,8 +98,8 @@ def test_a_body_full_of_heads_costs_few_checks(monkeypatch: pytest.MonkeyPatch) 
     file = MemoryDisk().open("segment", create=True)
     file.append(data)
     found = list(walk(file, 0, len(data), 0, SEED))
-    holes = [one for one in found if isinstance(one, Hole)]
-    assert [(one.first, one.upto) for one in holes] == [(5, 6), (9, -1)]
+    gaps = [one for one in found if isinstance(one, SegmentGap)]
+    assert [(one.first, one.upto) for one in gaps] == [(5, 6), (9, -1)]
     assert sum(len(one.positions) for one in found if isinstance(one, Piece)) == 8
     # Those that are looked at one by one announce nearly two gigabytes.
     assert sum(checked) < 50_000_000

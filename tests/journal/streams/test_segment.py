@@ -12,8 +12,8 @@ from moorline.journal.disk import parent, read_all
 from moorline.journal.streams.generation import Generation
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
-    Hole,
     Piece,
+    SegmentGap,
     SegmentHead,
     next_whole,
     read_head,
@@ -145,12 +145,12 @@ def test_a_walk_finds_what_is_behind_damage_wherever_it_is() -> None:
             if isinstance(piece, Piece)
             for offset in range(piece.first, piece.upto)
         ]
-        holes = [hole for hole in found if isinstance(hole, Hole)]
+        gaps = [gap for gap in found if isinstance(gap, SegmentGap)]
         assert offsets == [100 + n for n in range(6) if n != number]
         if number < 5:
-            assert [(hole.first, hole.upto) for hole in holes] == [(100 + number, 101 + number)]
+            assert [(gap.first, gap.upto) for gap in gaps] == [(100 + number, 101 + number)]
         else:
-            assert [hole.upto for hole in holes] == [-1]
+            assert [gap.upto for gap in gaps] == [-1]
 
 
 def test_a_message_behind_damage_is_found_whatever_its_flags_are() -> None:
@@ -162,7 +162,9 @@ def test_a_message_behind_damage_is_found_whatever_its_flags_are() -> None:
         disk = MemoryDisk()
         file = disk.open("x", create=True)
         file.append(damaged + whole)
-        assert next_whole(file, 0, len(damaged + whole), 0, SEED) == Hole(0, 1, len(damaged)), flags
+        assert next_whole(file, 0, len(damaged + whole), 0, SEED) == SegmentGap(
+            0, 1, len(damaged)
+        ), flags
 
 
 def test_a_part_of_a_block_is_what_a_block_of_the_part_would_be() -> None:

@@ -429,7 +429,7 @@ def test_a_file_that_vanishes_under_a_running_node_is_noticed(is_newest: bool) -
     )
     assert store.lost_messages == count
     assert store.look_at_files() == [], "told once"
-    assert [(hole.first, hole.upto) for _, hole in store.new_damage()] == [
+    assert [(file_gap.first, file_gap.upto) for _, file_gap in store.new_damage()] == [
         (extent.first, extent.end)
     ]
     publish(store, 100)

@@ -15,7 +15,7 @@ from moorline.journal.streams.generation import SEGMENT, Generation
 from moorline.journal.streams.inspection import StreamProblem
 from moorline.journal.streams.layout import NO_OWNER, read_home, read_layout, read_owner
 from moorline.journal.streams.seal import DigestBuild
-from moorline.journal.streams.segment import Hole
+from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.store import StreamOptions, StreamStore
 
 Visited = Callable[[int, int], None]
@@ -63,18 +63,18 @@ def check_streams(
 
 
 def _read(disk: Disk, shard: int, generation: Generation, report: StreamReport) -> None:
-    digest, holes = DigestBuild(), []
+    digest, gaps = DigestBuild(), []
     file = disk.open(generation.path + SEGMENT, create=False)
     try:
         for piece in generation.walk(file) if generation.is_readable else ():
-            if isinstance(piece, Hole):
-                holes.append(piece)
+            if isinstance(piece, SegmentGap):
+                gaps.append(piece)
             else:
                 digest.add(piece)
     finally:
         file.close()
     if not generation.is_readable:
-        holes = [Hole(generation.first, generation.end, 0)]
+        gaps = [SegmentGap(generation.first, generation.end, 0)]
     report.messages += digest.count
     summary = generation.summary
     if summary is not None and summary.count == digest.count:
@@ -84,8 +84,8 @@ def _read(disk: Disk, shard: int, generation: Generation, report: StreamReport) 
             report.problems.append(StreamProblem("seal", shard, generation.number, text))
         return
     gone = {one.generation for one in report.problems if one.shard == shard}
-    for hole in holes:
-        text = f"{generation.path}{SEGMENT}: messages {hole.first} to {hole.upto} cannot be read"
+    for gap in gaps:
+        text = f"{generation.path}{SEGMENT}: messages {gap.first} to {gap.upto} cannot be read"
         # What is missing behind a generation whose neighbour vanished is counted there.
-        lost = 0 if generation.number + 1 in gone else hole.upto - hole.first
+        lost = 0 if generation.number + 1 in gone else gap.upto - gap.first
         report.problems.append(StreamProblem("damage", shard, generation.number, text, lost))

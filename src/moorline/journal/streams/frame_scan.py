@@ -19,7 +19,7 @@ import numpy as np
 from moorline.core.frames.byte_columns import Buffer, ByteColumn, Numbers, words_at
 from moorline.core.frames.frame import CHECK_MASK, CONTENT, FRAME, HEAD
 from moorline.journal.disk import DiskFile
-from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece, walk
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentGap, walk
 from moorline.journal.streams.segment_index import ENTRY_BYTES, ENTRY_NUMBERS
 from moorline.limits import STREAM_INDEX_EVERY, STREAM_SCAN_BYTES_MAX, STREAM_WALK_BYTES
 
@@ -155,13 +155,13 @@ def _lanes(data: Buffer, size: int, starts: Numbers, counts: Numbers) -> Numbers
 
 def walk_by_index(
     file: DiskFile, entries: bytes, segment: Span, seed: int
-) -> Iterator[Piece | Hole]:
+) -> Iterator[Piece | SegmentGap]:
     """What `walk` finds in the whole segment, many frames at once; from the first doubt on, one by one."""
     at, position = segment.first, SEGMENT_HEAD.size
     for frames in sparse_ranges(entries, segment, at, segment.end, STREAM_WALK_BYTES):
         whole = piece_of(file, frames, seed)
         for found in [whole] if whole else walk(file, position, frames.stop, at, seed):
-            if isinstance(found, Hole):
+            if isinstance(found, SegmentGap):
                 # It may go on behind the stretch.
                 yield from walk(file, position, segment.size_bytes, at, seed)
                 return

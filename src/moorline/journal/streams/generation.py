@@ -19,8 +19,8 @@ from moorline.journal.streams.frame_scan import Span, cut, piece_of, walk_by_ind
 from moorline.journal.streams.seal import Summary
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
-    Hole,
     Piece,
+    SegmentGap,
     SegmentHead,
     next_whole,
     read_frames,
@@ -47,9 +47,9 @@ class Generation:
         "file",
         "first",
         "first_time_us",
+        "gaps",
         "has_ended",
         "head",
-        "holes",
         "index",
         "index_file",
         "is_gone",
@@ -83,7 +83,7 @@ class Generation:
         """Whether the times of its messages are known; if not, a seal will find them."""
         self.summary: Summary | None = None
         self.index: SparseIndex | None = None
-        self.holes: dict[int, Hole] = {}
+        self.gaps: dict[int, SegmentGap] = {}
         self.topics: dict[str, int] = {}
         # Both belong to the thread that writes.
         self.file: DiskFile | None = None
@@ -116,7 +116,7 @@ class Generation:
     @property
     def lost(self) -> int:
         """Messages that are known to be damaged."""
-        noted = sum(hole.upto - hole.first for hole in list(self.holes.values()))
+        noted = sum(gap.upto - gap.first for gap in list(self.gaps.values()))
         sealed = self.end - self.first - self.summary.count if self.summary else 0
         return max(noted, sealed)
 
@@ -136,7 +136,7 @@ class Generation:
 
     def _note_gone(self) -> None:
         end, limit = self._reach
-        self.holes = {self.first: Hole(self.first, end, limit)} if end > self.first else {}
+        self.gaps = {self.first: SegmentGap(self.first, end, limit)} if end > self.first else {}
         if self.has_ended:
             # There is nothing to seal any more; with a summary what follows is sealed, and retention goes on.
             head, times = self.head, (self.first_time_us, self.last_time_us)
@@ -190,9 +190,9 @@ class Generation:
     def _read(self, file: DiskFile, offset: int, bytes_max: int) -> Block | Gap:
         if not self.is_readable:
             return Gap(offset, self.end, DAMAGE)
-        for hole in list(self.holes.values()):
-            if hole.first <= offset < hole.upto:
-                return Gap(offset, hole.upto, DAMAGE)
+        for gap in list(self.gaps.values()):
+            if gap.first <= offset < gap.upto:
+                return Gap(offset, gap.upto, DAMAGE)
         (end, limit), seed = self._reach, self.head.seed
         sealed = self._sealed_piece(file, offset, bytes_max) if self.summary is not None else None
         if sealed is not None:
@@ -210,10 +210,10 @@ class Generation:
                 self._build_index(file)
                 at, position, is_sure = self._entry_of(file, offset)
             else:
-                hole = self.note(next_whole(file, position, limit, at, seed), end, limit)
-                if offset < hole.upto:
-                    return Gap(offset, hole.upto, DAMAGE)
-                at, position = hole.upto, hole.position
+                gap = self.note(next_whole(file, position, limit, at, seed), end, limit)
+                if offset < gap.upto:
+                    return Gap(offset, gap.upto, DAMAGE)
+                at, position = gap.upto, gap.position
 
     def _sealed_piece(self, file: DiskFile, offset: int, bytes_max: int) -> Piece | None:
         """What follows, by the dense index; None if the index is not right."""
@@ -244,9 +244,9 @@ class Generation:
                 return IndexEntry(offset, position, False)
             index = self._build_index(file)
         best = IndexEntry(self.first, SEGMENT_HEAD.size, True)
-        for hole in list(self.holes.values()):
-            if hole.upto <= offset and (hole.upto, hole.position) >= best[:2]:
-                best = IndexEntry(hole.upto, hole.position, True)
+        for gap in list(self.gaps.values()):
+            if gap.upto <= offset and (gap.upto, gap.position) >= best[:2]:
+                best = IndexEntry(gap.upto, gap.position, True)
         indexed = index.entry_of(offset)
         return indexed if indexed is not None and indexed[:2] > best[:2] else best
 
@@ -256,13 +256,13 @@ class Generation:
             self._places = {}
         self._places[offset] = position
 
-    def note(self, hole: Hole, end: int, limit: int) -> Hole:
+    def note(self, gap: SegmentGap, end: int, limit: int) -> SegmentGap:
         """Damage, with its end: found many times, counted once."""
-        if hole.upto < 0:
-            hole = Hole(hole.first, end, limit)
-        return self.holes.setdefault(hole.first, hole)
+        if gap.upto < 0:
+            gap = SegmentGap(gap.first, end, limit)
+        return self.gaps.setdefault(gap.first, gap)
 
-    def walk(self, file: DiskFile) -> Iterator[Piece | Hole]:
+    def walk(self, file: DiskFile) -> Iterator[Piece | SegmentGap]:
         """All that is committed; every hole has its end, and is noted."""
         end, limit = self._reach
         upto = self.first
@@ -270,11 +270,11 @@ class Generation:
         entries = index.entries() if index is not None else b""
         span = Span(self.first, end, limit)
         for found in walk_by_index(file, entries, span, self.head.seed):
-            piece = self.note(found, end, limit) if isinstance(found, Hole) else found
+            piece = self.note(found, end, limit) if isinstance(found, SegmentGap) else found
             upto = piece.upto
             yield piece
         if upto < end:
-            yield self.note(Hole(upto, -1, limit), end, limit)
+            yield self.note(SegmentGap(upto, -1, limit), end, limit)
 
     def _build_index(self, file: DiskFile) -> SparseIndex:
         """Makes the indexes anew from the frames."""

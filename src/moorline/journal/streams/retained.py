@@ -190,10 +190,10 @@ class Retained:
             frame = _frame_at(data, position, self._seed)
             if frame is None:
                 is_whole = False
-                hole = next_whole(file, position, size, 0, self._seed)
-                if hole.upto < 0:
+                gap = next_whole(file, position, size, 0, self._seed)
+                if gap.upto < 0:
                     break
-                position = hole.position
+                position = gap.position
                 continue
             self._put(self._entry_of(frame[HEAD.size :]))
             position += len(frame)

@@ -19,7 +19,7 @@ from moorline.journal.streams.seal import (
 )
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
-    Hole,
+    SegmentGap,
     SegmentHead,
     producers_of,
     read_frames,
@@ -43,7 +43,7 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
     file = disk.open(generation.path + SEGMENT, create=False)
     try:
         for piece in generation.walk(file) if generation.is_readable else ():
-            if isinstance(piece, Hole):
+            if isinstance(piece, SegmentGap):
                 index.skip(piece)
                 continue
             digest.add(piece)

@@ -93,7 +93,7 @@ class Piece(NamedTuple):
         return list(zip([name.decode() for name in names], counts, strict=True))
 
 
-class Hole(NamedTuple):
+class SegmentGap(NamedTuple):
     """Messages `first` to before `upto` are not whole; message `upto` is at `position`.
 
     `upto` is -1 if nothing whole follows: then `position` is where the whole part ends.
@@ -174,7 +174,7 @@ def read_frames(
 
 def walk(
     file: DiskFile, position: int, limit: int, first: int, seed: int
-) -> Iterator[Piece | Hole]:
+) -> Iterator[Piece | SegmentGap]:
     """Everything whole from there to `limit`, and the holes between; a last hole without an end is
     what is not whole at the end."""
     while position < limit:
@@ -184,14 +184,14 @@ def walk(
             position += len(piece.data)
             first = piece.upto
             continue
-        hole = next_whole(file, position, limit, first, seed)
-        yield hole
-        if hole.upto < 0:
+        gap = next_whole(file, position, limit, first, seed)
+        yield gap
+        if gap.upto < 0:
             return
-        first, position = hole.upto, hole.position
+        first, position = gap.upto, gap.position
 
 
-def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int) -> Hole:
+def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int) -> SegmentGap:
     """Behind a bad frame, which should be message `first`: where is the next whole one?
 
     Every byte may be its beginning. Few pass a look at the numbers that a frame begins with, and one
@@ -209,9 +209,9 @@ def next_whole(file: DiskFile, position: int, limit: int, first: int, seed: int)
                 else file.read_at(start + place + HEAD.size, length)
             )
             if len(content) == length and check_of(content, seed) == check:
-                return Hole(first, offset, start + place)
+                return SegmentGap(first, offset, start + place)
         start += STREAM_SEARCH_BYTES
-    return Hole(first, -1, position)
+    return SegmentGap(first, -1, position)
 
 
 def _candidates(data: bytes, room: int, first: int) -> list[int]:

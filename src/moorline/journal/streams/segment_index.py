@@ -15,7 +15,7 @@ import numpy.typing as npt
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import times_of
 from moorline.journal.disk import Disk
-from moorline.journal.streams.segment import SEGMENT_HEAD, Hole, Piece
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentGap
 from moorline.limits import STREAM_INDEX_EVERY
 
 ENTRY_NUMBERS = 3
@@ -122,9 +122,9 @@ class IndexBuild:
         self._upto = piece.upto
         self.sparse.add(entries_of(piece.first, piece.position, piece.data, piece.positions))
 
-    def skip(self, hole: Hole) -> None:
-        self._parts.append(np.zeros(hole.upto - hole.first, "<u8"))
-        self._upto = hole.upto
+    def skip(self, gap: SegmentGap) -> None:
+        self._parts.append(np.zeros(gap.upto - gap.first, "<u8"))
+        self._upto = gap.upto
 
     def dense(self, end: int) -> bytes:
         self._parts.append(np.zeros(end - self._upto, "<u8"))

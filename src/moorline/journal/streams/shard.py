@@ -21,7 +21,7 @@ from moorline.journal.streams.framing import Contents, Run, block_of, time_of
 from moorline.journal.streams.generation import SNAPSHOT, Generation
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded, remember
-from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, Hole, SegmentHead
+from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, SegmentGap, SegmentHead
 from moorline.journal.streams.segment_index import SparseIndex, Words, entries_of
 from moorline.journal.streams.tail import Tail
 from moorline.limits import STREAM_SNAPSHOT_BYTES
@@ -361,7 +361,9 @@ class ShardLog:
         if newest.end < offset:
             # A seal that it has does not speak of them.
             newest.summary = None
-            newest.note(Hole(newest.end, offset, newest.size_bytes), offset, newest.size_bytes)
+            newest.note(
+                SegmentGap(newest.end, offset, newest.size_bytes), offset, newest.size_bytes
+            )
         newest.end = self.next_offset = offset
         self.tail.clear()
 

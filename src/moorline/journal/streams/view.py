@@ -13,7 +13,7 @@ from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.streams.generation import SEAL, Generation
 from moorline.journal.streams.seal import Seal, read_seal
-from moorline.journal.streams.segment import Hole
+from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.shard import ShardLog
 
 
@@ -159,17 +159,17 @@ class StreamView:
             for generation in shard.generations
         ]
 
-    def new_damage(self) -> list[tuple[Stream, Hole]]:
+    def new_damage(self) -> list[tuple[Stream, SegmentGap]]:
         """Places that were found damaged since the last call."""
         found = []
         known = set()
         for shard in self._shards.values():
             for generation in shard.generations:
-                for hole in list(generation.holes.values()):
-                    place = (shard.number, generation.number, hole.first, hole.upto)
+                for gap in list(generation.gaps.values()):
+                    place = (shard.number, generation.number, gap.first, gap.upto)
                     known.add(place)
                     if place not in self._told:
-                        found.append((shard.extent_of(generation).stream, hole))
+                        found.append((shard.extent_of(generation).stream, gap))
         # What retention took is told no more, and need not be remembered.
         self._told = known
         return found

@@ -29,11 +29,11 @@ from moorline.spark.jobs.archive_nodes import know_nodes
 from moorline.spark.jobs.batches import Batch, query_of
 from moorline.spark.jobs.compaction import compact
 from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
-from moorline.spark.jobs.manifest import Entry, LostRange, reached
+from moorline.spark.jobs.manifest import ArchiveGap, Entry, reached
 from moorline.spark.jobs.node_side import node_ids, opened_streams
 from moorline.spark.jobs.patience import Patience, Told, now_ms, silent, wait_for_nodes
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
-from moorline.spark.places import ends, firsts
+from moorline.spark.planning import ends, firsts
 from moorline.spark.topic_reader import REMEDY
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Archived(msgspec.Struct, frozen=True):
     compacted_files: int
     compacted_into: int
     seals: int
-    lost: list[LostRange] = []
+    lost: list[ArchiveGap] = []
     refused: list[str] = []
 
     @property

@@ -26,13 +26,13 @@ from moorline.spark.jobs.archive_files import (
     text_options,
 )
 from moorline.spark.jobs.archive_location import ArchiveLocation
-from moorline.spark.jobs.manifest import ArchivedFile, Entry, LostRange
+from moorline.spark.jobs.manifest import ArchivedFile, ArchiveGap, Entry
 from moorline.spark.jobs.ttl_bits import SQL_TO_BITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from moorline.spark.places import Range
+    from moorline.spark.planning import Range
 
 Offsets = dict[str, int]
 
@@ -68,10 +68,10 @@ class Batch:
 
     def _planned(
         self, target: Archive, name: str, number: int, ends: Offsets
-    ) -> tuple[list["ArchiveRange"], list[LostRange]]:
+    ) -> tuple[list["ArchiveRange"], list[ArchiveGap]]:
         """The ranges of streams between the batch before and this one, with their nodes; and what is gone."""
         from moorline.spark.jobs.node_side import opened_streams
-        from moorline.spark.places import firsts, ranges
+        from moorline.spark.planning import firsts, ranges
 
         streams = opened_streams(self._source)
         try:
@@ -85,9 +85,9 @@ class Batch:
             for shard, end in ends.items():
                 if end > start.get(shard, end) and shard.rpartition("/")[0] in away:
                     raise ConnectionLost(f"the node of {shard} does not answer: start it")
-            found, missing = ranges(start, ends, shard_extents)
+            found, gaps = ranges(start, ends, shard_extents)
             lost = [
-                LostRange(one.shard, one.first, one.upto, "retention took them") for one in missing
+                ArchiveGap(one.shard, one.first, one.upto, "retention took them") for one in gaps
             ]
             if lost and not self._allows_loss:
                 raise MessagesGone(
@@ -141,12 +141,12 @@ class Part(msgspec.Struct, frozen=True):
     """The files that a task wrote, and what it could not read."""
 
     files: list[ArchivedFile]
-    lost: list[LostRange]
+    lost: list[ArchiveGap]
 
 
 def _written(
     spark: "SparkSession", target: Archive, name: str, items: list[ArchiveRange]
-) -> tuple[list[ArchivedFile], list[LostRange]]:
+) -> tuple[list[ArchivedFile], list[ArchiveGap]]:
     parts = tasks.run(spark, archive_range, items, Part)
     files = [file for part in parts for file in part.files]
     # A worker that was killed left what it had; the attempt behind it wrote other files.
@@ -159,20 +159,20 @@ def _written(
 
 def archive_range(item: bytes) -> Iterator[Part]:
     """In a worker. Its files have names that nobody else draws: a second attempt is in nobody's way."""
-    from moorline.spark.jobs.node_side import Lost, node_rows
+    from moorline.spark.jobs.node_side import NodeGap, node_rows
     from moorline.spark.jobs.parquet import part_writer
 
     wanted = msgspec.json.decode(item, type=ArchiveRange)
-    lost: list[LostRange] = []
+    lost: list[ArchiveGap] = []
     rows = node_rows(
         wanted.source, wanted.addresses, wanted.stream, wanted.first, wanted.upto, wanted.topics
     )
     with part_writer(Archive(wanted.where), folder_of(wanted.batch, wanted.stream)) as writer:
         for found in rows:
-            if not isinstance(found, Lost):
+            if not isinstance(found, NodeGap):
                 writer.write(found)
                 continue
-            gone = LostRange(str(wanted.stream.shard), found.first, found.upto, found.text)
+            gone = ArchiveGap(str(wanted.stream.shard), found.first, found.upto, found.text)
             if not wanted.allows_loss:
                 raise MessagesGone(f"{gone}: --allow-loss goes past them")
             lost.append(gone)

@@ -26,7 +26,7 @@ from moorline.spark.jobs.digests import (
     read_file,
 )
 from moorline.spark.jobs.manifest import ArchivedFile
-from moorline.spark.jobs.node_side import Lost, node_rows
+from moorline.spark.jobs.node_side import NodeGap, node_rows
 from moorline.spark.jobs.parquet import PartWriter, part_writer
 
 MISSING, EXTRA, ALTERED, LOST = "missing", "extra", "altered", "lost"
@@ -78,7 +78,7 @@ def digest_node(item: bytes) -> Iterator[StreamDigests]:
     digests = BucketDigests(batch.first, batch.end)
     problems = []
     for found in _from_node(batch, [(batch.first, batch.end)]):
-        if isinstance(found, Lost):
+        if isinstance(found, NodeGap):
             problems.append((f"{found.first}-{found.upto}", found.text))
         else:
             digests.add(hashed_rows(found))
@@ -173,7 +173,7 @@ def _read(ask: Ask, archive: Archive) -> _Sides:
     node: list[Rows] = []
     lost: list[tuple[int, int]] = []
     for found in _from_node(batch, ask.ranges):
-        if isinstance(found, Lost):
+        if isinstance(found, NodeGap):
             lost.append((found.first, found.upto))
         else:
             node.append(hashed_rows(found))
@@ -205,7 +205,9 @@ def _read(ask: Ask, archive: Archive) -> _Sides:
     )
 
 
-def _from_node(batch: NodeBatch, ranges: list[tuple[int, int]]) -> Iterator[pa.RecordBatch | Lost]:
+def _from_node(
+    batch: NodeBatch, ranges: list[tuple[int, int]]
+) -> Iterator[pa.RecordBatch | NodeGap]:
     stream = batch.stream
     for first, upto in ranges:
         yield from node_rows(batch.source, batch.addresses, stream, first, upto, batch.filters)
@@ -226,7 +228,7 @@ def _repaired(
                 _copy_without(archive, file, bad, writer)
                 replaced.append(file.path)
         for found in _from_node(ask.node, runs_of(verdict.needed)):
-            if not isinstance(found, Lost):
+            if not isinstance(found, NodeGap):
                 fetched += found.num_rows
                 writer.write(found)
     return msgspec.structs.replace(compared, files=writer.files, replaced=replaced, fetched=fetched)

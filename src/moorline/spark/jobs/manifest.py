@@ -38,7 +38,7 @@ class ArchivedFile(msgspec.Struct, frozen=True):
         return Stream(self.node, self.shard, self.generation)
 
 
-class LostRange(msgspec.Struct, frozen=True):
+class ArchiveGap(msgspec.Struct, frozen=True):
     """Messages `first` to before `upto` of a shard were gone before they were archived, which was allowed."""
 
     shard: str
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True):
     query: str = ""
     batch: int = -1
     reached: dict[str, int] = {}
-    lost: list[LostRange] = []
+    lost: list[ArchiveGap] = []
 
 
 def live_files(entries: Iterable[Entry]) -> list[ArchivedFile]:
@@ -122,9 +122,9 @@ def by_stream(files: Iterable[ArchivedFile]) -> dict[Stream, list[ArchivedFile]]
     return streams
 
 
-def lost_ranges(entries: Iterable[Entry]) -> dict[str, list[LostRange]]:
+def lost_ranges(entries: Iterable[Entry]) -> dict[str, list[ArchiveGap]]:
     """What was gone before it was archived, by shard."""
-    found: dict[str, list[LostRange]] = {}
+    found: dict[str, list[ArchiveGap]] = {}
     for entry in entries:
         for one in entry.lost:
             found.setdefault(one.shard, []).append(one)

@@ -37,7 +37,7 @@ class Told(msgspec.Struct, frozen=True):
     ids: dict[str, str] = {}
 
 
-class Lost(NamedTuple):
+class NodeGap(NamedTuple):
     """Messages `first` to before `upto` cannot be read on the node."""
 
     first: int
@@ -128,20 +128,20 @@ def node_rows(
     first: int,
     upto: int,
     filters: list[str],
-) -> Iterator[pa.RecordBatch | Lost]:
+) -> Iterator[pa.RecordBatch | NodeGap]:
     """In a worker: messages `first` to before `upto` with all columns of an archive; those of the filters."""
     streams = opened_streams(source)
     made = Batches(SCHEMA_AS_READ, filters)
     try:
         segment = streams.segment(stream, tuple(addresses))
         if segment is None:
-            yield Lost(first, upto, "the node has dropped it")
+            yield NodeGap(first, upto, "the node has dropped it")
             return
         try:
             for block in runs.runs(segment, first, upto, verify=True):
-                if isinstance(block, runs.Lost):
+                if isinstance(block, runs.ReadGap):
                     text = f"{segment.name}: damaged at byte {block.position}"
-                    yield Lost(block.first, block.upto, text)
+                    yield NodeGap(block.first, block.upto, text)
                     continue
                 batch = made.batch(block, str(stream))
                 if batch is not None:

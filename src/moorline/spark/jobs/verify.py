@@ -35,8 +35,8 @@ from moorline.spark.jobs.digests import (
 )
 from moorline.spark.jobs.manifest import (
     ArchivedFile,
+    ArchiveGap,
     Entry,
-    LostRange,
     by_stream,
     live_files,
     lost_ranges,
@@ -341,7 +341,7 @@ class _Checking:
         )
 
     def _report(
-        self, seal: SealedStream, found: _Found, lost_of_shard: list[LostRange]
+        self, seal: SealedStream, found: _Found, lost_of_shard: list[ArchiveGap]
     ) -> StreamReport:
         stream = seal.stream
         differs, is_proven = stream in found.buckets, stream in found.proven
@@ -382,7 +382,7 @@ def _slices(seals: Seals, size: int) -> Iterator[Seals]:
         yield {stream: seals[stream] for stream in streams[first : first + size]}
 
 
-def _overlap(seal: SealedStream, lost: list[LostRange]) -> int:
+def _overlap(seal: SealedStream, lost: list[ArchiveGap]) -> int:
     return sum(max(0, min(one.upto, seal.end) - max(one.first, seal.first)) for one in lost)
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from moorline.core.stream import Extent, Stream
 from moorline.errors import ConfigError
-from moorline.spark.places import (
+from moorline.spark.planning import (
     ExtentsByShard,
-    Missing,
     Range,
+    ShardGap,
     check_order,
     extents_by_shard,
     limited,
@@ -52,7 +52,7 @@ def test_places_are_offsets_or_words() -> None:
 
 
 def test_ranges_follow_the_streams_and_name_what_is_gone(shard_extents: ExtentsByShard) -> None:
-    found, missing = ranges(
+    found, gaps = ranges(
         {"node-1/0": 0, "node-1/1": 10}, {"node-1/0": 220, "node-1/1": 50}, shard_extents
     )
     assert found == [
@@ -60,11 +60,11 @@ def test_ranges_follow_the_streams_and_name_what_is_gone(shard_extents: ExtentsB
         Range(Stream("node-1", 0, 3), 200, 220),
         Range(Stream("node-1", 1, 1), 10, 40),
     ]
-    assert missing == [Missing("node-1/0", 0, 100), Missing("node-1/1", 40, 50)]
-    assert str(missing[0]) == "100 messages of node-1/0, 0 to 99"
+    assert gaps == [ShardGap("node-1/0", 0, 100), ShardGap("node-1/1", 40, 50)]
+    assert str(gaps[0]) == "100 messages of node-1/0, 0 to 99"
     # A hole in the middle of a shard, whose head was damaged.
     holey = extents_by_shard([extent(0, 1, 0, 10), extent(0, 3, 30, 40)])
-    assert ranges({"node-1/0": 0}, {"node-1/0": 40}, holey)[1] == [Missing("node-1/0", 10, 30)]
+    assert ranges({"node-1/0": 0}, {"node-1/0": 40}, holey)[1] == [ShardGap("node-1/0", 10, 30)]
 
 
 @pytest.mark.parametrize(("min_partitions", "max_records"), [(0, 7), (9, 0), (3, 0), (4, 30)])

@@ -39,7 +39,7 @@ class Range(NamedTuple):
         return self.upto - self.first
 
 
-class Missing(NamedTuple):
+class ShardGap(NamedTuple):
     """Messages `first` to before `upto` of a shard are gone, or of a stream cannot be read."""
 
     shard: str
@@ -113,10 +113,10 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
 
 def ranges(
     start: Offsets, end: Offsets, shard_extents: ExtentsByShard
-) -> tuple[list[Range], list[Missing]]:
+) -> tuple[list[Range], list[ShardGap]]:
     """The pieces of streams between two places, and what between them is not there any more."""
     found: list[Range] = []
-    missing: list[Missing] = []
+    gaps: list[ShardGap] = []
     for line, upto in sorted(end.items()):
         at = start.get(line, upto)
         for extent in shard_extents.get(line, ()):
@@ -125,14 +125,14 @@ def ranges(
             if extent.end <= at:
                 continue
             if extent.first > at:
-                missing.append(Missing(line, at, extent.first))
+                gaps.append(ShardGap(line, at, extent.first))
                 at = extent.first
             stop = min(extent.end, upto)
             found.append(Range(extent.stream, at, stop))
             at = stop
         if at < upto:
-            missing.append(Missing(line, at, upto))
-    return found, missing
+            gaps.append(ShardGap(line, at, upto))
+    return found, gaps
 
 
 def tasks(found: list[Range], min_partitions: int, max_records: int) -> list[list[Range]]:
