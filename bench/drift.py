@@ -35,7 +35,7 @@ NEGENTROPY = {10: 20_514, 1_000: 1_434_277}
 """Bytes of the best peer for a million ids, measured apart on the same kind of machine (one-sided)."""
 
 
-class Papers:
+class Certificates:
     """A certificate authority, a node and a service."""
 
     def __init__(self, folder: Path) -> None:
@@ -151,11 +151,11 @@ async def fill(node: BenchNode, ids: list[bytes], hashes: Words) -> float:
 
 
 async def measure_drift(
-    node: BenchNode, papers: Papers, n: int, ds: list[int], report: Report
+    node: BenchNode, certificates: Certificates, n: int, ds: list[int], report: Report
 ) -> None:
     ids = [os.urandom(24) for _ in range(n)]
     base, fresh = hash_ids(ids), hash_ids([os.urandom(24) for _ in range(n)])
-    async with connect(node, papers) as moor:
+    async with connect(node, certificates) as moor:
         service = moor.service(":memory:")
         await open_service(service)
         took = await fill(node, ids, base)
@@ -193,10 +193,12 @@ async def measure_drift(
             report.row(case, "wall_s", wall, "s")
 
 
-async def measure_all_lost(node: BenchNode, papers: Papers, n: int, report: Report) -> None:
+async def measure_all_lost(
+    node: BenchNode, certificates: Certificates, n: int, report: Report
+) -> None:
     """The node has nothing: one exchange says so."""
     hashes = hash_ids([os.urandom(24) for _ in range(n)])
-    async with connect(node, papers) as moor:
+    async with connect(node, certificates) as moor:
         service = moor.service(":memory:")
         await open_service(service)
         traffic = Traffic(moor)
@@ -209,10 +211,10 @@ async def measure_all_lost(node: BenchNode, papers: Papers, n: int, report: Repo
 
 
 async def measure_service(
-    node: BenchNode, papers: Papers, count: int, folder: Path, report: Report
+    node: BenchNode, certificates: Certificates, count: int, folder: Path, report: Report
 ) -> None:
     """Through the front door: queues made, associated one by one and in bulk, subscribed to."""
-    async with connect(node, papers) as moor:
+    async with connect(node, certificates) as moor:
         queues = [
             queue.id for _ in range(count // 1_000) for queue in await moor.create_queues(1_000)
         ]
@@ -229,9 +231,11 @@ async def measure_service(
             report.row("service", "bulk_associations_per_s", rate, "1/s")
 
 
-async def measure_subscribe(node: BenchNode, papers: Papers, n: int, report: Report) -> None:
+async def measure_subscribe(
+    node: BenchNode, certificates: Certificates, n: int, report: Report
+) -> None:
     """SUBS to ALLS with nothing waiting: every page of the associations is looked at."""
-    async with connect(node, papers) as moor:
+    async with connect(node, certificates) as moor:
         service = moor.service(":memory:")
         await open_service(service)
         started = time.perf_counter()
@@ -240,12 +244,12 @@ async def measure_subscribe(node: BenchNode, papers: Papers, n: int, report: Rep
         report.row(f"SUBS to ALLS n={n}", "wall_s", time.perf_counter() - started, "s")
 
 
-def connect(node: BenchNode, papers: Papers) -> "moorline.client.moor.Connecting":
+def connect(node: BenchNode, certificates: Certificates) -> "moorline.client.moor.Connecting":
     return moorline.connect(
         node.tls_address,
-        ca=papers.ca,
-        certificate=papers.service,
-        key=papers.service,
+        ca=certificates.ca,
+        certificate=certificates.service,
+        key=certificates.service,
         timeout_ms=30_000,
     )
 
@@ -255,16 +259,18 @@ async def run(quick: bool, report: Report) -> None:
     for n in sizes:
         with tempfile.TemporaryDirectory(prefix="moorline-bench-") as name:
             folder = Path(name)
-            papers = Papers(folder)
-            with BenchNode(folder, papers.flags()) as node:
+            certificates = Certificates(folder)
+            with BenchNode(folder, certificates.flags()) as node:
                 if n == sizes[0]:
-                    await measure_service(node, papers, 5_000 if quick else 20_000, folder, report)
+                    await measure_service(
+                        node, certificates, 5_000 if quick else 20_000, folder, report
+                    )
                     await measure_upkeep(node, 10_000, report)
                     await forget(node)
-                await measure_all_lost(node, papers, n, report)
+                await measure_all_lost(node, certificates, n, report)
                 ds = [d for d in (0, 1, 10, 100, 1_000, 10_000) if d <= n // 10] + [n // 2]
-                await measure_drift(node, papers, n, ds, report)
-                await measure_subscribe(node, papers, n, report)
+                await measure_drift(node, certificates, n, ds, report)
+                await measure_subscribe(node, certificates, n, report)
 
 
 async def measure_upkeep(node: BenchNode, count: int, report: Report) -> None:

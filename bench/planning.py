@@ -22,7 +22,7 @@ from bench.node import BenchNode
 from bench.report import Report, tell
 from moorline.catalog import EmbeddedPostgres
 from moorline.spark.node_link import Links, NodeStreams
-from moorline.spark.options import Reach
+from moorline.spark.options import Endpoint
 from moorline.spark.planning import ends
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
@@ -82,7 +82,7 @@ def took_ms(action: Callable[[], object], turns: int) -> float:
 
 
 def measure(report: Report, address: str, turns: int) -> None:
-    streams, links = NodeStreams(Reach(address)), Links(Reach(address))
+    streams, links = NodeStreams(Endpoint(address)), Links(Endpoint(address))
 
     def everything() -> int:
         """As it was asked before."""

@@ -109,7 +109,7 @@ class Campaign:
         for name in ("a", "b"):
             node, file = world.nodes[name], self._folder / f"service-{name}.sqlite"
             title = f"service-{name}"
-            client = ServiceClient(load, title, node, file, world.papers.service(title))
+            client = ServiceClient(load, title, node, file, world.certificates.service(title))
             await client.found(SERVICE_QUEUES, SERVICE_OTHERS)
             load.begin(client)
             load.begin(Sender(load, f"serve-{name}", node, client.own))

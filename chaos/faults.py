@@ -258,7 +258,7 @@ async def run_a_copy(scene: Scene, chance: random.Random) -> str:
         await asyncio.to_thread(_copied, node.files, copy.data)
         async with copy.peers, copy.clients, copy.services:
             try:
-                await copy.start(scene.world.dsn, scene.world.papers)
+                await copy.start(scene.world.dsn, scene.world.certificates)
                 if copy.is_running and node.is_running:
                     scene.history.note(Mishap(f"a copy of {node.name} runs beside it"))
             finally:

@@ -30,13 +30,13 @@ ELSEWHERE_CHANCE = 0.2
 class ServiceClient(Actor):
     """A service of one node. `own` queues get messages; the others only come and go."""
 
-    def __init__(self, load: Load, name: str, node: Node, file: Path, papers: Path) -> None:
+    def __init__(self, load: Load, name: str, node: Node, file: Path, certificates: Path) -> None:
         super().__init__(load, name)
         self.own: list[bytes] = []
         self._others: list[bytes] = []
         self._node = node
         self._file = file
-        self._papers = papers
+        self._certificates = certificates
         self._rejoin = asyncio.Event()
         self._is_drifted = False
 
@@ -47,9 +47,9 @@ class ServiceClient(Actor):
         return moorline.connect(
             (node or self._node).tls_address,
             timeout_ms=CONNECT_MS_MAX,
-            ca=self.load.world.papers.ca,
-            certificate=self._papers,
-            key=self._papers,
+            ca=self.load.world.certificates.ca,
+            certificate=self._certificates,
+            key=self._certificates,
         )
 
     async def found(self, own: int, others: int) -> None:

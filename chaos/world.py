@@ -86,7 +86,7 @@ class Node:
     def code(self) -> int | None:
         return None if self._process is None else self._process.returncode
 
-    async def start(self, dsn: str, papers: "Papers") -> None:
+    async def start(self, dsn: str, certificates: "Certificates") -> None:
         assert not self.is_running
         flags = [f"--set={key}={value}" for key, value in SETTINGS.items()]
         command = [
@@ -97,9 +97,9 @@ class Node:
             f"--node={self.name}",
             "--listen=tcp://127.0.0.1:0",
             "--listen=tls://127.0.0.1:0",
-            f"--tls-certificate={papers.server}",
-            f"--tls-key={papers.server}",
-            f"--tls-client-ca={papers.ca}",
+            f"--tls-certificate={certificates.server}",
+            f"--tls-key={certificates.server}",
+            f"--tls-client-ca={certificates.ca}",
             "--http=127.0.0.1:0",
             f"--catalog={dsn}",
             f"--set=advertise=tcp://127.0.0.1:{self.peers.port}",
@@ -177,7 +177,7 @@ class Node:
         return [*(self.disk.prefix() if self.disk is not None else []), *bound]
 
 
-class Papers:
+class Certificates:
     """A certificate authority of the campaign's own, and whom it vouches for."""
 
     def __init__(self, folder: Path) -> None:
@@ -193,8 +193,8 @@ class Papers:
 
     def service(self, name: str) -> Path:
         path = self.folder / f"{name}.pem"
-        papers = self._authority.issue_cert(f"{name}@example.org", common_name=name)
-        papers.private_key_and_cert_chain_pem.write_to_path(str(path))
+        certificates = self._authority.issue_cert(f"{name}@example.org", common_name=name)
+        certificates.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
 
 
@@ -204,7 +204,7 @@ class World:
     def __init__(self, folder: Path, history: History) -> None:
         self.folder = folder
         self.history = history
-        self.papers = Papers(folder / "papers")
+        self.certificates = Certificates(folder / "certificates")
         self.disk = SmallDisk(folder / "disk")
         self.nodes = {
             name: Node(name, folder / name, self.disk if self._is_small(name) else None)
@@ -254,7 +254,7 @@ class World:
 
     async def start(self, node: Node) -> bool:
         """False if it ended in place of getting ready; its reason is a mishap unless it was foreseen."""
-        await node.start(self.dsn, self.papers)
+        await node.start(self.dsn, self.certificates)
         if not node.is_running:
             self.ended(node, "did not start")
         return node.is_running

@@ -24,7 +24,7 @@ class Done(msgspec.Struct, frozen=True):
     result: str
 
 
-class Papers:
+class Certificates:
     """A certificate authority of the demo's own, with a node and a service that it vouches for."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.data = folder / "data"
-        self.papers = Papers(folder)
+        self.certificates = Certificates(folder)
         self.tls_address = ""
         self.address = ""
         self.http = ""
@@ -73,9 +73,9 @@ class Stage:
             f"--data={self.data}",
             "--listen=tcp://127.0.0.1:0",
             "--listen=tls://127.0.0.1:0",
-            f"--tls-certificate={self.papers.server}",
-            f"--tls-key={self.papers.server}",
-            f"--tls-client-ca={self.papers.ca}",
+            f"--tls-certificate={self.certificates.server}",
+            f"--tls-key={self.certificates.server}",
+            f"--tls-client-ca={self.certificates.ca}",
             "--http=127.0.0.1:0",
             "--log-level=warning",
             f"--set=streams.generation_bytes_max={GENERATION_BYTES}",

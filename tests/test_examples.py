@@ -28,7 +28,7 @@ PRINTED = {
         r"the queue takes messages again\n"
     ),
     "many_queues": r"999 stored, 1 refused: OFF\n999 read and acknowledged, 0 failed\n",
-    "papers": r"made ca\.pem, server\.pem and billing\.pem\n",
+    "certificates": r"made ca\.pem, server\.pem and billing\.pem\n",
     "services": r"b'an invoice'\n",
     "drift": r"10 added, 0 removed, \d+ bytes\nequal: 1000 queues, 48 bytes\n",
     "topics": r"weather/bergen/wind b'12 knots' b'25 knots'\nand again b'12 knots'\n",
@@ -73,7 +73,7 @@ class Examples:
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
         self._addresses: dict[str, str] = {}
-        self.run(example("papers"))
+        self.run(example("certificates"))
         self._node = NodeProcess(
             folder / "moorline-data",
             "--listen=tls://127.0.0.1:0",
@@ -135,21 +135,21 @@ def test_every_example_is_here() -> None:
     assert sorted(known) == [path.stem for path in EXAMPLES]
 
 
-@pytest.mark.parametrize("name", [name for name in PRINTED if name != "papers"])
+@pytest.mark.parametrize("name", [name for name in PRINTED if name != "certificates"])
 def test_an_example_prints_what_it_should(examples: Examples, name: str) -> None:
     assert re.fullmatch(PRINTED[name], examples.run(example(name)))
 
 
-def test_the_papers_are_made_anywhere(tmp_path: Path) -> None:
+def test_the_certificates_are_made_anywhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "papers.py")],
+        [sys.executable, str(ROOT / "examples" / "certificates.py")],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=tmp_path,
         check=True,
     )
-    assert re.fullmatch(PRINTED["papers"], done.stdout)
+    assert re.fullmatch(PRINTED["certificates"], done.stdout)
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {"ca.pem", "server.pem", "billing.pem"}
 
@@ -164,7 +164,7 @@ def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["queues", "topics", "shared_group", "papers", "services", "drift", "spark_read"],
+    ["queues", "topics", "shared_group", "certificates", "services", "drift", "spark_read"],
 )
 def test_the_readme_shows_what_an_example_prints(name: str) -> None:
     command = re.escape(f"$ .venv/bin/python examples/{name}.py\n")

@@ -14,9 +14,12 @@ LOST = 10
 
 
 async def play(stage: Stage) -> None:
-    papers = stage.papers
+    certificates = stage.certificates
     async with moorline.connect(
-        stage.tls_address, ca=papers.ca, certificate=papers.service, key=papers.service
+        stage.tls_address,
+        ca=certificates.ca,
+        certificate=certificates.service,
+        key=certificates.service,
     ) as moor:
         queues = [
             queue.id for _ in range(QUEUES // 1_000) for queue in await moor.create_queues(1_000)

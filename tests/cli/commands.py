@@ -83,35 +83,35 @@ def check_example(node: NodeProcess, example: str) -> None:
 
 
 class Proven(NamedTuple):
-    """A node with TLS, and the papers of a client that it believes."""
+    """A node with TLS, and the certificates of a client that it believes."""
 
     node: NodeProcess
     address: str
     ca: Path
-    papers: Path
+    certificates: Path
 
     @property
     def flags(self) -> tuple[str, ...]:
-        papers = (f"--certificate={self.papers}", f"--key={self.papers}")
-        return (f"--address={self.address}", f"--ca={self.ca}", *papers)
+        certificates = (f"--certificate={self.certificates}", f"--key={self.certificates}")
+        return (f"--address={self.address}", f"--ca={self.ca}", *certificates)
 
 
 @contextlib.contextmanager
 def proving(folder: Path, name: str) -> Iterator[Proven]:
     """A node that also listens with TLS, and a client of that name, which is no operator."""
     authority = trustme.CA()
-    ca, papers = folder / "ca.pem", folder / "papers.pem"
+    ca, certificates = folder / "ca.pem", folder / "certificates.pem"
     authority.cert_pem.write_to_path(str(ca))
     issued = authority.issue_cert("127.0.0.1", common_name=name)
-    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    issued.private_key_and_cert_chain_pem.write_to_path(str(certificates))
     with NodeProcess(
         folder / "data",
         "--roles=broker",
         "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers}",
-        f"--tls-key={papers}",
+        f"--tls-certificate={certificates}",
+        f"--tls-key={certificates}",
         f"--tls-client-ca={ca}",
     ) as node:
         found = re.search(r"tls://\S+", node.ready_line)
         assert found is not None
-        yield Proven(node, found[0], ca, papers)
+        yield Proven(node, found[0], ca, certificates)

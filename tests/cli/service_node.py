@@ -44,20 +44,20 @@ class Moorline:
         assert found is not None
         self.tls = found[0]
 
-    def papers(self, name: str, file: str = "") -> Path:
+    def certificates(self, name: str, file: str = "") -> Path:
         """A certificate with its key, of a service or an operator."""
         path = self.folder / f"{file or name}.pem"
         issued = self.authority.issue_cert("client@example.org", common_name=name)
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
 
-    def connect(self, papers: Path) -> Connecting:
-        return connect(self.tls, ca=self.ca, certificate=papers, key=papers)
+    def connect(self, certificates: Path) -> Connecting:
+        return connect(self.tls, ca=self.ca, certificate=certificates, key=certificates)
 
-    def flags(self, papers: Path) -> list[str]:
+    def flags(self, certificates: Path) -> list[str]:
         return [
             *("--address", self.tls, "--ca", str(self.ca)),
-            *("--certificate", str(papers), "--key", str(papers)),
+            *("--certificate", str(certificates), "--key", str(certificates)),
         ]
 
     @property
@@ -82,7 +82,7 @@ class Client:
     def __init__(self, moorline: Moorline, name: str, queues: int, file: str = "") -> None:
         self.moorline = moorline
         self.name = name
-        self.papers = moorline.papers(name, file)
+        self.certificates = moorline.certificates(name, file)
         self.list = moorline.folder / f"{file or name}.sqlite"
         self.queues: list[bytes] = asyncio.run(self._made(queues))
 
@@ -94,7 +94,7 @@ class Client:
             return made
 
     def connect(self) -> Connecting:
-        return self.moorline.connect(self.papers)
+        return self.moorline.connect(self.certificates)
 
     def lose(self, queues: Sequence[bytes]) -> None:
         """Associations vanish behind the node's back, and the kept digest is not told."""
@@ -126,16 +126,16 @@ class Shell:
         self._capsys = capsys
         self.out = self.err = ""
 
-    def __call__(self, *words: object, papers: Path | None = None) -> int:
+    def __call__(self, *words: object, certificates: Path | None = None) -> int:
         flags = ["--address", self._moorline.node.address]
-        if papers is not None:
-            flags = self._moorline.flags(papers)
+        if certificates is not None:
+            flags = self._moorline.flags(certificates)
         code = run(["service", *map(str, words), *flags])
         self.out, self.err = self._capsys.readouterr()
         assert self.err.count("\n") == (code != 0), "an error is one line"
         return code
 
-    def json(self, *words: object, papers: Path | None = None, code: int = 0) -> Any:
+    def json(self, *words: object, certificates: Path | None = None, code: int = 0) -> Any:
         """The one JSON object that the command prints."""
-        assert self(*words, "--json", papers=papers) == code, self.err
+        assert self(*words, "--json", certificates=certificates) == code, self.err
         return json.loads(self.out)

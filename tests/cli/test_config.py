@@ -81,19 +81,19 @@ def test_check_says_ok_or_names_every_mistake(
 
 
 def test_check_looks_at_the_files_of_tls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    papers = folder / "papers.pem"
+    certificates = folder / "certificates.pem"
     flags = [
         "--listen",
         "tls://127.0.0.1:0",
         "--tls-certificate",
-        str(papers),
+        str(certificates),
         "--tls-key",
-        str(papers),
+        str(certificates),
     ]
     assert run(["config", "check", *flags]) == 3
     assert "there is no such file: give the path of a PEM file" in capsys.readouterr().err
     issued = trustme.CA().issue_cert("127.0.0.1")
-    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    issued.private_key_and_cert_chain_pem.write_to_path(str(certificates))
     assert run(["config", "check", *flags]) == 0
     assert run(["config", "check", *flags, "--tls-client-ca", str(folder)]) == 3
     assert "this is a folder: give the path of a PEM file in it" in capsys.readouterr().err

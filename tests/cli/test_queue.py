@@ -164,7 +164,9 @@ def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
     with proving(tmp_path, "olga") as proven:
 
         async def created() -> str:
-            async with connect(proven.address, ca=proven.ca, certificate=proven.papers) as olga:
+            async with connect(
+                proven.address, ca=proven.ca, certificate=proven.certificates
+            ) as olga:
                 return str(await olga.create_queue())
 
         queue = asyncio.run(created())

@@ -134,7 +134,7 @@ def test_a_disabled_service_is_ended_and_refused_until_it_is_enabled(
 
     asyncio.run(work())
     words = ("repair", "paused", "--client-file", client.list)
-    assert moor(*words, papers=client.papers) == EXIT_REFUSED
+    assert moor(*words, certificates=client.certificates) == EXIT_REFUSED
     assert "disabled" in moor.err
     assert not moor.json("show", "paused")["is_enabled"]
     assert not moor.json("disable", "paused")["was_changed"]
@@ -149,7 +149,7 @@ def test_a_disabled_service_is_ended_and_refused_until_it_is_enabled(
 
 def test_whoever_is_no_operator_is_refused(moorline: Moorline, moor: Shell) -> None:
     client = Client(moorline, "private", 2)
-    mallory = moorline.papers("mallory")
+    mallory = moorline.certificates("mallory")
     name, file = client.name, ["--client-file", client.list]
     for words in (
         ["list"],
@@ -165,7 +165,7 @@ def test_whoever_is_no_operator_is_refused(moorline: Moorline, moor: Shell) -> N
         ["disable", name],
         ["enable", name],
     ):
-        assert moor(*words, papers=mallory) == EXIT_REFUSED
+        assert moor(*words, certificates=mallory) == EXIT_REFUSED
         assert "only an operator may do this" in moor.err
         assert moor.out == ""
 
@@ -174,20 +174,20 @@ def test_a_service_sees_itself_and_changes_nothing_as_an_operator(
     moorline: Moorline, moor: Shell
 ) -> None:
     client = Client(moorline, "modest", 2)
-    assert moor.json("show", "modest", papers=client.papers)["queues"] == 2
-    assert moor("queues", "modest", papers=client.papers) == 0
+    assert moor.json("show", "modest", certificates=client.certificates)["queues"] == 2
+    assert moor("queues", "modest", certificates=client.certificates) == 0
     assert len(moor.out.splitlines()) == 2
     for command in ("recompute", "disable"):
-        assert moor(command, "modest", papers=client.papers) == EXIT_REFUSED
+        assert moor(command, "modest", certificates=client.certificates) == EXIT_REFUSED
 
 
 def test_an_operator_by_name_comes_from_anywhere(moorline: Moorline, moor: Shell) -> None:
     client = Client(moorline, "remote", 30)
     client.drop(client.queues[:4])
-    olga = moorline.papers("olga")
+    olga = moorline.certificates("olga")
     words = ("repair", "remote", "--client-file", client.list)
-    assert moor.json(*words, papers=olga)["added"] == 4
-    assert moor("verify", "remote", "--client-file", client.list, papers=olga) == 0
+    assert moor.json(*words, certificates=olga)["added"] == 4
+    assert moor("verify", "remote", "--client-file", client.list, certificates=olga) == 0
 
 
 def test_a_node_that_is_not_there_is_one_line(
@@ -209,7 +209,7 @@ def test_every_example_of_the_guide_works(
     guide = guide.replace("tls://127.0.0.1:7413", moorline.tls)
     monkeypatch.chdir(moorline.folder)
     monkeypatch.setenv("MOOR_ADDRESS", moorline.node.address)
-    moorline.papers("billing")
+    moorline.certificates("billing")
     programs = re.findall(r"^```python\n(.*?)^```", guide, re.M | re.S)
     printed = [
         subprocess.run(

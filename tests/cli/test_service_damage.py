@@ -104,7 +104,7 @@ def test_a_damaged_list_is_told_and_mended_with_the_services_certificate(
     assert "fails its own check and was only read" in moor.err
     assert client.list.read_bytes() == before
     code = EXIT_DRIFT if state == "id" else 0
-    done = moor.json("repair", *words, papers=client.papers, code=code)
+    done = moor.json("repair", *words, certificates=client.certificates, code=code)
     assert done["mended"] >= 1
     assert done["restored"] == (state in ("gone", "id"))
     assert moor("verify", *words) == 0
@@ -137,8 +137,8 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     own.close()
     words = (client.name, "--client-file", client.list)
     for command in ("verify", "repair"):
-        for papers in (None, client.papers):
-            assert moor(command, *words, papers=papers) == EXIT_CONFIG
+        for certificates in (None, client.certificates):
+            assert moor(command, *words, certificates=certificates) == EXIT_CONFIG
             assert f"{client.list} is the list of the node 'elsewhere'" in moor.err
     assert client.listed() == 10
     assert moor.json("show", client.name)["queues"] == 6
@@ -146,7 +146,7 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     own = Associations(client.list)
     own.add([STRANGER])
     own.close()
-    done = moor.json("repair", *words, "--bind", papers=client.papers, code=EXIT_DRIFT)
+    done = moor.json("repair", *words, "--bind", certificates=client.certificates, code=EXIT_DRIFT)
     assert (done["added"], done["refused"]) == (4, [text_of(STRANGER)])
     assert "set aside" in moor.err
     assert moor.json("verify", *words)["set_aside"] == 1

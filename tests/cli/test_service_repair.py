@@ -121,15 +121,17 @@ def test_a_service_repairs_itself_with_its_own_certificate(moorline: Moorline, m
 
     asyncio.run(delete())
     words = ("repair", "selfish", "--client-file", client.list)
-    plan = moor.json(*words, "--dry-run", papers=client.papers)
+    plan = moor.json(*words, "--dry-run", certificates=client.certificates)
     assert (plan["added"], plan["removed"]) == (5, 2)
     assert client.listed() == 98
-    done = moor.json(*words, papers=client.papers, code=EXIT_DRIFT)
+    done = moor.json(*words, certificates=client.certificates, code=EXIT_DRIFT)
     assert "refused 1 queues" in moor.err
     assert (done["added"], done["removed"]) == (4, 2)
     assert done["refused"] == [text_of(client.queues[0])]
     assert client.listed() == 97
-    facts = moor.json("verify", "selfish", "--client-file", client.list, papers=client.papers)
+    facts = moor.json(
+        "verify", "selfish", "--client-file", client.list, certificates=client.certificates
+    )
     assert facts["is_equal"]
 
 
@@ -141,8 +143,8 @@ def test_a_service_that_the_node_has_forgotten_repairs_itself_by_its_fingerprint
     fingerprint = moor.json("show", "forgotten")["fingerprint"]
     moorline.sql("delete from moorline.service where name = 'forgotten'")
     words = ("--client-file", client.list)
-    assert moor("repair", "forgotten", *words, papers=client.papers) == EXIT_REFUSED
-    assert moor.json("repair", fingerprint, *words, papers=client.papers)["added"] == 40
+    assert moor("repair", "forgotten", *words, certificates=client.certificates) == EXIT_REFUSED
+    assert moor.json("repair", fingerprint, *words, certificates=client.certificates)["added"] == 40
 
 
 def test_a_repair_feeds_the_session_that_is_subscribed_and_does_not_end_it(
@@ -165,7 +167,9 @@ def test_a_repair_feeds_the_session_that_is_subscribed_and_does_not_end_it(
             async with asyncio.timeout(20):
                 message = await anext(messages)
             assert message.body == b"after the repair"
-            plan = await asyncio.to_thread(moor.json, *words, "--dry-run", papers=client.papers)
+            plan = await asyncio.to_thread(
+                moor.json, *words, "--dry-run", certificates=client.certificates
+            )
             assert plan["added"] == 0
             await connected.send(client.queues[4], b"still subscribed")
             async with asyncio.timeout(20):

@@ -23,7 +23,7 @@ from tests.client.public_calls import (
     ARGUMENTS,
     READ,
     TARGETS,
-    Papers,
+    ClientCertificate,
     World,
     make,
     missing,
@@ -121,20 +121,20 @@ async def from_another_loop(world: World, name: str) -> None:
 
 async def prove_list(world: World) -> None:
     """List and digest are one; both sides agree; and queues of the list are delivered."""
-    listed = Associations(world.papers.listed)
+    listed = Associations(world.certificates.listed)
     kept, real = listed.digest(), listed.recomputed()
     named = [one for one in world.own if one in listed]
     listed.close()
     check(kept == real and len(named) == real.count, f"digest {kept} of a list of {real}")
-    async with world.secure.service(world.papers.listed) as service:
+    async with world.secure.service(world.certificates.listed) as service:
         check(service.report.digest == real, f"{service.report} where the list is {real}")
         check(service.report.lost == [], f"lost: {len(service.report.lost)}")
         again = await service.agree()
         check(again.associated == again.dissociated == 0, f"not repaired: {again}")
     # On a connection of its own: what earlier readers took and did not acknowledge comes again.
     async with (
-        world.papers.connect_as_service() as secure,
-        secure.service(world.papers.listed, window=8) as service,
+        world.certificates.connect_as_service() as secure,
+        secure.service(world.certificates.listed, window=8) as service,
     ):
         wanted = set(world.chance.sample(named, min(100, len(named))))
         await world.moor.send_all([(one, b"proof") for one in wanted])
@@ -150,7 +150,7 @@ async def prove_messages(world: World) -> None:
     """What was answered is there once; what is there was asked for."""
     found: dict[str, list[bytes]] = {"sent": [], "published": []}
     waiting = (await world.moor.queue(world.kept).info()).waiting
-    async with asyncio.timeout(WITHIN_S), world.papers.connect() as other:
+    async with asyncio.timeout(WITHIN_S), world.certificates.connect() as other:
         async with contextlib.aclosing(world.moor.queue(world.kept).read()) as messages:  # type: ignore[type-var]
             while len(found["sent"]) < waiting:
                 message = await anext(messages)
@@ -207,12 +207,12 @@ async def prove_connections(world: World) -> None:
     check(not world.moor._caller._batches, f"calls in flight: {world.moor._caller._batches}")
 
 
-async def play(papers: Papers, seed: int, count: int) -> None:
+async def play(certificates: ClientCertificate, seed: int, count: int) -> None:
     loop = asyncio.get_running_loop()
     loop.slow_callback_duration = WITHIN_S
     loop.set_exception_handler(lambda _, context: wrong.append(f"the loop: {context}"))
-    async with papers.connect() as moor, papers.connect_as_service() as secure:
-        world = World(papers, moor, secure, seed)
+    async with certificates.connect() as moor, certificates.connect_as_service() as secure:
+        world = World(certificates, moor, secure, seed)
         await world.fill()
         names = public_calls()
         # One connection acts for one service: its calls follow each other.
@@ -240,7 +240,9 @@ class Complaints(logging.Handler):
 
 def main() -> None:
     name, seed, count, written = sys.argv[1:]
-    papers = msgspec.json.decode(written, type=Papers, dec_hook=lambda kind, text: kind(text))
+    certificates = msgspec.json.decode(
+        written, type=ClientCertificate, dec_hook=lambda kind, text: kind(text)
+    )
     warnings.simplefilter("always")
     warnings.showwarning = lambda message, *_: wrong.append(f"warning: {message!r}")
     sys.unraisablehook = lambda one: wrong.append(f"unraisable: {one.exc_value!r} {one.object!r}")
@@ -250,7 +252,7 @@ def main() -> None:
     make_loop = uvloop.new_event_loop if name == "uvloop" else asyncio.new_event_loop
     with asyncio.Runner(loop_factory=make_loop, debug=True) as runner:
         try:
-            runner.run(play(papers, int(seed), int(count)))
+            runner.run(play(certificates, int(seed), int(count)))
         except Exception:
             wrong.append(traceback.format_exc())
     gc.collect()

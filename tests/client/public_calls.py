@@ -40,7 +40,7 @@ OWN_QUEUES = 1_000
 """Of the service: so many that its list takes a moment to read."""
 
 
-class Papers(msgspec.Struct, frozen=True):
+class ClientCertificate(msgspec.Struct, frozen=True):
     """Where the node is, and by what it knows its service."""
 
     tcp: str
@@ -62,8 +62,10 @@ class Papers(msgspec.Struct, frozen=True):
 class World:
     """Two connections, some queues, and what is known of all that was said."""
 
-    def __init__(self, papers: Papers, moor: Moor, secure: Moor, seed: int) -> None:
-        self.papers, self.moor, self.secure = papers, moor, secure
+    def __init__(
+        self, certificates: ClientCertificate, moor: Moor, secure: Moor, seed: int
+    ) -> None:
+        self.certificates, self.moor, self.secure = certificates, moor, secure
         self.chance = random.Random(seed)
         self.numbers = itertools.count(1)
         self.prefix = f"{seed}".encode()
@@ -82,7 +84,7 @@ class World:
         self.own = [one.id for one in await self.secure.create_queues(OWN_QUEUES)]
         self.doomed = await self.moor.create_queues(QUEUES)
         await self.moor.send_all([(one.id, b"ahoy") for one in (*self.plain, *self.doomed)])
-        async with self.secure.service(self.papers.listed) as made:
+        async with self.secure.service(self.certificates.listed) as made:
             assert await made.associate(self.own) == []
 
     def bodies(self, kind: str, count: int) -> list[bytes]:
@@ -151,14 +153,14 @@ async def _shared(world: World) -> AsyncIterator[Moor]:
 
 @contextlib.asynccontextmanager
 async def _connection(world: World) -> AsyncIterator[Moor]:
-    async with world.papers.connect() as made:
+    async with world.certificates.connect() as made:
         yield made
 
 
 @contextlib.asynccontextmanager
 async def _connecting(world: World) -> AsyncIterator[Connecting]:
     is_plain = world.chance.random() < 0.8
-    yield world.papers.connect() if is_plain else world.papers.connect_as_service()
+    yield world.certificates.connect() if is_plain else world.certificates.connect_as_service()
 
 
 @contextlib.asynccontextmanager
@@ -177,14 +179,14 @@ async def _message(world: World) -> AsyncIterator[Message]:
 
 @contextlib.asynccontextmanager
 async def _entering(world: World) -> AsyncIterator[Service]:
-    made = world.secure.service(world.papers.listed)
+    made = world.secure.service(world.certificates.listed)
     yield made
     made.close()  # a task may be cancelled before it has entered it
 
 
 @contextlib.asynccontextmanager
 async def _service(world: World) -> AsyncIterator[Service]:
-    async with world.secure.service(world.papers.listed) as entered:
+    async with world.secure.service(world.certificates.listed) as entered:
         yield entered
 
 
@@ -200,10 +202,10 @@ async def _service_message(world: World) -> AsyncIterator[Message]:
 
 @contextlib.asynccontextmanager
 async def _reconciler(world: World) -> AsyncIterator[Reconciler]:
-    papers = world.papers
-    reach = papers.ca, papers.certificate, papers.certificate
-    async with calling(papers.tls, *reach) as caller:
-        with copied(papers.listed) as own:
+    certificates = world.certificates
+    reach = certificates.ca, certificates.certificate, certificates.certificate
+    async with calling(certificates.tls, *reach) as caller:
+        with copied(certificates.listed) as own:
             yield Reconciler(caller, own, None, is_dry=True)
 
 

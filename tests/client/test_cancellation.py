@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.client.public_calls import Papers, missing
+from tests.client.public_calls import ClientCertificate, missing
 from tests.process.nodes import NodeProcess, clean_environment
-from tests.queues.queue_harbour import Papers as Certificates
+from tests.queues.queue_server import Certificates as Certificates
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -19,7 +19,7 @@ SEED = 13
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Papers]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCertificate]:
     folder = tmp_path_factory.mktemp("cancelled")
     made = Certificates(folder, "service")
     flags = [
@@ -36,7 +36,9 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Papers]:
     with NodeProcess(folder / "data", *flags) as node:
         note = json.loads((node.data / "node.json").read_text())
         (tls,) = [one for one in note["addresses"] if one.startswith("tls:")]
-        yield Papers(node.address, tls, made.ca, made.path("service"), folder / "service.sqlite")
+        yield ClientCertificate(
+            node.address, tls, made.ca, made.path("service"), folder / "service.sqlite"
+        )
         assert node.stop() == 0
         assert "Traceback" not in node.errors
 
@@ -47,10 +49,12 @@ def test_every_call_of_the_client_is_known_here() -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_calls_that_are_cancelled_at_random_leave_everything_right(
-    papers: Papers, loop: str
+    certificates: ClientCertificate, loop: str
 ) -> None:
     """List, digest, tasks, connections, groups and messages; and neither Python nor the loop complains."""
-    own = msgspec.structs.replace(papers, listed=papers.listed.with_name(f"{loop}.sqlite"))
+    own = msgspec.structs.replace(
+        certificates, listed=certificates.listed.with_name(f"{loop}.sqlite")
+    )
     command = [sys.executable, "-X", "dev", "-m", "tests.client.cancelled_client"]
     ended = subprocess.run(
         [

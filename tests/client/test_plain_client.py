@@ -35,10 +35,10 @@ import asyncio, sys
 from pathlib import Path
 import moorline
 
-address, ca, papers, file = sys.argv[1], *map(Path, sys.argv[2:])
+address, ca, certificates, file = sys.argv[1], *map(Path, sys.argv[2:])
 
 async def main():
-    async with moorline.connect(address, ca=ca, certificate=papers, key=papers) as moor:
+    async with moorline.connect(address, ca=ca, certificate=certificates, key=certificates) as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"one")
         async for message in queue:
@@ -58,7 +58,7 @@ async def main():
                 assert message.body == b"three"
                 await message.ack()
                 break
-    async with moorline.connect(address, ca=ca, certificate=papers, key=papers) as moor:
+    async with moorline.connect(address, ca=ca, certificate=certificates, key=certificates) as moor:
         async with moor.service(file):
             pass
     print("done")
@@ -95,7 +95,7 @@ def test_queues_topics_and_services_need_no_package_of_a_node(
     proven: Proven, tmp_path: Path
 ) -> None:
     file = tmp_path / "service.sqlite"
-    where = (proven.address, str(proven.ca), str(proven.papers), str(file))
+    where = (proven.address, str(proven.ca), str(proven.certificates), str(file))
     done = run_without(HIDDEN, PROGRAM, *where)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     operator = f"--address={proven.node.address}"

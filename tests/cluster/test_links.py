@@ -62,8 +62,8 @@ async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:
     authority = trustme.CA()
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca))
-    papers = {name: tmp_path / f"{name}.pem" for name in ("a", "b", "olga")}
-    for name, path in papers.items():
+    certificates = {name: tmp_path / f"{name}.pem" for name in ("a", "b", "olga")}
+    for name, path in certificates.items():
         issued = authority.issue_cert("127.0.0.1", common_name=name)
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
     for name in ("a", "b"):
@@ -72,8 +72,8 @@ async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:
             settings=PATIENT,
             flags=[
                 "--listen=tls://127.0.0.1:0",
-                f"--tls-certificate={papers[name]}",
-                f"--tls-key={papers[name]}",
+                f"--tls-certificate={certificates[name]}",
+                f"--tls-key={certificates[name]}",
                 f"--tls-client-ca={ca}",
                 # Nobody may come in over the other address, which is named first.
                 "--set=anonymous=never",
@@ -83,8 +83,8 @@ async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:
     addresses = [_tls_address(nodes[name]) for name in ("a", "b")]
     assert all(address.startswith("tls://") for address in addresses)
     async with (
-        moorline.connect(addresses[0], ca=ca, certificate=papers["olga"]) as reader,
-        moorline.connect(addresses[1], ca=ca, certificate=papers["olga"]) as writer,
+        moorline.connect(addresses[0], ca=ca, certificate=certificates["olga"]) as reader,
+        moorline.connect(addresses[1], ca=ca, certificate=certificates["olga"]) as writer,
     ):
         subscription = await reader.subscribe(GROUP)
         for body in numbered("m", 20):

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.net.test_session import Papers, papers
+from tests.net.test_session import Certificates, certificates
 
 from moorline.client.moor import Moor, connect
 from moorline.config.addresses import Address
@@ -22,7 +22,7 @@ from moorline.wire.link import Welcome
 from moorline.wire.message import Answer
 from moorline.wire.node import Echo, Echoed
 
-__all__ = ["papers"]
+__all__ = ["certificates"]
 
 PLACES = 4
 
@@ -71,9 +71,9 @@ async def listening_at(
     assert listeners.sessions == set()
 
 
-async def opened(papers: Papers, address: Address) -> Moor:
+async def opened(certificates: Certificates, address: Address) -> Moor:
     if address.scheme == "tls":
-        return await papers.connect(address, proven=True)
+        return await certificates.connect(address, proven=True)
     return await connect(str(address))
 
 
@@ -92,17 +92,19 @@ async def all_back(descriptors: Descriptors) -> None:
 
 @pytest.mark.parametrize("has_tls", [False, True])
 async def test_silent_ones_make_room_and_nothing_of_them_is_kept(
-    papers: Papers,
+    certificates: Certificates,
     has_tls: bool,
 ) -> None:
     descriptors = account()
-    async with listening(descriptors, papers.context() if has_tls else None) as address:
-        await (await opened(papers, address)).close()  # a loop opens files of its own at the first
+    async with listening(descriptors, certificates.context() if has_tls else None) as address:
+        await (
+            await opened(certificates, address)
+        ).close()  # a loop opens files of its own at the first
         await all_back(descriptors)
         before = len(os.listdir("/dev/fd"))
         with contextlib.ExitStack() as stack:
             await silent(address, 10 * PLACES, stack)
-            moor = await opened(papers, address)
+            moor = await opened(certificates, address)
             await silent(address, 10 * PLACES, stack)
             assert await moor.echo(b"served") == b"served"
             await moor.close()
@@ -130,19 +132,19 @@ async def test_all_places_taken_the_next_is_told_and_a_place_that_is_free_is_giv
 
 
 async def test_visitors_of_two_addresses_are_told_apart_and_make_room_for_each_other(
-    papers: Papers,
+    certificates: Certificates,
 ) -> None:
     descriptors = account()
-    async with listening_at(descriptors, [None, papers.context()]) as (plain, secure):
+    async with listening_at(descriptors, [None, certificates.context()]) as (plain, secure):
         for _ in range(2 * PLACES):
-            first, second = await opened(papers, plain), await opened(papers, secure)
+            first, second = await opened(certificates, plain), await opened(certificates, secure)
             assert descriptors.held(Use.CONNECTIONS) == 2
             await first.close()
             await second.close()
             await all_back(descriptors)
         with contextlib.ExitStack() as stack:
             await silent(plain, 10 * PLACES, stack)
-            moor = await opened(papers, secure)
+            moor = await opened(certificates, secure)
             assert await moor.echo(b"served") == b"served"
             await moor.close()
         await all_back(descriptors)

@@ -52,12 +52,12 @@ async def test_connects_that_are_cancelled_leave_no_connection(
     scheme: str, heard: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     """At every moment between the socket and the welcome; both ends are gone, and no loop complains."""
-    chance, tls, paper = random.Random(11), None, tmp_path / "server.pem"
+    chance, tls, certificate = random.Random(11), None, tmp_path / "server.pem"
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(paper))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
     if scheme == "tls":
-        tls = server_context(str(paper), str(paper), "")
+        tls = server_context(str(certificate), str(certificate), "")
     async with serving(Server(connections_max=1_000), tls) as (server, address):
         ca = tmp_path / "ca.pem" if tls else None
 

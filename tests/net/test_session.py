@@ -291,7 +291,7 @@ async def test_a_server_that_never_answers_is_unreachable_in_bounded_time() -> N
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-class Papers:
+class Certificates:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         authority = trustme.CA()
@@ -317,14 +317,14 @@ class Papers:
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
-async def test_a_certificate_proves_who_the_client_is(papers: Papers) -> None:
+async def test_a_certificate_proves_who_the_client_is(certificates: Certificates) -> None:
     async with (
-        serving(Server(anonymous="never"), papers.context()) as (server, address),
-        papers.connect(address, proven=True) as moor,
+        serving(Server(anonymous="never"), certificates.context()) as (server, address),
+        certificates.connect(address, proven=True) as moor,
     ):
         assert await moor.echo(b"x" * 100_000) == b"x" * 100_000
         (session,) = server.listeners.sessions
@@ -332,32 +332,34 @@ async def test_a_certificate_proves_who_the_client_is(papers: Papers) -> None:
         assert len(session.identity.fingerprint) == 32
 
 
-async def test_without_a_certificate_nobody_enters_where_anonymous_is_never(papers: Papers) -> None:
-    async with serving(Server(anonymous="never"), papers.context()) as (_, address):
+async def test_without_a_certificate_nobody_enters_where_anonymous_is_never(
+    certificates: Certificates,
+) -> None:
+    async with serving(Server(anonymous="never"), certificates.context()) as (_, address):
         with pytest.raises((Refused, ConnectionLost), match="AUTH"):
-            async with papers.connect(address, proven=False) as moor:
+            async with certificates.connect(address, proven=False) as moor:
                 await moor.echo(b"let me in")
 
 
-async def test_an_unknown_authority_is_refused_by_the_client(papers: Papers) -> None:
-    async with serving(Server(), papers.context()) as (_, address):
+async def test_an_unknown_authority_is_refused_by_the_client(certificates: Certificates) -> None:
+    async with serving(Server(), certificates.context()) as (_, address):
         with pytest.raises(Unreachable, match="TLS failed"):
             await connect(str(address))
 
 
-async def test_a_plain_client_at_a_tls_port_is_closed(papers: Papers) -> None:
-    async with serving(Server(), papers.context()) as (_, address):
+async def test_a_plain_client_at_a_tls_port_is_closed(certificates: Certificates) -> None:
+    async with serving(Server(), certificates.context()) as (_, address):
         with pytest.raises(ConnectionLost):
             await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
 
 
-async def test_failed_handshakes_leave_no_session_behind(papers: Papers) -> None:
-    async with serving(Server(connections_max=3), papers.context()) as (server, address):
+async def test_failed_handshakes_leave_no_session_behind(certificates: Certificates) -> None:
+    async with serving(Server(connections_max=3), certificates.context()) as (server, address):
         for _ in range(10):
             with pytest.raises(ConnectionLost):
                 await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
         assert server.listeners.sessions == set()
-        async with papers.connect(address, proven=False) as moor:
+        async with certificates.connect(address, proven=False) as moor:
             assert await moor.echo(b"room for me") == b"room for me"
 
 
@@ -396,12 +398,12 @@ class SlowReader:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only coarser steps can be seen")
 @pytest.mark.parametrize("is_tls", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_slow_reader_is_not_silent_and_one_that_hangs_is(
-    papers: Papers, *, is_tls: bool
+    certificates: Certificates, *, is_tls: bool
 ) -> None:
     """It answers no ping: its pongs would stand behind all that it has to read first."""
     server = Server(keepalive_ms=SHORT_KEEPALIVE_MS)
-    async with serving(server, papers.context() if is_tls else None) as (_, address):
-        slow = SlowReader(address, client_context(papers.ca, None, None) if is_tls else None)
+    async with serving(server, certificates.context() if is_tls else None) as (_, address):
+        slow = SlowReader(address, client_context(certificates.ca, None, None) if is_tls else None)
         running = asyncio.create_task(asyncio.to_thread(slow.run))
         try:
             async with asyncio.timeout(20):
@@ -424,14 +426,14 @@ async def test_a_slow_reader_is_not_silent_and_one_that_hangs_is(
 class BadFile:
     """A file that is no certificate or key, by the way in which it is none."""
 
-    def __init__(self, papers: Papers, kind: str) -> None:
-        self.path = papers.folder / kind
+    def __init__(self, certificates: Certificates, kind: str) -> None:
+        self.path = certificates.folder / kind
         if kind == "folder":
             self.path.mkdir(exist_ok=True)
         elif kind == "der":
-            self.path.write_bytes(ssl.PEM_cert_to_DER_cert(papers.ca.read_text()))
+            self.path.write_bytes(ssl.PEM_cert_to_DER_cert(certificates.ca.read_text()))
         elif kind == "mangled":
-            self.path.write_text((papers.folder / "server.pem").read_text().replace("M", "x"))
+            self.path.write_text((certificates.folder / "server.pem").read_text().replace("M", "x"))
 
 
 @pytest.mark.parametrize(
@@ -444,10 +446,10 @@ class BadFile:
     ],
 )
 def test_a_bad_certificate_file_is_named_and_says_what_to_do(
-    papers: Papers, kind: str, advice: str
+    certificates: Certificates, kind: str, advice: str
 ) -> None:
-    bad = BadFile(papers, kind).path
-    good = papers.folder / "server.pem"
+    bad = BadFile(certificates, kind).path
+    good = certificates.folder / "server.pem"
     tries: dict[str, Callable[[], ssl.SSLContext]] = {
         "tls_certificate": lambda: server_context(str(bad), str(good), ""),
         "tls_client_ca": lambda: server_context(str(good), str(good), str(bad)),
@@ -461,10 +463,14 @@ def test_a_bad_certificate_file_is_named_and_says_what_to_do(
         assert advice in str(caught.value)
 
 
-def test_a_bad_key_is_named_and_says_what_to_do(papers: Papers) -> None:
-    good, other, ca = papers.folder / "server.pem", papers.folder / "client.pem", papers.ca
+def test_a_bad_key_is_named_and_says_what_to_do(certificates: Certificates) -> None:
+    good, other, ca = (
+        certificates.folder / "server.pem",
+        certificates.folder / "client.pem",
+        certificates.ca,
+    )
     for key, advice in (
-        (papers.folder / "none", "there is no such file"),
+        (certificates.folder / "none", "there is no such file"),
         (ca, "there is no private key in it"),
         (other, "they do not belong together"),
     ):
@@ -478,8 +484,8 @@ def test_a_bad_key_is_named_and_says_what_to_do(papers: Papers) -> None:
         client_context(None, None, good)
 
 
-def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(papers: Papers) -> None:
-    good, locked = papers.folder / "server.pem", papers.folder / "locked.pem"
+def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(certificates: Certificates) -> None:
+    good, locked = certificates.folder / "server.pem", certificates.folder / "locked.pem"
     key = serialization.load_pem_private_key(good.read_bytes(), None)
     locked.write_bytes(
         key.private_bytes(
@@ -492,9 +498,11 @@ def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(papers: Papers) -> N
         server_context(str(good), str(locked), "")
 
 
-async def test_a_client_with_a_bad_authority_fails_before_it_connects(papers: Papers) -> None:
+async def test_a_client_with_a_bad_authority_fails_before_it_connects(
+    certificates: Certificates,
+) -> None:
     with pytest.raises(ConfigError, match=r"ca: .*there is no such file"):
-        await connect("tls://127.0.0.1:1", ca=papers.folder / "none")
+        await connect("tls://127.0.0.1:1", ca=certificates.folder / "none")
 
 
 async def test_an_unknown_code_from_a_newer_node_is_still_an_error() -> None:

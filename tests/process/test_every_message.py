@@ -53,7 +53,7 @@ FLAGS = (
 )
 
 
-def papers_flags(folder: Path) -> list[str]:
+def certificates_flags(folder: Path) -> list[str]:
     """With a certificate a client is an operator, and may act for a service: it reaches more of the node."""
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1")
@@ -75,14 +75,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def node(folder: Path) -> Iterator[NodeProcess]:
-    with NodeProcess(folder / "data", *FLAGS, *papers_flags(folder)) as node:
+    with NodeProcess(folder / "data", *FLAGS, *certificates_flags(folder)) as node:
         yield node
         assert "Traceback" not in node.errors
         assert [line for line in node.errors.splitlines() if " error " in line[:16]] == []
 
 
 @functools.cache
-def papers_in(folder: Path) -> ssl.SSLContext | None:
+def certificates_in(folder: Path) -> ssl.SSLContext | None:
     return client_context(folder / "ca.pem", folder / "client.pem", folder / "client.pem")
 
 
@@ -106,8 +106,8 @@ class RawLink:
     @classmethod
     async def open(cls, node: NodeProcess) -> "RawLink":
         host, _, port = tls_address(node).removeprefix("tls://").rpartition(":")
-        papers = papers_in(node.data.parent)
-        link = cls(*await asyncio.open_connection(host, int(port), ssl=papers))
+        certificates = certificates_in(node.data.parent)
+        link = cls(*await asyncio.open_connection(host, int(port), ssl=certificates))
         link._writer.write(bytes(frame([Hello(PROTOCOL, 1, 1)])))
         return link
 
@@ -155,9 +155,12 @@ Known = dict[str, list[Any]]
 
 async def known_values(node: NodeProcess) -> Known:
     """What there is at the node, by the fields that name it: so calls reach more than a `not found`."""
-    papers = node.data.parent / "client.pem"
+    certificates = node.data.parent / "client.pem"
     async with moorline.connect(
-        tls_address(node), ca=papers.with_name("ca.pem"), certificate=papers, key=papers
+        tls_address(node),
+        ca=certificates.with_name("ca.pem"),
+        certificate=certificates,
+        key=certificates,
     ) as moor:
         queues = [(await moor.create_queue()).id for _ in range(3)]
         for number in range(20):

@@ -27,7 +27,7 @@ RSS_BYTES_MAX = 400 * 1_048_576
 """The node without its Postgres: some 160 MB, and far more if every queue were an object in memory."""
 
 
-class Papers:
+class Certificates:
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()
         self.ca, self.server, self.client = (
@@ -99,8 +99,8 @@ async def check_messages(moor: Moor, service: Service, queues: list[bytes]) -> N
                 return
 
 
-async def play(node: NodeProcess, papers: Papers, listed: Path) -> None:
-    async with papers.connect(node) as moor, moor.service(listed) as service:
+async def play(node: NodeProcess, certificates: Certificates, listed: Path) -> None:
+    async with certificates.connect(node) as moor, moor.service(listed) as service:
         queues = await make_queues(moor)
         assert await service.associate(queues) == []
         gone = await lose_associations(node.data, LOST)
@@ -111,7 +111,7 @@ async def play(node: NodeProcess, papers: Papers, listed: Path) -> None:
         await check_messages(moor, service, gone)
         held = rss_bytes(node.process.pid)
     # Another connection: both sides still mean the same, and 48 bytes prove it.
-    async with papers.connect(node) as moor, moor.service(listed) as service:
+    async with certificates.connect(node) as moor, moor.service(listed) as service:
         assert service.report.digest == Digest.of(queues)
         assert spent(service.report) == 48
         await asyncio.wait_for(service.all_delivered.wait(), 20)
@@ -122,7 +122,7 @@ async def play(node: NodeProcess, papers: Papers, listed: Path) -> None:
 
 def test_d31_ten_of_two_hundred_thousand_are_repaired_in_about_a_kilobyte(tmp_path: Path) -> None:
     """D18, D31, and D32 in small: associated in bulk, subscribed, verified, repaired, in bounded memory."""
-    papers = Papers(tmp_path)
-    with NodeProcess(tmp_path / "data", *papers.flags()) as node:
-        asyncio.run(play(node, papers, tmp_path / "service.sqlite"))
+    certificates = Certificates(tmp_path)
+    with NodeProcess(tmp_path / "data", *certificates.flags()) as node:
+        asyncio.run(play(node, certificates, tmp_path / "service.sqlite"))
         assert "Traceback" not in node.errors

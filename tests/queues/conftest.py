@@ -1,3 +1,3 @@
 """The certificates of the tests of services are those of the tests of queues."""
 
-from tests.services.conftest import papers as papers
+from tests.services.conftest import certificates as certificates

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import ROOMY, WITHIN_S, Harbour, harbour, take, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, QueueServer, queue_server, take, until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Queue
@@ -48,7 +48,7 @@ class Gate:
         self.open()
 
 
-async def begun(node: Harbour, gate: Gate) -> "asyncio.Task[None]":
+async def begun(node: QueueServer, gate: Gate) -> "asyncio.Task[None]":
     """A checkpoint that stands at the gate."""
     task = asyncio.create_task(node.broker.commits.checkpoint())
     await until(gate.waiting.is_set)
@@ -66,7 +66,7 @@ async def test_senders_and_readers_go_on_whatever_the_disk_does_in_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """At the first folder of many queues, at the sync, at a removal, at the index."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 2 * CHECKPOINT_GROUP_QUEUES)
         await node.broker.commits.checkpoint()
         for queue in queues[:3]:
@@ -88,7 +88,7 @@ async def test_senders_and_readers_go_on_whatever_the_disk_does_in_a_checkpoint(
             await checkpoint
             assert not node.broker.commits.failed.done()
             assert [one.body for one in [await queues[0].get()] if one] == [b"2"]
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         bodies = []
         for one in (queues[0], fresh[0], made):
             found = node.store.find(one.id)
@@ -103,7 +103,11 @@ async def test_a_log_that_is_full_slows_senders_down_and_stops_none(
 ) -> None:
     """The checkpoint that would empty it hangs: everybody is answered all the same, in turn."""
     settings = Settings(max_queue_messages=5_000, max_file_messages=5_001, log_bytes_max=MIB)
-    async with harbour(tmp_path, settings) as node, node.connect() as one, node.connect() as two:
+    async with (
+        queue_server(tmp_path, settings) as node,
+        node.connect() as one,
+        node.connect() as two,
+    ):
         queues = await filled(one, 4)
         with Gate(monkeypatch, node.disk, "sync_all") as gate:
             checkpoint = await begun(node, gate)
@@ -122,7 +126,7 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are needed while the group that it is in waits for a slow disk."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         first, read, deleted = await filled(moor, 3)
         await node.broker.commits.checkpoint()
         for queue in (first, read, deleted):
@@ -143,7 +147,7 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
             await checkpoint
             assert node.store.find(deleted.id) is None
             assert not node.disk.exists(path_of(deleted.id, node.settings.folder_levels))
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         assert (await moor.list_queues()).total == 2
         bodies = [
             [message.body for message in [await moor.queue(one.id).get()] if message is not None]
@@ -154,7 +158,7 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
 
 async def test_folders_of_many_deleted_queues_go_in_turns(tmp_path: Path) -> None:
     """And all of them are gone before the log, which alone knows of them, is dropped."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 3 * DISCARDS_PER_TURN)
         await node.broker.commits.checkpoint()
         removed: list[int] = []
@@ -207,7 +211,11 @@ async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoint
 ) -> None:
     """One checkpoint behind the other, while every queue is sent to, read from its files, and read out."""
     settings = Settings(max_queue_messages=50, max_file_messages=3, sync="power")
-    async with harbour(tmp_path, settings) as node, node.connect() as one, node.connect() as two:
+    async with (
+        queue_server(tmp_path, settings) as node,
+        node.connect() as one,
+        node.connect() as two,
+    ):
         queues = await two.create_queues(20)
         is_done = False
 
@@ -247,7 +255,7 @@ async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoint
         assert not node.broker.commits.failed.done()
         assert found == [[b"%d" % number for number in range(20)]] * len(queues)
         assert node.store.files.lost_messages == node.store.files.quarantined == 0
-    async with harbour(tmp_path, settings) as node:
+    async with queue_server(tmp_path, settings) as node:
         for queue in queues:
             left = node.store.find(queue.id)
             assert left is not None
@@ -260,14 +268,14 @@ async def test_a_checkpoint_that_is_cut_short_by_a_stop_leaves_everything_to_the
 ) -> None:
     """The thread is done with the files before they are closed; the next start replays the log."""
     monkeypatch.setattr("moorline.queues.commits.STOP_CHECKPOINT_MS_MAX", 1)
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 2 * CHECKPOINT_GROUP_QUEUES)
         gate = Gate(monkeypatch, node.disk, "make_folders")
         checkpoint = await begun(node, gate)
         # Behind the moment at which the stop gives the checkpoint up.
         checkpoint.add_done_callback(lambda _: gate.open())
     assert checkpoint.cancelled() or checkpoint.done()
-    async with harbour(tmp_path, ROOMY) as node:
+    async with queue_server(tmp_path, ROOMY) as node:
         for queue in queues:
             found = node.store.find(queue.id)
             assert found is not None

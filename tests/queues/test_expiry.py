@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import Harbour, harbour, take, tried, until
+from tests.queues.queue_server import QueueServer, queue_server, take, tried, until
 
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue.queue import Queue
@@ -19,7 +19,7 @@ TTL_S = 3_600
 AGED = Settings(max_queue_messages=3, max_file_messages=4, ttl_s=TTL_S)
 
 
-async def put(node: Harbour, queue_id: bytes, body: bytes, *, age_s: int) -> None:
+async def put(node: QueueServer, queue_id: bytes, body: bytes, *, age_s: int) -> None:
     """A message as if it had been sent that long ago; returns when it is committed."""
     queue = node.store.find(queue_id)
     assert queue is not None
@@ -28,21 +28,21 @@ async def put(node: Harbour, queue_id: bytes, body: bytes, *, age_s: int) -> Non
     await until(lambda: node.store.committed_lsn == node.store.next_lsn - 1)
 
 
-def bodies(node: Harbour, queue_id: bytes) -> list[bytes]:
+def bodies(node: QueueServer, queue_id: bytes) -> list[bytes]:
     queue = node.store.find(queue_id)
     assert queue is not None
     entries = [node.store.peek(queue, place) for place in range(queue.size)]
     return [entry.body for entry in entries if entry is not None]
 
 
-async def pass_over(node: Harbour) -> int:
+async def pass_over(node: QueueServer) -> int:
     return await Upkeep(node.broker).expire(wall_ms() - TTL_S * 1_000)
 
 
 @pytest.mark.parametrize("flushed", [False, True], ids=["in the log", "in the files"])
 async def test_j15_on_send(tmp_path: Path, flushed: bool) -> None:
     """J15: a full queue of old messages takes a new one; the younger of them stay, in order."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for body, age_s in ((b"old", TTL_S + 60), (b"older", TTL_S + 60), (b"young", TTL_S - 60)):
             await put(node, queue.id, body, age_s=age_s)
@@ -61,7 +61,7 @@ async def test_j15_on_send_only_if_it_is_set(tmp_path: Path) -> None:
     settings = Settings(
         max_queue_messages=3, max_file_messages=4, ttl_s=TTL_S, expire_on_send=False
     )
-    async with harbour(tmp_path, settings) as node, node.connect() as moor:
+    async with queue_server(tmp_path, settings) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for _ in range(3):
             await put(node, queue.id, b"old", age_s=TTL_S + 60)
@@ -73,7 +73,7 @@ async def test_j15_on_send_only_if_it_is_set(tmp_path: Path) -> None:
 async def test_j15_a_ttl_of_0_is_never(tmp_path: Path) -> None:
     """J15: nothing before its time, and here its time never comes."""
     settings = Settings(max_queue_messages=3, max_file_messages=4, ttl_s=0)
-    async with harbour(tmp_path, settings) as node, node.connect() as moor:
+    async with queue_server(tmp_path, settings) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"ancient", age_s=10**9)
         await moor.send(queue.id, b"new")
@@ -85,7 +85,7 @@ async def test_j15_a_ttl_of_0_is_never(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flushed", [False, True], ids=["in the log", "in the files"])
 async def test_j15_a_pass_takes_what_is_old_everywhere(tmp_path: Path, flushed: bool) -> None:
     """J15: over many queues, touching only those that hold something old."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         old, mixed, young = [queue.id for queue in await moor.create_queues(3)]
         for queue_id, ages_s in (
             (old, [TTL_S + 9, TTL_S + 8]),
@@ -102,7 +102,7 @@ async def test_j15_a_pass_takes_what_is_old_everywhere(tmp_path: Path, flushed: 
         assert bodies(node, young) == [b"%d" % (TTL_S - 60)]
         assert await pass_over(node) == 0
     # What has expired stays so.
-    async with harbour(tmp_path, AGED) as node:
+    async with queue_server(tmp_path, AGED) as node:
         assert [len(bodies(node, queue)) for queue in (old, mixed, young)] == [0, 2, 1]
 
 
@@ -135,7 +135,7 @@ async def test_j15_on_start_and_on_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flushed", [False, True], ids=["in the log", "in the files"])
 async def test_j16_a_quota_marker_never_expires(tmp_path: Path, flushed: bool) -> None:
     """J16: the dormant queue refuses until its recipient has read the marker."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for _ in range(4):
             await put(node, queue.id, b"old", age_s=TTL_S + 60)
@@ -151,7 +151,7 @@ async def test_j16_a_quota_marker_never_expires(tmp_path: Path, flushed: bool) -
 
 async def test_j17_expiry_stops_at_the_first_newer_message(tmp_path: Path) -> None:
     """J17: an older one behind a newer one waits for its turn."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for body, age_s in ((b"old", TTL_S + 60), (b"new", 0), (b"old too", TTL_S + 60)):
             await put(node, queue.id, body, age_s=age_s)
@@ -166,7 +166,7 @@ async def test_j17_expiry_stops_at_the_first_newer_message(tmp_path: Path) -> No
 
 async def test_j14_an_expired_and_drained_queue_leaves_no_files(tmp_path: Path) -> None:
     """J14: nothing but the backup of its state."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"old", age_s=TTL_S + 60)
         await node.broker.commits.checkpoint()
@@ -181,7 +181,7 @@ async def test_j14_an_expired_and_drained_queue_leaves_no_files(tmp_path: Path) 
 
 async def test_what_expires_under_a_reader_makes_room_in_its_window(tmp_path: Path) -> None:
     """J15 with a subscriber: what was delivered and expired is gone, the next one follows."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"old", age_s=TTL_S + 60)
         await put(node, queue.id, b"young", age_s=0)
@@ -199,7 +199,7 @@ async def test_what_expires_under_a_reader_makes_room_in_its_window(tmp_path: Pa
 
 async def test_the_loop_of_a_reader_outlives_what_expires_under_it(tmp_path: Path) -> None:
     """`async for message in queue: await message.ack()`: an ack of what has expired does not end it."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"old", age_s=TTL_S + 60)
         await put(node, queue.id, b"young", age_s=0)
@@ -219,7 +219,7 @@ async def test_the_loop_of_a_reader_outlives_what_expires_under_it(tmp_path: Pat
 
 async def test_an_ack_of_what_expired_is_answered_when_that_is_durable(tmp_path: Path) -> None:
     """What removed it may be on its way to the disk: until then it could come again."""
-    async with harbour(tmp_path, AGED) as node, node.connect() as moor:
+    async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"old", age_s=TTL_S + 60)
         await put(node, queue.id, b"older", age_s=TTL_S + 60)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.queues.queue_harbour import WITHIN_S, until
+from tests.queues.queue_server import WITHIN_S, until
 
 from moorline.client.moor import connect
 from moorline.config.addresses import Address

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import ROOMY, harbour
+from tests.queues.queue_server import ROOMY, queue_server
 
 from moorline.client.moor import Moor
 
@@ -19,7 +19,7 @@ async def everything(moor: Moor, count: int) -> list[bytes]:
 async def test_pages_of_any_size_are_all_queues_those_of_the_index_and_new_ones(
     tmp_path: Path,
 ) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         known = {queue.id for queue in await moor.create_queues(60)}
         await node.broker.commits.checkpoint()
         fresh = await moor.create_queues(50)
@@ -43,7 +43,7 @@ async def test_others_are_served_and_a_checkpoint_is_made_while_a_page_is_listed
     tmp_path: Path,
 ) -> None:
     async with (
-        harbour(tmp_path, ROOMY) as node,
+        queue_server(tmp_path, ROOMY) as node,
         node.connect() as moor,
         node.connect() as other,
     ):

@@ -8,7 +8,16 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import ROOMY, WITHIN_S, Harbour, Papers, harbour, take, tried, until
+from tests.queues.queue_server import (
+    ROOMY,
+    WITHIN_S,
+    Certificates,
+    QueueServer,
+    queue_server,
+    take,
+    tried,
+    until,
+)
 
 from moorline import limits
 from moorline.client.moor import Moor
@@ -35,11 +44,11 @@ from moorline.wire.queue import QueueChecked
 BODIES = [b"message %d" % number for number in range(6)]
 
 
-def folder_of(node: Harbour, queue: Queue, root: Path) -> Path:
+def folder_of(node: QueueServer, queue: Queue, root: Path) -> Path:
     return root / "queues" / path_of(queue.id, node.settings.folder_levels)
 
 
-async def stored(node: Harbour, moor: Moor, *bodies: bytes) -> Queue:
+async def stored(node: QueueServer, moor: Moor, *bodies: bytes) -> Queue:
     """A queue with these messages in its own files, which are closed."""
     queue = await moor.create_queue()
     for body in bodies:
@@ -49,7 +58,7 @@ async def stored(node: Harbour, moor: Moor, *bodies: bytes) -> Queue:
     return queue
 
 
-def closed(node: Harbour, queue: Queue) -> None:
+def closed(node: QueueServer, queue: Queue) -> None:
     found = node.store.find(queue.id)
     assert found is not None
     node.store.files.close_queue(found)
@@ -85,7 +94,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 async def test_one_bad_record_costs_one_message_and_no_restart(tmp_path: Path) -> None:
     """The node sets the queue aside when it meets the record; repaired it serves all others of it."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue, other = await stored(node, moor, *BODIES), await stored(node, moor, b"fine")
         spoil(folder_of(node, queue, tmp_path), BODIES[2])
         with pytest.raises((QueueDamaged, SubscriptionEnded)):
@@ -108,13 +117,13 @@ async def test_one_bad_record_costs_one_message_and_no_restart(tmp_path: Path) -
         kept = [path.name for path in (tmp_path / "queues" / "quarantine").iterdir()]
         assert len(kept) == 1, "the damaged files are kept"
         assert kept[0].startswith(f"{text_of(queue.id)}.repaired-")
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         assert not (await moor.queue(queue.id).info()).is_damaged
         assert (await moor.queue(queue.id).check()).is_clean
 
 
 async def test_a_bad_record_that_nobody_met_yet_is_found_and_repaired(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         await moor.send(queue.id, b"still in the log")
         spoil(folder_of(node, queue, tmp_path), BODIES[5])
@@ -131,7 +140,7 @@ async def test_a_bad_record_that_nobody_met_yet_is_found_and_repaired(tmp_path: 
 
 async def test_what_was_repaired_survives_a_crash_behind_the_answer(tmp_path: Path) -> None:
     """The index knows of the repair before the operator does."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         spoil(folder_of(node, queue, tmp_path), BODIES[0])
         with pytest.raises(QueueDamaged):
@@ -145,13 +154,13 @@ async def test_what_was_repaired_survives_a_crash_behind_the_answer(tmp_path: Pa
         (copy / "wal").mkdir(exist_ok=True)
         for file in (tmp_path / "queues" / "wal").iterdir():
             (copy / "wal" / file.name).write_bytes(file.read_bytes())
-    async with harbour(tmp_path / "crashed", ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path / "crashed", ROOMY) as node, node.connect() as moor:
         assert await read_out(moor.queue(queue.id), 5) == BODIES[1:]
 
 
 async def test_a_sound_queue_stays_as_it_is(tmp_path: Path) -> None:
     """With a reader: its subscription goes on, and nothing comes twice."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         messages = queue.read(window=2)
         first = await take(messages)
@@ -169,7 +178,7 @@ async def test_a_sound_queue_stays_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_reader_of_a_repaired_queue_is_told_and_reads_on(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         messages = queue.read(window=1)
         await take(messages)
@@ -182,14 +191,14 @@ async def test_a_reader_of_a_repaired_queue_is_told_and_reads_on(tmp_path: Path)
 
 async def test_messages_of_another_node_are_not_taken_in(tmp_path: Path) -> None:
     """Their ids are above all that this node has given: its log could not go on behind them."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
     shutil.copytree(tmp_path / "queues", tmp_path / "far" / "queues")
-    async with harbour(tmp_path / "far", ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path / "far", ROOMY) as node, node.connect() as moor:
         for body in [*BODIES, *BODIES]:
             await moor.send(queue.id, body)
     far = folder_of(node, queue, tmp_path / "far")
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         mine = moor.queue(queue.id)
         folder = folder_of(node, mine, tmp_path)
         for file in folder.iterdir():
@@ -229,7 +238,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
 
 
 async def test_calls_about_the_queue_wait_and_others_do_not(tmp_path: Path, held: Held) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor, node.connect() as second:
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as moor,
+        node.connect() as second,
+    ):
         queue = await stored(node, moor, *BODIES)
         other = await moor.create_queue()
         head = await queue.get()
@@ -266,7 +279,7 @@ async def test_what_waits_for_a_check_is_bounded(
 ) -> None:
     monkeypatch.setattr("moorline.queues.parking.PARKED_CALLS_MAX", 3)
     assert limits.PARKED_CALLS_MAX > 3
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, b"0")
         check = asyncio.create_task(moor.queue(queue.id).check())
         await until(held.has_begun.is_set)
@@ -281,7 +294,11 @@ async def test_what_waits_for_a_check_is_bounded(
 
 
 async def test_a_reader_that_waits_gets_what_was_sent_meanwhile(tmp_path: Path, held: Held) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor, node.connect() as sender:
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as moor,
+        node.connect() as sender,
+    ):
         queue = await stored(node, moor)
         messages = queue.read()
         waiting = asyncio.create_task(take(messages))
@@ -308,7 +325,7 @@ async def test_a_look_at_the_files_lets_others_in_and_begins_anew_if_they_change
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moorline.journal.queues.files.LOOK_BYTES_PER_TURN", 1)
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         found = node.store.find(queue.id)
         assert found is not None
@@ -328,7 +345,7 @@ async def test_a_look_at_the_files_lets_others_in_and_begins_anew_if_they_change
 async def test_a_commit_that_is_decided_waits_for_a_repair_and_not_for_ever(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         await undisturbed(node.broker)
         check = asyncio.create_task(queue.check())
@@ -349,7 +366,7 @@ async def test_a_reader_that_went_while_it_waited_does_not_have_the_queue(
     tmp_path: Path, held: Held
 ) -> None:
     """Its end was told before its call was handled: the one who reads it meanwhile keeps the queue."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue, sessions = await stored(node, moor), node.listeners.sessions
         waiting = asyncio.create_task(take(queue.read()))
         await until(lambda: len(node.broker.subscriptions) == 1)
@@ -376,7 +393,11 @@ async def test_everything_goes_on_under_checks_repairs_and_checkpoints(
     settings = Settings(
         max_queue_messages=8, max_file_messages=9, sync=chance.choice(["power", "process"])
     )
-    async with harbour(tmp_path, settings) as node, node.connect() as moor, node.connect() as other:
+    async with (
+        queue_server(tmp_path, settings) as node,
+        node.connect() as moor,
+        node.connect() as other,
+    ):
         queues = await moor.create_queues(3)
         wanted = {queue.id: [b"%d" % number for number in range(120)] for queue in queues}
         got: dict[bytes, list[bytes]] = {queue.id: [] for queue in queues}
@@ -417,16 +438,16 @@ async def test_everything_goes_on_under_checks_repairs_and_checkpoints(
 # --- who may, and what is refused -----------------------------------------------------------------
 
 
-async def test_only_operators_may(tmp_path: Path, papers: Papers) -> None:
+async def test_only_operators_may(tmp_path: Path, certificates: Certificates) -> None:
     settings = Settings(operators=["captain"])
-    async with harbour(tmp_path, settings, papers.context()) as node:
+    async with queue_server(tmp_path, settings, certificates.context()) as node:
         address = str(node.address)
-        async with papers.connect(address, "billing") as owner:
+        async with certificates.connect(address, "billing") as owner:
             queue = await owner.create_queue()
             for call in (queue.check, queue.repair, owner.checkpoint):
                 with pytest.raises(NotAuthorized, match=r"queues\.operators"):
                     await call()
-        async with papers.connect(address, "captain") as captain:
+        async with certificates.connect(address, "captain") as captain:
             assert (await captain.queue(queue.id).check()).is_clean
             assert (await captain.queue(queue.id).repair()).is_clean
             await captain.checkpoint()
@@ -435,7 +456,7 @@ async def test_only_operators_may(tmp_path: Path, papers: Papers) -> None:
 
 
 async def test_a_repair_is_refused_while_the_disk_is_nearly_full(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         node.broker.is_disk_full = True
         assert (await queue.check()).is_clean, "a check writes nothing"
@@ -449,7 +470,7 @@ async def test_a_repair_that_fails_leaves_the_queue_set_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a second one takes in whatever the first had come to."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
         spoil(folder_of(node, queue, tmp_path), BODIES[1])
 
@@ -467,7 +488,7 @@ async def test_a_repair_that_fails_leaves_the_queue_set_aside(
 
 
 async def test_a_checkpoint_tells_what_it_did(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await moor.create_queues(3)
         for queue in queues:
             await moor.send(queue.id, b"x" * 1_000)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import harbour, take, tried
+from tests.queues.queue_server import queue_server, take, tried
 
 from moorline.client.moor import Moor
 from moorline.config.settings import Queues as Settings
@@ -19,7 +19,7 @@ async def test_j04_quota_as_the_sender_sees_it(tmp_path: Path, sync: str) -> Non
     settings = Settings(
         max_queue_messages=3, max_file_messages=4, sync="power" if sync == "power" else "process"
     )
-    async with harbour(tmp_path, settings) as node, node.connect() as moor:
+    async with queue_server(tmp_path, settings) as node, node.connect() as moor:
         queue = await moor.create_queue()
         assert [await tried(moor, queue, b"%d" % n) for n in range(5)] == ["OK"] * 3 + ["QUOTA"] * 2
         seen = []
@@ -37,7 +37,7 @@ async def test_j04_quota_as_the_sender_sees_it(tmp_path: Path, sync: str) -> Non
 
 async def test_j04_many_sends_at_once_meet_the_quota_in_order(tmp_path: Path) -> None:
     """J04: in one frame; those refused are told apart from those stored."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         first, second = await moor.create_queues(2)
         answers = await moor.send_all(
             [(queue.id, b"%d" % n) for n in range(5) for queue in (first, second)]
@@ -50,7 +50,7 @@ async def test_j04_many_sends_at_once_meet_the_quota_in_order(tmp_path: Path) ->
 
 
 async def test_the_next_message_follows_an_ack_by_itself(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for n in range(3):
             await moor.send(queue.id, b"%d" % n)
@@ -67,7 +67,7 @@ async def test_the_next_message_follows_an_ack_by_itself(tmp_path: Path) -> None
 
 
 async def test_a_wrong_ack_deletes_nothing_and_names_the_head(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         head = await moor.send(queue.id, b"1")
         second = await moor.send(queue.id, b"2")
@@ -85,7 +85,7 @@ async def test_a_wrong_ack_deletes_nothing_and_names_the_head(tmp_path: Path) ->
 
 async def test_an_ack_of_what_is_gone_deletes_nothing_and_is_no_error(tmp_path: Path) -> None:
     """It is done with, as its caller wished: by an earlier acknowledgement, or with its whole queue."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for n in range(2):
             await moor.send(queue.id, b"%d" % n)
@@ -110,7 +110,7 @@ async def test_an_ack_of_what_is_gone_deletes_nothing_and_is_no_error(tmp_path: 
 
 
 async def test_acks_of_a_batch_are_answered_one_by_one(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         for n in range(3):
             await moor.send(queue.id, b"%d" % n)
@@ -124,7 +124,7 @@ async def test_acks_of_a_batch_are_answered_one_by_one(tmp_path: Path) -> None:
 
 
 async def test_get_is_the_head_and_changes_nothing(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         assert await queue.get() is None
         sent = await moor.send(queue.id, b"1")
@@ -145,7 +145,7 @@ async def test_get_is_the_head_and_changes_nothing(tmp_path: Path) -> None:
 
 async def test_sizes_and_unknown_queues(tmp_path: Path) -> None:
     settings = Settings(max_queue_messages=3, max_file_messages=4, message_bytes_max=1_000)
-    async with harbour(tmp_path, settings) as node, node.connect() as moor:
+    async with queue_server(tmp_path, settings) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"x" * 1_000)
         with pytest.raises(TooLarge, match="1001 bytes; at most 1000"):
@@ -192,7 +192,7 @@ async def test_j19_large_records_of_concurrent_senders_never_mix(tmp_path: Path,
             assert numbers == sorted(numbers), "the order of one sender is kept"
             assert mine == [body(sender, n) for n in numbers]
 
-    async with harbour(tmp_path, settings) as node, node.connect() as owner:
+    async with queue_server(tmp_path, settings) as node, node.connect() as owner:
         queues = [queue.id for queue in await owner.create_queues(2)]
 
         async def send(sender: int) -> None:
@@ -206,7 +206,7 @@ async def test_j19_large_records_of_concurrent_senders_never_mix(tmp_path: Path,
         assert node.broker.commits.checkpoints == each // 4
         live = owner.queue(queues[0]).read(window=QUEUE_WINDOW_MAX)
         check([(await take(live)).body for _ in range(senders * each // 2)])
-    async with harbour(tmp_path, settings) as node, node.connect() as owner:
+    async with queue_server(tmp_path, settings) as node, node.connect() as owner:
         for queue_id in queues:
             stored = owner.queue(queue_id).read(window=QUEUE_WINDOW_MAX)
             check([(await take(stored)).body for _ in range(senders * each // 2)])
@@ -225,7 +225,7 @@ async def test_senders_and_a_reader_at_full_speed_lose_and_repeat_nothing(
         sync="power" if sync == "power" else "process",
     )
     async with (
-        harbour(tmp_path, settings) as node,
+        queue_server(tmp_path, settings) as node,
         node.connect() as one,
         node.connect() as two,
         node.connect() as reader,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import Papers, harbour, take
+from tests.queues.queue_server import Certificates, queue_server, take
 
 from moorline.config.settings import Queues as Settings
 from moorline.errors import NotAuthorized, NotFound
@@ -11,12 +11,14 @@ from moorline.errors import NotAuthorized, NotFound
 GUARDED = Settings(max_queue_messages=3, max_file_messages=4, operators=["captain"])
 
 
-async def test_only_the_owner_reads_and_changes_a_queue(tmp_path: Path, papers: Papers) -> None:
+async def test_only_the_owner_reads_and_changes_a_queue(
+    tmp_path: Path, certificates: Certificates
+) -> None:
     """AUTH between two identities: anyone who knows the id may send, the owner alone may read."""
     async with (
-        harbour(tmp_path, GUARDED, papers.context()) as node,
-        papers.connect(str(node.address), "billing") as owner,
-        papers.connect(str(node.address), "shipping") as stranger,
+        queue_server(tmp_path, GUARDED, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
     ):
         queue = await owner.create_queue()
         theirs = stranger.queue(queue.id)
@@ -43,12 +45,12 @@ async def test_only_the_owner_reads_and_changes_a_queue(tmp_path: Path, papers: 
 
 
 async def test_operators_see_block_and_delete_but_do_not_read(
-    tmp_path: Path, papers: Papers
+    tmp_path: Path, certificates: Certificates
 ) -> None:
     async with (
-        harbour(tmp_path, GUARDED, papers.context()) as node,
-        papers.connect(str(node.address), "billing") as owner,
-        papers.connect(str(node.address), "captain") as operator,
+        queue_server(tmp_path, GUARDED, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "captain") as operator,
     ):
         queue = await owner.create_queue()
         await owner.send(queue.id, b"private")
@@ -64,14 +66,14 @@ async def test_operators_see_block_and_delete_but_do_not_read(
             await queue.info()
 
 
-async def test_ownership_survives_restarts(tmp_path: Path, papers: Papers) -> None:
+async def test_ownership_survives_restarts(tmp_path: Path, certificates: Certificates) -> None:
     """From the log, and from the index after a checkpoint."""
     queue_id = b""
     for turn in range(3):
         async with (
-            harbour(tmp_path, GUARDED, papers.context()) as node,
-            papers.connect(str(node.address), "billing") as owner,
-            papers.connect(str(node.address), "shipping") as stranger,
+            queue_server(tmp_path, GUARDED, certificates.context()) as node,
+            certificates.connect(str(node.address), "billing") as owner,
+            certificates.connect(str(node.address), "shipping") as stranger,
         ):
             if not turn:
                 # An owner with a smaller number, so that numbers cannot be right by chance.
@@ -87,7 +89,7 @@ async def test_ownership_survives_restarts(tmp_path: Path, papers: Papers) -> No
 
 
 async def test_the_operator_pages_through_all_queues(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queues = await moor.create_queues(25)
         await node.broker.commits.checkpoint()
         queues += await moor.create_queues(25)

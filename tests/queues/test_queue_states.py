@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import SMALL, WITHIN_S, harbour, take, tried, until
+from tests.queues.queue_server import SMALL, WITHIN_S, queue_server, take, tried, until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Queue as ClientQueue
@@ -22,7 +22,7 @@ from moorline.net.clock import wall_ms
 
 
 async def test_off_takes_no_more_but_can_be_read(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"before")
         await queue.off()
@@ -31,13 +31,13 @@ async def test_off_takes_no_more_but_can_be_read(tmp_path: Path) -> None:
         assert (await queue.info()).is_suspended
         message = await take(queue.read())
         assert (message.body, await message.ack()) == (b"before", 0)
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         assert await tried(moor, moor.queue(queue.id), b"after a restart") == "OFF"
 
 
 async def test_j18_deleting_while_subscribed_tells_the_reader(tmp_path: Path) -> None:
     """J18: the subscriber gets END; afterwards there is nothing of that id."""
-    async with harbour(tmp_path) as node, node.connect() as reader, node.connect() as owner:
+    async with queue_server(tmp_path) as node, node.connect() as reader, node.connect() as owner:
         queue = await reader.create_queue()
         await reader.send(queue.id, b"1")
         await node.broker.commits.checkpoint()
@@ -59,7 +59,7 @@ async def test_j18_deleting_while_subscribed_tells_the_reader(tmp_path: Path) ->
 async def test_j18_deleting_while_others_write_read_and_expire(tmp_path: Path) -> None:
     """J18: they get "not found", and no orphan files are left."""
     settings = Settings(max_queue_messages=50, max_file_messages=51, sync="process")
-    async with harbour(tmp_path, settings) as node, node.connect() as owner:
+    async with queue_server(tmp_path, settings) as node, node.connect() as owner:
         codes: set[str] = set()
 
         async def write(moor: Moor, queue: ClientQueue) -> None:
@@ -106,7 +106,7 @@ async def test_j18_deleting_while_others_write_read_and_expire(tmp_path: Path) -
 
 
 async def test_blocked_is_the_operators_and_stops_everything(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor, node.connect() as operator:
+    async with queue_server(tmp_path) as node, node.connect() as moor, node.connect() as operator:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"1")
         messages = queue.read()
@@ -130,13 +130,13 @@ async def test_blocked_is_the_operators_and_stops_everything(tmp_path: Path) -> 
 
 async def test_a_damaged_queue_says_so_and_harms_no_other(tmp_path: Path) -> None:
     """C12 at the protocol: DAMAGED to everybody, END to a subscriber, others are served."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         bad, good = await moor.create_queues(2)
         for queue in (bad, good):
             await moor.send(queue.id, b"1")
     (messages,) = folder_of(tmp_path, bad).glob("messages.*.log")
     messages.write_bytes(b"?" + messages.read_bytes()[1:])
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         bad, good = moor.queue(bad.id), moor.queue(good.id)
         with pytest.raises(SubscriptionEnded, match="DAMAGED"):
             await take(bad.read())
@@ -154,7 +154,7 @@ async def test_a_damaged_queue_says_so_and_harms_no_other(tmp_path: Path) -> Non
 
 async def test_info_counts_what_can_be_delivered(tmp_path: Path) -> None:
     """Whatever the index says: of 2 stored and 1 in the log the stored ones are gone, or cannot be read."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         gone, unreadable, good = await moor.create_queues(3)
         for queue in (gone, unreadable, good):
             await moor.send(queue.id, b"1")
@@ -163,7 +163,7 @@ async def test_info_counts_what_can_be_delivered(tmp_path: Path) -> None:
     messages.unlink()
     (messages,) = folder_of(tmp_path, unreadable).glob("messages.*.log")
     messages.write_bytes(messages.read_bytes()[:-1] + b"?")
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         found = []
         for queue in (gone, unreadable, good):
             await moor.send(queue.id, b"3")
@@ -185,7 +185,7 @@ def folder_of(data: Path, queue: ClientQueue) -> Path:
 
 
 async def test_a_nearly_full_disk_refuses_messages_but_no_acks(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"1")
         node.broker.is_disk_full = True
@@ -202,7 +202,7 @@ async def test_a_failed_write_answers_nobody_and_fails_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failed fsync nothing may be promised."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
 
         def broken(_: object) -> None:
@@ -220,7 +220,7 @@ async def test_a_failed_write_answers_nobody_and_fails_the_node(
 async def test_a_checkpoint_that_waits_for_a_failing_commit_ends_quietly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         held = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.queues.queue_harbour import ROOMY, WITHIN_S, harbour, take, tried, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, take, tried, until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Message
@@ -18,7 +18,7 @@ from moorline.limits import FRAME_BYTES_MAX, QUEUE_WINDOW_MAX, WRITE_BUFFER_BYTE
 
 
 async def test_the_window_bounds_what_is_on_its_way(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send_all([(queue.id, b"%d" % n) for n in range(50)])
         messages = queue.read(window=4)
@@ -34,7 +34,7 @@ async def test_the_window_bounds_what_is_on_its_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("window", [0, -1, QUEUE_WINDOW_MAX + 1])
 async def test_a_window_out_of_bounds_is_refused(tmp_path: Path, window: int) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         async with asyncio.timeout(WITHIN_S):
             with pytest.raises(
@@ -47,7 +47,7 @@ async def test_a_window_out_of_bounds_is_refused(tmp_path: Path, window: int) ->
 async def test_another_reader_takes_over_and_gets_what_was_not_acknowledged(
     tmp_path: Path,
 ) -> None:
-    async with harbour(tmp_path) as node, node.connect() as one, node.connect() as two:
+    async with queue_server(tmp_path) as node, node.connect() as one, node.connect() as two:
         queue = await one.create_queue()
         for n in range(3):
             await one.send(queue.id, b"%d" % n)
@@ -71,7 +71,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_on_its_way_to_the_next(
     tmp_path: Path,
 ) -> None:
     """Whatever the first one was delivered and did not take comes to the second, and comes once."""
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         for turns in range(25):
             queue = await moor.create_queue()
             sent = [await moor.send(queue.id, b"%d" % n) for n in range(8)]
@@ -96,7 +96,7 @@ async def _next_of(messages: AsyncGenerator[Message, None]) -> Message:
 
 async def test_whoever_reconnects_gets_it_again(tmp_path: Path) -> None:
     """J12 at the protocol: delivered but not acknowledged is delivered again."""
-    async with harbour(tmp_path) as node:
+    async with queue_server(tmp_path) as node:
         async with node.connect() as moor:
             queue = await moor.create_queue()
             sent = [await moor.send(queue.id, b"%d" % n) for n in range(3)]
@@ -112,12 +112,12 @@ async def test_whoever_reconnects_gets_it_again(tmp_path: Path) -> None:
 
 async def test_j12_a_restart_delivers_again_and_keeps_the_marker(tmp_path: Path) -> None:
     """J12: after a clean stop, which checkpoints."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         sent = [await moor.send(queue.id, b"%d" % n) for n in range(3)]
         assert await tried(moor, queue, b"refused") == "QUOTA"
         assert (await take(queue.read())).id == sent[0]
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         assert node.store.replayed == 0
         queue = moor.queue(queue.id)
         assert await tried(moor, queue, b"refused") == "QUOTA"
@@ -128,7 +128,7 @@ async def test_j12_a_restart_delivers_again_and_keeps_the_marker(tmp_path: Path)
 
 
 async def test_a_reader_that_stops_leaves_the_queue_to_the_next(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"1")
         messages = queue.read()
@@ -140,7 +140,7 @@ async def test_a_reader_that_stops_leaves_the_queue_to_the_next(tmp_path: Path) 
 
 
 async def test_reading_again_after_a_break_goes_on(tmp_path: Path) -> None:
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"1")
         async for message in queue:
@@ -170,7 +170,11 @@ async def filled(moor: Moor, count: int) -> ClientQueue:
 async def test_a_slow_reader_with_a_full_buffer_loses_nothing(tmp_path: Path) -> None:
     """Others are served meanwhile; all comes in order when it reads again."""
     count, more = 1_000, 20
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as slow, node.connect() as other:
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as slow,
+        node.connect() as other,
+    ):
         queue = await filled(other, count)
         slow._caller.hold_reading("a slow test")
         messages = slow.queue(queue.id).read(window=QUEUE_WINDOW_MAX)
@@ -193,7 +197,7 @@ async def test_a_slow_reader_with_a_full_buffer_loses_nothing(tmp_path: Path) ->
 
 
 async def test_a_slow_reader_that_leaves_leaves_everything(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as other:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as other:
         queue = await filled(other, 1_000)
         async with node.connect() as slow:
             slow._caller.hold_reading("a slow test")
@@ -212,7 +216,11 @@ async def test_a_slow_reader_that_leaves_leaves_everything(tmp_path: Path) -> No
 
 
 async def test_what_waits_for_one_slow_reader_is_bounded(tmp_path: Path) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as slow, node.connect() as other:
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as slow,
+        node.connect() as other,
+    ):
         queue = await filled(other, 1_000)
         slow._caller.hold_reading("a slow test")
         first = asyncio.create_task(take(slow.queue(queue.id).read(QUEUE_WINDOW_MAX)))
@@ -233,7 +241,7 @@ async def test_what_waits_for_one_slow_reader_is_bounded(tmp_path: Path) -> None
 
 async def test_a_reader_that_comes_during_the_commit_gets_the_message(tmp_path: Path) -> None:
     """SEND and SUB in one frame: the message is not committed yet when the reader is served."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         sending = asyncio.create_task(moor.send(queue.id, b"just now"))
         reading = asyncio.create_task(anext_of(queue))
@@ -255,7 +263,7 @@ async def test_only_what_is_committed_is_delivered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message is on disk before its sender is answered and before its reader gets it."""
-    async with harbour(tmp_path) as node, node.connect() as moor:
+    async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         waiting = asyncio.create_task(take(queue.read()))
         await until(lambda: len(node.broker.subscriptions) == 1)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import ROOMY, WITHIN_S, harbour, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, until
 
 from moorline.errors import OutcomeUnknown
 from moorline.staging.queue_commits import durable, send_row
@@ -13,7 +13,7 @@ from moorline.staging.queue_commits import durable, send_row
 async def test_a_decided_commit_waits_for_room_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await moor.create_queue()
         node.broker.is_disk_full = True
         assert send_row(node.store, queue.id, b"1") == ""
@@ -33,7 +33,7 @@ async def test_a_decided_commit_waits_for_room_and_not_for_ever(
 async def test_a_commit_is_told_when_the_disk_of_the_queues_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with harbour(tmp_path, ROOMY) as node, node.connect() as moor:
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await moor.create_queue()
 
         def broken(_: object) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.databases import new_database
-from tests.queues.queue_harbour import Papers
+from tests.queues.queue_server import Certificates
 from tests.services.interception import Sniffer
-from tests.services.service_harbour import Harbour, harbour
+from tests.services.service_server import ServiceServer, service_server
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 
@@ -16,8 +16,8 @@ QUEUE_OWNERS = ("billing", "shipping", "captain")
 
 
 @pytest.fixture(scope="session")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"), *SERVICES, *QUEUE_OWNERS)
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"), *SERVICES, *QUEUE_OWNERS)
 
 
 @pytest.fixture
@@ -28,9 +28,11 @@ async def catalog(postgres: EmbeddedPostgres) -> AsyncIterator[Catalog]:
 
 
 @pytest.fixture
-async def node(tmp_path: Path, catalog: Catalog, papers: Papers) -> AsyncIterator[Harbour]:
+async def node(
+    tmp_path: Path, catalog: Catalog, certificates: Certificates
+) -> AsyncIterator[ServiceServer]:
     """With services; after every test the digests are those of a recompute."""
-    async with harbour(tmp_path, catalog, papers) as made:
+    async with service_server(tmp_path, catalog, certificates) as made:
         yield made
         await made.check_digests()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.queues.queue_harbour import until
+from tests.queues.queue_server import until
 
 from moorline.net import connection as net_connection
 from moorline.wire import frame as wire_frame

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 from tests.services.interception import Sniffer
-from tests.services.service_harbour import NODE_ID, Harbour, associated
+from tests.services.service_server import NODE_ID, ServiceServer, associated
 
 from moorline.client.service_exchange import LISTS_PER_BLOCK
 from moorline.core.sets.digest import Digest
@@ -50,7 +50,7 @@ SHAPES = {
 @pytest.mark.parametrize("mode", ["as chosen", "ranges"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_d29_every_message_of_the_exchange_fits_a_block(
-    node: Harbour, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch, shape: str, mode: str
+    node: ServiceServer, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch, shape: str, mode: str
 ) -> None:
     """D29: 16,384 bytes, in both directions, for several sizes, by sketch, list and ranges."""
     count, lost_by_node, lost_by_client = SHAPES[shape]
@@ -75,7 +75,7 @@ async def test_d29_every_message_of_the_exchange_fits_a_block(
 
 
 async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """D29: every queue of an Associate was deleted meanwhile, and each is named with the reason."""
     with node.listed() as listed:
@@ -116,7 +116,7 @@ def test_d29_the_largest_message_of_each_kind_fits_a_block(name: str) -> None:
 # --- a message that says what cannot be -----------------------------------------------------------
 
 
-async def test_a_prefix_beyond_all_hashes_is_the_callers_mistake(node: Harbour) -> None:
+async def test_a_prefix_beyond_all_hashes_is_the_callers_mistake(node: ServiceServer) -> None:
     """Not an INTERNAL error with a stack trace in the node's log."""
     pair = (1, (1 << 64) - 1)
     async with node.connect() as moor, moor.service(node.list_of()):

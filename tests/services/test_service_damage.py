@@ -7,7 +7,7 @@ nothing that either side still knows is lost, and afterwards the messages come.
 import sqlite3
 
 import pytest
-from tests.services.service_harbour import Harbour, associated, make_queues, take, within
+from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.client.service_exchange import Report
 from moorline.core.sets.digest import Digest
@@ -20,7 +20,7 @@ STRANGER = b"s" * 24
 """An id that no queue has."""
 
 
-async def entered(node: Harbour, queues: list[bytes]) -> Report:
+async def entered(node: ServiceServer, queues: list[bytes]) -> Report:
     """Enters, and proves that a message of every one of the queues comes."""
     async with node.connect() as moor, moor.service(node.list_of(), window=4) as service:
         await moor.send_all([(queue, b"ahoy") for queue in queues])
@@ -37,11 +37,11 @@ async def entered(node: Harbour, queues: list[bytes]) -> Report:
 # --- the node's rows ------------------------------------------------------------------------------
 
 
-async def change_id(node: Harbour, old: bytes, new: bytes) -> None:
+async def change_id(node: ServiceServer, old: bytes, new: bytes) -> None:
     await node.catalog.execute("update association set queue = $2 where queue = $1", old, new)
 
 
-async def test_an_id_that_was_changed_under_its_hash(node: Harbour) -> None:
+async def test_an_id_that_was_changed_under_its_hash(node: ServiceServer) -> None:
     """What is kept, and every digest over stored hashes, is equal: only the ids know."""
     queues = await associated(node, 300)
     await change_id(node, queues[7], STRANGER)
@@ -51,7 +51,7 @@ async def test_an_id_that_was_changed_under_its_hash(node: Harbour) -> None:
     assert node.services.counts.put_right == 1
 
 
-async def test_associating_again_what_was_changed_ends_in_agreement(node: Harbour) -> None:
+async def test_associating_again_what_was_changed_ends_in_agreement(node: ServiceServer) -> None:
     """Both rows have the hash of the one queue: no sketch and no range can tell them apart."""
     queues = await associated(node, 50)
     await change_id(node, queues[0], STRANGER)
@@ -63,7 +63,7 @@ async def test_associating_again_what_was_changed_ends_in_agreement(node: Harbou
 
 
 @pytest.mark.parametrize("width", [1, 23, 100])
-async def test_an_id_that_can_be_none(node: Harbour, width: int) -> None:
+async def test_an_id_that_can_be_none(node: ServiceServer, width: int) -> None:
     queues = await associated(node, 30)
     await change_id(node, queues[7], b"x" * width)
     report = await entered(node, queues)
@@ -71,14 +71,14 @@ async def test_an_id_that_can_be_none(node: Harbour, width: int) -> None:
 
 
 @pytest.mark.parametrize("column", ["hash_high", "hash_low"])
-async def test_a_hash_that_was_changed_under_its_id(node: Harbour, column: str) -> None:
+async def test_a_hash_that_was_changed_under_its_id(node: ServiceServer, column: str) -> None:
     queues = await associated(node, 60)
     await node.catalog.execute(f"update association set {column} = {column} # 77 where true")
     report = await entered(node, queues)
     assert (report.associated, report.dissociated) == (0, 0), "the rows were right all along"
 
 
-async def test_two_rows_that_have_swapped_their_ids(node: Harbour) -> None:
+async def test_two_rows_that_have_swapped_their_ids(node: ServiceServer) -> None:
     """The digest over all ids is right, and those of the buckets; the rows are not."""
     queues = await associated(node, 40)
     await change_id(node, queues[0], STRANGER)
@@ -99,14 +99,14 @@ async def test_two_rows_that_have_swapped_their_ids(node: Harbour) -> None:
         "insert into service_bucket select service, 999, 3, 4, 5 from service_bucket limit 1",
     ],
 )
-async def test_a_kept_digest_that_was_falsified(node: Harbour, statement: str) -> None:
+async def test_a_kept_digest_that_was_falsified(node: ServiceServer, statement: str) -> None:
     queues = await associated(node, 80)
     await node.catalog.execute(statement)
     report = await entered(node, queues)
     assert (report.associated, report.dissociated, report.lost) == (0, 0, [])
 
 
-async def test_rows_that_were_put_in_or_given_away(node: Harbour) -> None:
+async def test_rows_that_were_put_in_or_given_away(node: ServiceServer) -> None:
     """An association that nobody asked for, and one that is another service's suddenly."""
     queues = await associated(node, 20)
     async with node.connect("other") as moor, moor.service(node.list_of("other")) as service:
@@ -124,7 +124,7 @@ async def test_rows_that_were_put_in_or_given_away(node: Harbour) -> None:
     await node.services._rows.put_right(theirs)
 
 
-async def test_queues_that_are_gone_and_associated_still_are_named(node: Harbour) -> None:
+async def test_queues_that_are_gone_and_associated_still_are_named(node: ServiceServer) -> None:
     """Their files were lost, say, and the catalog was not: equal digests say nothing about that."""
     queues = await associated(node, 50)
     gone = queues[:3]
@@ -141,7 +141,7 @@ async def test_queues_that_are_gone_and_associated_still_are_named(node: Harbour
     await entered(node, queues[3:])
 
 
-async def test_what_waits_comes_although_a_row_can_be_no_id(node: Harbour) -> None:
+async def test_what_waits_comes_although_a_row_can_be_no_id(node: ServiceServer) -> None:
     """The deliveries pass over it."""
     queues = await associated(node, 20)
     async with node.connect("other") as sender:
@@ -153,7 +153,7 @@ async def test_what_waits_comes_although_a_row_can_be_no_id(node: Harbour) -> No
     await entered(node, queues)
 
 
-async def test_pages_of_queues_pass_a_row_with_a_wrong_hash(node: Harbour) -> None:
+async def test_pages_of_queues_pass_a_row_with_a_wrong_hash(node: ServiceServer) -> None:
     """The next page begins behind where the row stands, and not where its id belongs."""
     queues = await associated(node, 30)
     number = await node.number()
@@ -169,13 +169,13 @@ async def test_pages_of_queues_pass_a_row_with_a_wrong_hash(node: Harbour) -> No
 # --- the client's own list ------------------------------------------------------------------------
 
 
-def change(node: Harbour, statement: str, *values: object) -> None:
+def change(node: ServiceServer, statement: str, *values: object) -> None:
     database = sqlite3.connect(node.list_of(), isolation_level=None)
     database.execute(statement, values)
     database.close()
 
 
-def set_aside(node: Harbour) -> list[tuple[bytes, str]]:
+def set_aside(node: ServiceServer) -> list[tuple[bytes, str]]:
     database = sqlite3.connect(node.list_of())
     rows = database.execute("select queue, why from set_aside order by time_s, why").fetchall()
     database.close()
@@ -185,7 +185,9 @@ def set_aside(node: Harbour) -> list[tuple[bytes, str]]:
 @pytest.mark.parametrize(
     "statement", ["update digest set count = count + 5, high = high + 1", "drop table digest"]
 )
-async def test_a_falsified_digest_of_the_list_is_mended(node: Harbour, statement: str) -> None:
+async def test_a_falsified_digest_of_the_list_is_mended(
+    node: ServiceServer, statement: str
+) -> None:
     queues = await associated(node, 60)
     change(node, statement)
     report = await entered(node, queues)
@@ -196,7 +198,7 @@ async def test_a_falsified_digest_of_the_list_is_mended(node: Harbour, statement
 
 @pytest.mark.parametrize("count", [1, 59, 60])
 async def test_rows_that_the_list_has_lost_come_back_from_the_node(
-    node: Harbour, count: int
+    node: ServiceServer, count: int
 ) -> None:
     """The list is what counts, but not one that fails its check: it takes nothing away."""
     queues = await associated(node, 60)
@@ -209,7 +211,7 @@ async def test_rows_that_the_list_has_lost_come_back_from_the_node(
     assert (report.mended, report.restored, report.dissociated) == (1, count, 0)
 
 
-async def test_an_id_of_the_list_that_was_changed_under_its_hash(node: Harbour) -> None:
+async def test_an_id_of_the_list_that_was_changed_under_its_hash(node: ServiceServer) -> None:
     queues = await associated(node, 60)
     change(node, "update association set queue = ? where queue = ?", STRANGER, queues[3])
     report = await entered(node, queues)
@@ -218,7 +220,7 @@ async def test_an_id_of_the_list_that_was_changed_under_its_hash(node: Harbour) 
     assert set_aside(node) == [(STRANGER, "DAMAGED"), (STRANGER, "NOT_FOUND")]
 
 
-async def test_an_id_of_the_list_that_can_be_none(node: Harbour) -> None:
+async def test_an_id_of_the_list_that_can_be_none(node: ServiceServer) -> None:
     queues = await associated(node, 10)
     change(node, "update association set queue = x'0102' where queue = ?", queues[3])
     report = await entered(node, queues)
@@ -226,14 +228,14 @@ async def test_an_id_of_the_list_that_can_be_none(node: Harbour) -> None:
     assert set_aside(node) == [(b"\x01\x02", "DAMAGED")]
 
 
-async def test_a_hash_of_the_list_that_was_changed_under_its_id(node: Harbour) -> None:
+async def test_a_hash_of_the_list_that_was_changed_under_its_id(node: ServiceServer) -> None:
     queues = await associated(node, 60)
     change(node, "update association set low = low + 1 where queue = ?", queues[3])
     report = await entered(node, queues)
     assert (report.mended, report.restored, report.dissociated, report.lost) == (1, 0, 0, [])
 
 
-async def test_a_list_stays_in_doubt_until_it_agreed(node: Harbour) -> None:
+async def test_a_list_stays_in_doubt_until_it_agreed(node: ServiceServer) -> None:
     """Whoever dies between the mending and the agreement takes nothing away afterwards."""
     queues = await associated(node, 30)
     change(node, "delete from association where queue = ?", queues[0])
@@ -245,7 +247,7 @@ async def test_a_list_stays_in_doubt_until_it_agreed(node: Harbour) -> None:
     assert (report.mended, report.restored, report.dissociated) == (0, 1, 0)
 
 
-async def test_both_sides_are_damaged_at_once(node: Harbour) -> None:
+async def test_both_sides_are_damaged_at_once(node: ServiceServer) -> None:
     queues = await associated(node, 90)
     await change_id(node, queues[0], STRANGER)
     await node.catalog.execute("delete from association where queue = $1", queues[1])
@@ -262,7 +264,7 @@ async def test_both_sides_are_damaged_at_once(node: Harbour) -> None:
     "statement", ["update association set high = 'x'", "update association set queue = 7"]
 )
 async def test_a_list_with_rows_that_are_none_is_refused_by_name(
-    node: Harbour, statement: str
+    node: ServiceServer, statement: str
 ) -> None:
     queues = await associated(node, 1)
     change(node, statement)

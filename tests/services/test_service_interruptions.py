@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.queues.queue_harbour import Papers
+from tests.queues.queue_server import Certificates
 from tests.services.interception import Gate, Sniffer
-from tests.services.service_harbour import Harbour, associated, make_queues, take, within
+from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.reconcile import Mode
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.process
 # --- D07, D17: lost replies and requests ----------------------------------------------------------
 
 
-async def test_d07_repeating_an_association_is_harmless(node: Harbour) -> None:
+async def test_d07_repeating_an_association_is_harmless(node: ServiceServer) -> None:
     """D07, D02: on both sides, at once and later, in one block and in several."""
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         queues = await make_queues(moor, 3)
@@ -50,7 +50,7 @@ async def test_d07_repeating_an_association_is_harmless(node: Harbour) -> None:
 @pytest.mark.parametrize("lost", ["reply", "request"])
 @pytest.mark.parametrize("change", ["associate", "dissociate"])
 async def test_d17_a_lost_reply_or_request_is_made_good(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch, lost: str, change: str
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, lost: str, change: str
 ) -> None:
     """D17: the connection ends between the node's commit and the client's hearing of it, or before."""
     old = await associated(node, 50)
@@ -82,7 +82,7 @@ async def test_d17_a_lost_reply_or_request_is_made_good(
     "kind", [ServiceSubscribed, Associated, Dissociated, RangesTold, ListsTold]
 )
 async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch, kind: type[Answer]
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, kind: type[Answer]
 ) -> None:
     """D17: after each kind of answer of the exchange; the next connection finishes it."""
     queues = await associated(node, 400)
@@ -111,7 +111,9 @@ async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
         assert await node.associated() == set(queues[:-30])
 
 
-async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node: Harbour) -> None:
+async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(
+    node: ServiceServer,
+) -> None:
     """D17: cancelled while the pieces of a long answer were on their way; the link stays."""
     queues = await associated(node, 6_000)
     with node.listed() as listed:
@@ -141,7 +143,7 @@ async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(node
 
 
 async def test_d30_changes_wait_for_the_end_of_the_repair_and_are_not_lost(
-    node: Harbour, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D30: asked for while SUBS and the repair are under way; then done in the order of asking."""
     queues = await associated(node, 100)
@@ -178,7 +180,7 @@ async def test_d30_changes_wait_for_the_end_of_the_repair_and_are_not_lost(
 
 
 async def test_d30_a_change_on_the_server_during_the_repair_is_not_lost(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D30: the proof fails, the exchange begins again, and ends in agreement."""
     queues = await associated(node, 300)
@@ -197,7 +199,7 @@ async def test_d30_a_change_on_the_server_during_the_repair_is_not_lost(
         await service.__aexit__(None, None, None)
 
 
-async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbour) -> None:
+async def test_d30_commands_sent_together_are_handled_in_their_order(node: ServiceServer) -> None:
     """D30: SUB then UNSUB in one frame leaves nobody subscribed, as it does without services."""
     async with node.connect() as moor:
         (queue,) = await make_queues(moor, 1)
@@ -210,29 +212,32 @@ async def test_d30_commands_sent_together_are_handled_in_their_order(node: Harbo
 # --- D09: restarts of a real node -----------------------------------------------------------------
 
 
-def test_d09_associations_survive_two_restarts(tmp_path: Path, papers: Papers) -> None:
+def test_d09_associations_survive_two_restarts(tmp_path: Path, certificates: Certificates) -> None:
     """D09: once after a clean stop, once after kill -9; verified by 48 bytes each time."""
     flags = [
         "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers.path('server')}",
-        f"--tls-key={papers.path('server')}",
-        f"--tls-client-ca={papers.ca}",
+        f"--tls-certificate={certificates.path('server')}",
+        f"--tls-key={certificates.path('server')}",
+        f"--tls-client-ca={certificates.ca}",
     ]
     listed = tmp_path / "service.sqlite"
     queues: list[bytes] = []
 
     async def first(address: str) -> None:
         async with (
-            papers.connect(address, "service") as moor,
+            certificates.connect(address, "service") as moor,
             moor.service(listed) as service,
         ):
             queues.extend(await make_queues(moor, 300))
             assert await service.associate(queues) == []
 
     async def again(address: str, body: bytes) -> None:
-        async with papers.connect(address, "other") as sender:
+        async with certificates.connect(address, "other") as sender:
             await sender.send(queues[7], body)
-        async with papers.connect(address, "service") as moor, moor.service(listed) as service:
+        async with (
+            certificates.connect(address, "service") as moor,
+            moor.service(listed) as service,
+        ):
             report = service.report
             assert report.digest == Digest.of(queues)
             assert (report.associated, report.dissociated) == (0, 0)

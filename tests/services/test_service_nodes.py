@@ -4,8 +4,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_harbour import Papers
-from tests.services.service_harbour import Harbour, associated, harbour, make_queues, take
+from tests.queues.queue_server import Certificates
+from tests.services.service_server import (
+    ServiceServer,
+    associated,
+    make_queues,
+    service_server,
+    take,
+)
 
 from moorline.catalog import Catalog
 from moorline.client.associations import Associations
@@ -19,13 +25,15 @@ HERE, THERE = b"h" * 24, b"t" * 24
 
 
 @pytest.fixture
-async def there(tmp_path: Path, catalog: Catalog, papers: Papers) -> AsyncIterator[Harbour]:
+async def there(
+    tmp_path: Path, catalog: Catalog, certificates: Certificates
+) -> AsyncIterator[ServiceServer]:
     """A second node of the same catalog."""
-    async with harbour(tmp_path / "there", catalog, papers, node_id=THERE) as made:
+    async with service_server(tmp_path / "there", catalog, certificates, node_id=THERE) as made:
         yield made
 
 
-async def half_associated(node: Harbour, count: int, done: int) -> list[bytes]:
+async def half_associated(node: ServiceServer, count: int, done: int) -> list[bytes]:
     """The client dies when so many of its queues are associated; all of them are in its list."""
     async with node.connect() as moor:
         queues = await make_queues(moor, count)
@@ -37,7 +45,7 @@ async def half_associated(node: Harbour, count: int, done: int) -> list[bytes]:
 
 @pytest.mark.parametrize("done", [0, 1, 1_000, 2_999, 3_000])
 async def test_entering_elsewhere_is_refused_and_nothing_is_lost(
-    node: Harbour, there: Harbour, done: int
+    node: ServiceServer, there: ServiceServer, done: int
 ) -> None:
     """Also where all are associated and the digests are equal: the messages would not come."""
     queues = await half_associated(node, 3_000, done)
@@ -62,7 +70,7 @@ async def test_entering_elsewhere_is_refused_and_nothing_is_lost(
 
 
 async def test_a_list_that_does_not_say_its_node_loses_nothing_by_not_found(
-    node: Harbour, there: Harbour
+    node: ServiceServer, there: ServiceServer
 ) -> None:
     queues = await associated(node, 50)
     await node.lose(queues[:20])
@@ -86,7 +94,7 @@ async def test_a_list_that_does_not_say_its_node_loses_nothing_by_not_found(
 
 
 async def test_a_list_that_does_not_say_its_node_is_not_taken_in_by_equal_digests(
-    node: Harbour, there: Harbour
+    node: ServiceServer, there: ServiceServer
 ) -> None:
     """All of its queues are associated, and none is at the node that was reached."""
     queues = await associated(node, 40)
@@ -105,7 +113,7 @@ async def test_a_list_that_does_not_say_its_node_is_not_taken_in_by_equal_digest
 
 
 async def test_bind_makes_a_list_the_nodes_own_and_sets_aside_what_it_does_not_know(
-    node: Harbour, there: Harbour
+    node: ServiceServer, there: ServiceServer
 ) -> None:
     """Somebody has said so. What leaves the list is in its file still."""
     queues = await half_associated(node, 30, 20)
@@ -123,7 +131,7 @@ async def test_bind_makes_a_list_the_nodes_own_and_sets_aside_what_it_does_not_k
                 pass
 
 
-async def test_an_empty_list_may_go_anywhere(node: Harbour, there: Harbour) -> None:
+async def test_an_empty_list_may_go_anywhere(node: ServiceServer, there: ServiceServer) -> None:
     for one in (node, there, node):
         async with one.connect() as moor, moor.service(node.list_of()) as service:
             (queue,) = await make_queues(moor, 1)
@@ -131,7 +139,7 @@ async def test_an_empty_list_may_go_anywhere(node: Harbour, there: Harbour) -> N
             await service.dissociate([queue])
 
 
-async def test_what_can_be_no_id_is_refused_before_the_list_has_it(node: Harbour) -> None:
+async def test_what_can_be_no_id_is_refused_before_the_list_has_it(node: ServiceServer) -> None:
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         (queue,) = await make_queues(moor, 1)
         for bad in (b"", b"short", b"l" * 25):

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.catalog.losing import lost_at
-from tests.services.service_harbour import Harbour, associated, make_queues, subscribe, within
+from tests.services.service_server import ServiceServer, associated, make_queues, subscribe, within
 
 from moorline.client.moor import Moor
 from moorline.core.sets.digest import Digest
@@ -29,7 +29,7 @@ async def delete(moor: Moor, queue: bytes) -> None:
     await moor.queue(queue).delete()
 
 
-async def test_a_lost_association_may_be_there_and_is_asked_for_again(node: Harbour) -> None:
+async def test_a_lost_association_may_be_there_and_is_asked_for_again(node: ServiceServer) -> None:
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         queues = await make_queues(moor, 3)
         async with lost_at(node.catalog._dsn, "association"):
@@ -41,7 +41,7 @@ async def test_a_lost_association_may_be_there_and_is_asked_for_again(node: Harb
         assert (await service.agree()).digest == Digest.of(queues) == await node.digest()
 
 
-async def test_a_lost_dissociation_may_be_done_and_is_asked_for_again(node: Harbour) -> None:
+async def test_a_lost_dissociation_may_be_done_and_is_asked_for_again(node: ServiceServer) -> None:
     queues = await associated(node, 5)
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         async with lost_at(node.catalog._dsn, "association"):
@@ -55,7 +55,7 @@ async def test_a_lost_dissociation_may_be_done_and_is_asked_for_again(node: Harb
     ("command", "name"), [(subscribe, "service"), (delete, "service"), (block, "operator")]
 )
 async def test_a_plain_command_may_have_taken_the_queue_from_its_service(
-    node: Harbour, command: Command, name: str
+    node: ServiceServer, command: Command, name: str
 ) -> None:
     (queue,) = await associated(node, 1)
     async with node.connect(name) as moor:
@@ -66,7 +66,7 @@ async def test_a_plain_command_may_have_taken_the_queue_from_its_service(
         assert await node.associated() == set()
 
 
-async def test_a_service_that_was_opened_first_may_be_there(node: Harbour) -> None:
+async def test_a_service_that_was_opened_first_may_be_there(node: ServiceServer) -> None:
     async with node.connect() as moor:
         async with lost_at(node.catalog._dsn, "service"):
             with pytest.raises(OutcomeUnknown, match="to ask again is harmless"):
@@ -74,7 +74,7 @@ async def test_a_service_that_was_opened_first_may_be_there(node: Harbour) -> No
         await within(moor._caller.call(OpenService, ServiceOpened))
 
 
-async def test_a_queue_stays_in_the_list_if_nobody_knows(node: Harbour) -> None:
+async def test_a_queue_stays_in_the_list_if_nobody_knows(node: ServiceServer) -> None:
     """The next agreement finds out; taken from the list, it would be taken from the node too."""
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         (queue,) = await make_queues(moor, 1)

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tests.queues.queue_harbour import until
+from tests.queues.queue_server import until
 from tests.services.interception import Gate, Sniffer
-from tests.services.service_harbour import Harbour, associated, make_queues, take, within
+from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.client.moor import Moor
 from moorline.core.sets.digest import Digest
@@ -18,14 +18,14 @@ from moorline.wire.service_operator import OpenNamedService
 pytestmark = pytest.mark.process
 
 
-async def both_have(node: Harbour, queues: set[bytes]) -> None:
+async def both_have(node: ServiceServer, queues: set[bytes]) -> None:
     with node.listed() as listed:
         assert listed.digest() == listed.recomputed() == Digest.of(queues)
     assert await node.associated() == queues
     assert await node.digest() == Digest.of(queues)
 
 
-async def test_a_queue_that_is_read_on_the_connection_is_the_services(node: Harbour) -> None:
+async def test_a_queue_that_is_read_on_the_connection_is_the_services(node: ServiceServer) -> None:
     """SUB within a service session associates: in the client's list as at the node."""
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         one, other = await make_queues(moor, 2)
@@ -48,7 +48,7 @@ async def test_a_queue_that_is_read_on_the_connection_is_the_services(node: Harb
         await both_have(node, {one, other})
 
 
-async def test_a_queue_that_cannot_be_read_is_not_in_the_list(node: Harbour) -> None:
+async def test_a_queue_that_cannot_be_read_is_not_in_the_list(node: ServiceServer) -> None:
     async with node.connect("other") as stranger, node.connect() as moor:
         (foreign,) = await make_queues(stranger, 1)
         async with moor.service(node.list_of()):
@@ -58,7 +58,7 @@ async def test_a_queue_that_cannot_be_read_is_not_in_the_list(node: Harbour) -> 
             await both_have(node, set())
 
 
-async def test_after_a_service_its_connection_is_a_plain_one(node: Harbour) -> None:
+async def test_after_a_service_its_connection_is_a_plain_one(node: ServiceServer) -> None:
     """What the service had and did not acknowledge comes again; a SUB takes a queue back (D05)."""
     queues = await associated(node, 3)
     async with node.connect() as moor:
@@ -79,7 +79,7 @@ async def test_after_a_service_its_connection_is_a_plain_one(node: Harbour) -> N
 
 
 async def test_a_service_is_opened_and_closed_many_times_on_one_connection(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """Each time what waits comes once, and what the one before had on its way is not taken for it."""
     queues = await associated(node, 2)
@@ -97,7 +97,7 @@ async def test_a_service_is_opened_and_closed_many_times_on_one_connection(
     await until(lambda: not node.services._watched)
 
 
-async def test_a_takeover_leaves_plain_readers_alone(node: Harbour) -> None:
+async def test_a_takeover_leaves_plain_readers_alone(node: ServiceServer) -> None:
     """A queue that was read before the service was opened stays with its reader."""
     queues = await associated(node, 1)
     async with node.connect() as old, node.connect() as new:
@@ -114,7 +114,7 @@ async def test_a_takeover_leaves_plain_readers_alone(node: Harbour) -> None:
 
 @pytest.mark.parametrize("how", ["delete", "block"])
 async def test_a_queue_that_goes_through_the_connection_leaves_the_list(
-    node: Harbour, how: str
+    node: ServiceServer, how: str
 ) -> None:
     async with node.connect("operator") as moor, moor.service(node.list_of("operator")) as service:
         queues = await make_queues(moor, 3)
@@ -128,7 +128,7 @@ async def test_a_queue_that_goes_through_the_connection_leaves_the_list(
 
 
 async def test_d30_what_changes_the_set_waits_for_soks_and_the_rest_does_not(
-    node: Harbour, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, sniffer: Sniffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D30, as the table "What waits for SOKS" says."""
     queues = await associated(node, 5)
@@ -170,7 +170,7 @@ async def passes(moor: Moor, queue: bytes) -> None:
 
 
 async def test_a_client_that_went_while_the_catalog_was_asked_does_not_have_the_queue(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It took the queue from the service; then nobody has it, until somebody asks for it."""
     (queue,) = await associated(node, 1)
@@ -194,7 +194,7 @@ async def test_a_client_that_went_while_the_catalog_was_asked_does_not_have_the_
 
 @pytest.mark.parametrize("kind", [OpenService, OpenNamedService])
 async def test_a_client_that_went_while_its_service_was_opened_acts_for_none(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
 ) -> None:
     await associated(node, 1)
     named = kind is OpenNamedService

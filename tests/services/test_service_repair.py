@@ -4,7 +4,7 @@ import random
 
 import pytest
 from tests.services.interception import Sniffer
-from tests.services.service_harbour import Harbour, associated, make_queues, take, within
+from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.client.moor import Moor
 from moorline.core.sets.digest import Digest
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.process
 # --- D13: the service is gone ---------------------------------------------------------------------
 
 
-async def delete_service(node: Harbour) -> None:
+async def delete_service(node: ServiceServer) -> None:
     await node.catalog.execute("delete from moorline.service where name = 'service'")
 
 
-async def test_d13_the_service_is_gone_on_the_server(node: Harbour, sniffer: Sniffer) -> None:
+async def test_d13_the_service_is_gone_on_the_server(node: ServiceServer, sniffer: Sniffer) -> None:
     """D13: it is made anew, with another salt, and everything is associated again."""
     queues = await associated(node, 700)
     before = await node.number()
@@ -50,7 +50,7 @@ async def test_d13_the_service_is_gone_on_the_server(node: Harbour, sniffer: Sni
     assert sniffer.of(ServiceSubscribed)[-1].mode == Mode.EMPTY.value
 
 
-async def test_d13_the_service_is_gone_under_a_session_that_is_open(node: Harbour) -> None:
+async def test_d13_the_service_is_gone_under_a_session_that_is_open(node: ServiceServer) -> None:
     """D13: the next agreement on the same connection makes it anew."""
     queues = await associated(node, 20)
     async with node.connect() as moor, moor.service(node.list_of()) as service:
@@ -69,7 +69,7 @@ async def test_d13_the_service_is_gone_under_a_session_that_is_open(node: Harbou
     [(0, 7, "more"), (7, 0, "fewer"), (5, 5, "other"), (3, 8, "more"), (8, 3, "fewer")],
 )
 async def test_d16_each_drift_is_reported_as_what_it_is(
-    node: Harbour, lost_by_node: int, lost_by_client: int, kind: str
+    node: ServiceServer, lost_by_node: int, lost_by_client: int, kind: str
 ) -> None:
     """D16: more, fewer, or equally many but other ids; in the node's figures and the client's report."""
     queues = await associated(node, 300)
@@ -93,7 +93,9 @@ async def test_d16_each_drift_is_reported_as_what_it_is(
 
 
 @pytest.mark.parametrize("lost", [1, 2, 40, 900])
-async def test_d18_restored_from_a_backup_with_associations_gone(node: Harbour, lost: int) -> None:
+async def test_d18_restored_from_a_backup_with_associations_gone(
+    node: ServiceServer, lost: int
+) -> None:
     """D18: k of them, and their part of the digest with them; all come back, with their messages."""
     queues = await associated(node, 1_000)
     gone = random.Random(lost).sample(queues, lost)
@@ -106,7 +108,9 @@ async def test_d18_restored_from_a_backup_with_associations_gone(node: Harbour, 
             assert (await take(aiter(service), 1))[0].queue == gone[0]
 
 
-async def test_d18_rows_that_vanish_under_their_digest_are_found_by_entering(node: Harbour) -> None:
+async def test_d18_rows_that_vanish_under_their_digest_are_found_by_entering(
+    node: ServiceServer,
+) -> None:
     """D18, D25: a bare DELETE leaves the buckets as they were; a SOKS tells what is there all the same."""
     queues = await associated(node, 200)
     await node.catalog.execute("delete from association where queue = any ($1)", queues[:9])
@@ -119,7 +123,7 @@ async def test_d18_rows_that_vanish_under_their_digest_are_found_by_entering(nod
 
 
 @pytest.mark.parametrize("count", [1, 1_300])
-async def test_d19_all_associations_are_gone(node: Harbour, count: int) -> None:
+async def test_d19_all_associations_are_gone(node: ServiceServer, count: int) -> None:
     """D19: a downgrade and an upgrade; the service's row stays, its queues and digest do not."""
     queues = await associated(node, count)
     number = await node.number()
@@ -134,7 +138,7 @@ async def test_d19_all_associations_are_gone(node: Harbour, count: int) -> None:
             assert (await take(aiter(service), 1))[0].queue == queues[-1]
 
 
-async def test_d19_a_client_that_lost_its_list_frees_the_queues(node: Harbour) -> None:
+async def test_d19_a_client_that_lost_its_list_frees_the_queues(node: ServiceServer) -> None:
     """D19, the other way: its list is what counts; an empty one means nothing is its own."""
     queues = await associated(node, 1_300)
     async with node.connect() as moor, moor.service(node.folder / "new.sqlite") as service:
@@ -148,7 +152,7 @@ async def test_d19_a_client_that_lost_its_list_frees_the_queues(node: Harbour) -
 
 
 async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_extra(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """D31: exactly those, nothing else; afterwards the digests are equal, proven by the last answer."""
     queues = await associated(node, 500)
@@ -172,7 +176,7 @@ async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_ext
         assert service._associations.digest() == wanted
 
 
-async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -> None:
+async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: ServiceServer) -> None:
     """D31: the node keeps a sketch; rows change elsewhere; then one changes here. Both must be seen."""
     queues = await associated(node, 400)
     await node.lose(queues[:1])
@@ -196,7 +200,7 @@ async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: Harbour) -
             await service.__aexit__(None, None, None)
 
 
-async def keep_a_sketch(node: Harbour, moor: Moor) -> None:
+async def keep_a_sketch(node: ServiceServer, moor: Moor) -> None:
     """The node scans for a sketch of the service, as it does for any drift, and keeps it."""
     digest, zeros = Digest(1, bytes(16)), bytes(ESTIMATE_BYTES)
     await moor._caller.call(

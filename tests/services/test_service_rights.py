@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.queues.queue_harbour import until
+from tests.queues.queue_server import until
 from tests.services.interception import Gate
-from tests.services.service_harbour import (
-    Harbour,
+from tests.services.service_server import (
+    ServiceServer,
     associated,
     make_queues,
     subscribe,
@@ -53,7 +53,7 @@ CALLS_OF_A_SERVICE: list[tuple[Callable[[int], Message], type[Answer]]] = [
 
 @pytest.mark.parametrize("who", ["", "other"])
 async def test_d06_a_service_command_without_the_services_proof_is_refused(
-    node: Harbour, who: str
+    node: ServiceServer, who: str
 ) -> None:
     """D06: without a certificate, or before the session was opened for its service."""
     queues = await associated(node, 5)
@@ -67,7 +67,7 @@ async def test_d06_a_service_command_without_the_services_proof_is_refused(
     assert await node.associated() == set(queues)
 
 
-async def test_d06_a_service_sees_and_changes_only_its_own(node: Harbour) -> None:
+async def test_d06_a_service_sees_and_changes_only_its_own(node: ServiceServer) -> None:
     """D06: another service, well proven, gets nothing of the first one's."""
     queues = await associated(node, 5)
     async with node.connect("other") as moor, moor.service(node.list_of("other")) as service:
@@ -86,7 +86,7 @@ async def test_d06_a_service_sees_and_changes_only_its_own(node: Harbour) -> Non
 
 @pytest.mark.parametrize("who", ["", "other", "operator"])
 async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
-    node: Harbour, who: str
+    node: ServiceServer, who: str
 ) -> None:
     """D06: only the owner may take a queue from its service."""
     queues = await associated(node, 3)
@@ -100,7 +100,7 @@ async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
     assert await node.associated() == set(queues)
 
 
-async def test_d06_a_disabled_service_is_refused(node: Harbour) -> None:
+async def test_d06_a_disabled_service_is_refused(node: ServiceServer) -> None:
     """D06: until the operator enables it again; its associations stay."""
     queues = await associated(node, 3)
     services, number = node.services.services, await node.number()
@@ -119,7 +119,9 @@ async def test_d06_a_disabled_service_is_refused(node: Harbour) -> None:
 
 @pytest.mark.parametrize("how", ["block", "delete"])
 @pytest.mark.parametrize("when", ["subscribed", "away"])
-async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str, when: str) -> None:
+async def test_d20_a_queue_that_the_operator_takes_away(
+    node: ServiceServer, how: str, when: str
+) -> None:
     """D20: both sides converge, the service learns which were lost, and nothing else is skipped."""
     queues = await associated(node, 50)
     taken, left = queues[:3], queues[3:]
@@ -157,7 +159,7 @@ async def test_d20_a_queue_that_the_operator_takes_away(node: Harbour, how: str,
 @pytest.mark.parametrize("how", ["block", "delete"])
 @pytest.mark.parametrize("first", ["operator", "service"])
 async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch, how: str, first: str
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, how: str, first: str
 ) -> None:
     """D20: each of the two has done its first half when the other one comes and does all of its own."""
     (queue,) = await associated(node, 1)
@@ -196,7 +198,7 @@ async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
 # --- D03: by all of them together -----------------------------------------------------------------
 
 
-async def test_d03_a_mix_of_commands_keeps_the_digests_right(node: Harbour) -> None:
+async def test_d03_a_mix_of_commands_keeps_the_digests_right(node: ServiceServer) -> None:
     """D03: by those who may and those who may not; after each the kept digest is a recompute's."""
     chance = random.Random(20)
     async with (

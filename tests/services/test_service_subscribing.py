@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.queues.queue_harbour import WITHIN_S, Papers, until
+from tests.queues.queue_server import WITHIN_S, Certificates, until
 from tests.services.interception import Sniffer
-from tests.services.service_harbour import (
-    Harbour,
+from tests.services.service_server import (
+    ServiceServer,
     associated,
-    harbour,
     make_queues,
+    service_server,
     subscribe,
     take,
     within,
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.process
 
 
 async def test_d04_subs_is_answered_by_soks_then_the_messages_then_alls(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """D04: SOKS(count, hash), every waiting message, ALLS; new ones follow by themselves."""
     queues = await associated(node, 30)
@@ -62,7 +62,9 @@ async def test_d04_subs_is_answered_by_soks_then_the_messages_then_alls(
                 assert (message.queue, message.body) == (queue, b"new")
 
 
-async def test_d04_messages_of_one_queue_come_in_order_within_the_window(node: Harbour) -> None:
+async def test_d04_messages_of_one_queue_come_in_order_within_the_window(
+    node: ServiceServer,
+) -> None:
     """D04: the head first; the next when it is acknowledged, or as far as the window goes."""
     queues = await associated(node, 3)
     async with node.connect("other") as sender, node.connect() as moor:
@@ -78,7 +80,7 @@ async def test_d04_messages_of_one_queue_come_in_order_within_the_window(node: H
                 assert bodies == [b"%d" % number for number in range(10)]
 
 
-async def test_the_loop_of_a_service_outlives_what_is_gone_under_it(node: Harbour) -> None:
+async def test_the_loop_of_a_service_outlives_what_is_gone_under_it(node: ServiceServer) -> None:
     """One message has expired, the queue of another was deleted: their acknowledgements end nothing."""
     expired, deleted, third = await associated(node, 3)
     async with node.connect("other") as sender, node.connect() as moor:
@@ -101,7 +103,7 @@ async def test_the_loop_of_a_service_outlives_what_is_gone_under_it(node: Harbou
 
 
 async def test_d04_what_is_not_acknowledged_comes_again_to_the_next_connection(
-    node: Harbour,
+    node: ServiceServer,
 ) -> None:
     """D04: delivered is not done."""
     queues = await associated(node, 5)
@@ -119,11 +121,11 @@ async def test_d04_what_is_not_acknowledged_comes_again_to_the_next_connection(
 
 
 async def test_d04_a_message_that_is_being_committed_at_the_subscription_is_not_skipped(
-    tmp_path: Path, catalog: Catalog, papers: Papers, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, catalog: Catalog, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D04: sent before SUBS, on disk only after it; nobody else wakes the queue."""
     settings = Settings(sync="power", max_queue_messages=100, max_file_messages=101)
-    async with harbour(tmp_path, catalog, papers, settings) as node:
+    async with service_server(tmp_path, catalog, certificates, settings) as node:
         queues = await associated(node, 2)
         written = threading.Event()
         write = node.store.write
@@ -150,7 +152,7 @@ async def test_d04_a_message_that_is_being_committed_at_the_subscription_is_not_
 
 
 async def test_d11_a_second_subs_in_one_session_delivers_nothing_twice(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """D11: nor does a third, with unacknowledged messages on their way."""
     queues = await associated(node, 10)
@@ -170,7 +172,7 @@ async def test_d11_a_second_subs_in_one_session_delivers_nothing_twice(
             assert node.queues.counts.delivered == 11
 
 
-async def test_d12_subs_without_queues(node: Harbour) -> None:
+async def test_d12_subs_without_queues(node: ServiceServer) -> None:
     """D12: agreed in 48 bytes, ALLS comes, and the first association works from there."""
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         assert service.report.digest == Digest.empty()
@@ -187,7 +189,9 @@ async def test_d12_subs_without_queues(node: Harbour) -> None:
 # --- D22: a full send buffer ----------------------------------------------------------------------
 
 
-async def test_d22_a_full_send_buffer_during_mass_delivery_loses_nothing(node: Harbour) -> None:
+async def test_d22_a_full_send_buffer_during_mass_delivery_loses_nothing(
+    node: ServiceServer,
+) -> None:
     """D22: the service does not read for a while; every message comes once, then ALLS."""
     count, body = 500, bytes(16_000)
     queues = await associated(node, count)
@@ -228,7 +232,7 @@ async def test_d22_a_full_send_buffer_during_mass_delivery_loses_nothing(node: H
 
 
 async def test_d22_too_many_unacknowledged_wait_and_are_not_lost(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D22: at the bound of what one service may hold, acknowledgements let the rest through."""
     monkeypatch.setattr("moorline.services.delivery.SERVICE_IN_FLIGHT_MAX", 10)
@@ -250,7 +254,7 @@ async def test_d22_too_many_unacknowledged_wait_and_are_not_lost(
 # --- the end of a session -------------------------------------------------------------------------
 
 
-async def test_sessions_that_are_gone_are_forgotten(node: Harbour) -> None:
+async def test_sessions_that_are_gone_are_forgotten(node: ServiceServer) -> None:
     """Plain ones too: a node lives longer than its clients."""
     for name in ("service", "other"):
         async with node.connect(name) as moor:

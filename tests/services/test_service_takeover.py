@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.queues.queue_harbour import WITHIN_S, until
+from tests.queues.queue_server import WITHIN_S, until
 from tests.services.interception import Gate, Sniffer
-from tests.services.service_harbour import Harbour, associated, make_queues, take, within
+from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.client.queue import Message as QueueMessage
 from moorline.core.sets.digest import Digest
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 # --- D05: to and from plain clients ---------------------------------------------------------------
 
 
-async def test_d05_a_plain_clients_queues_move_to_a_service_and_back(node: Harbour) -> None:
+async def test_d05_a_plain_clients_queues_move_to_a_service_and_back(node: ServiceServer) -> None:
     """D05: whoever asked last gets the messages; the digest follows."""
     async with node.connect() as plain, node.connect() as moor:
         queues = await make_queues(plain, 4)
@@ -51,7 +51,7 @@ async def aclose(messages: AsyncIterator[QueueMessage]) -> None:
     await messages.aclose()  # type: ignore[attr-defined]
 
 
-async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harbour) -> None:
+async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: ServiceServer) -> None:
     """D05: the reader is told, and the next message is the service's; nothing waited before."""
     async with node.connect() as plain, node.connect() as moor:
         (queue,) = await make_queues(plain, 1)
@@ -68,7 +68,7 @@ async def test_d05_an_association_takes_a_queue_from_its_plain_reader(node: Harb
 
 
 async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
-    node: Harbour,
+    node: ServiceServer,
 ) -> None:
     """D05: it had the queue before; its end must not stop the service's deliveries."""
     async with node.connect() as moor, node.connect("other") as sender:
@@ -95,7 +95,7 @@ async def test_d05_a_plain_reader_that_leaves_takes_nothing_from_the_service(
 
 
 async def test_d08_another_connection_takes_over_and_the_old_one_gets_ends(
-    node: Harbour, sniffer: Sniffer
+    node: ServiceServer, sniffer: Sniffer
 ) -> None:
     """D08: ENDS with count and hash; the new one gets what was not acknowledged, and all that follows."""
     queues = await associated(node, 5)
@@ -124,7 +124,7 @@ async def test_d08_another_connection_takes_over_and_the_old_one_gets_ends(
             assert len(sniffer.of(ServiceEnded)) == 1
 
 
-async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harbour) -> None:
+async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: ServiceServer) -> None:
     """D08: its session ends later; deliveries go on."""
     queues = await associated(node, 2)
     async with node.connect("other") as sender, node.connect() as new:
@@ -145,7 +145,7 @@ async def test_d08_the_old_one_leaving_takes_nothing_from_the_new_one(node: Harb
 
 
 async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D08: as the design says; the new one repairs, and both sides agree."""
     queues = await associated(node, 200)
@@ -172,7 +172,7 @@ async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
 
 
 async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
-    node: Harbour,
+    node: ServiceServer,
 ) -> None:
     """D08: a new `service` on the old link; the messages that wait come to it."""
     queues = await associated(node, 3)
@@ -188,7 +188,7 @@ async def test_d08_whoever_was_taken_over_can_take_back_on_the_same_connection(
 
 
 async def test_d08_a_session_that_is_gone_takes_nothing_over(
-    node: Harbour, monkeypatch: pytest.MonkeyPatch
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D08: its SUBS was slow in the catalog; meanwhile it left and another one came."""
     queues = await associated(node, 3)

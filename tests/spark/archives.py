@@ -25,7 +25,7 @@ from moorline.spark.jobs.verify import VerifyOptions, verify
 from moorline.spark.jobs.verify_report import Report
 from moorline.spark.jobs.watching import Seen, nobody
 from moorline.spark.node_link import Links
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 def until_sealed(node: NodeProcess) -> None:
     """Returns when every stream that grows no more has its digest."""
-    links, end = Links(reach_of(source_of(node))), time.monotonic() + 30
+    links, end = Links(endpoint_of(source_of(node))), time.monotonic() + 30
     try:
         while not all(one.digest for one in links.streams((node.address,)) if one.is_sealed):
             assert time.monotonic() < end, "the node does not seal what grows no more"

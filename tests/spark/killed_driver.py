@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 import moorline.spark
 from moorline.spark import writer as writing
 from moorline.spark.node_link import Links
-from moorline.spark.options import Reach
+from moorline.spark.options import Endpoint
 from moorline.spark.session import SHORT_JOB
 from moorline.spark.source import MoorlineSource
 from moorline.spark.writer import StreamWriter, stream_writer
@@ -90,13 +90,13 @@ class KilledSource(MoorlineSource):
 
 
 def send_and_die(
-    die: Callable[[], None], reach: Reach, make: Callable[[int], Message], reply: type[Answer]
+    die: Callable[[], None], endpoint: Endpoint, make: Callable[[int], Message], reply: type[Answer]
 ) -> None:
     """The driver is gone when the node has heard all of a call, and nobody hears the answer."""
-    links = Links(reach)
+    links = Links(endpoint)
     # An open link sends what it is told in the same turn of its loop.
-    links.call((reach.address,), DescribeCluster, ClusterDescribed)
-    links.begin(links.ask((reach.address,), make, reply))
+    links.call((endpoint.address,), DescribeCluster, ClusterDescribed)
+    links.begin(links.ask((endpoint.address,), make, reply))
     for _ in range(3):
         links.run(_one_turn())
     die()

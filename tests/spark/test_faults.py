@@ -1,4 +1,4 @@
-"""Nodes that die in the middle, papers that nobody trusts, topics and messages that are not there."""
+"""Nodes that die in the middle, certificates that nobody trusts, topics and messages that are not there."""
 
 import asyncio
 import json
@@ -182,49 +182,51 @@ def test_a_stream_shows_its_gaps_in_its_progress_and_as_rows(
     }
 
 
-# --- papers ---------------------------------------------------------------------------------------
+# --- certificates ---------------------------------------------------------------------------------------
 
 
-class Papers(NamedTuple):
+class Certificates(NamedTuple):
     """PEM files: the node's and the client's from one authority, and others from nobody's."""
 
     address: str
     ca: str
-    papers: str
+    certificates: str
     wrong_ca: str
     wrong: str
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Papers]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificates]:
     """A node that speaks TLS."""
     folder = tmp_path_factory.mktemp("tls")
     made: list[str] = []
     for name, authority in (("ours", trustme.CA()), ("theirs", trustme.CA())):
-        ca, papers = folder / f"{name}-ca.pem", folder / f"{name}.pem"
+        ca, certificates = folder / f"{name}-ca.pem", folder / f"{name}.pem"
         authority.cert_pem.write_to_path(str(ca))
         issued = authority.issue_cert("127.0.0.1", common_name=name)
-        issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
-        made += [str(ca), str(papers)]
-    ca_flag, papers_flag = made[0], made[1]
+        issued.private_key_and_cert_chain_pem.write_to_path(str(certificates))
+        made += [str(ca), str(certificates)]
+    ca_flag, certificates_flag = made[0], made[1]
     flags = (
         "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers_flag}",
-        f"--tls-key={papers_flag}",
+        f"--tls-certificate={certificates_flag}",
+        f"--tls-key={certificates_flag}",
         f"--tls-client-ca={ca_flag}",
     )
     with NodeProcess(folder / "data", "--set=streams.shards=2", *flags) as node:
         found = re.search(r"tls://\S+", node.ready_line)
         assert found is not None
-        yield Papers(found[0], *made)
+        yield Certificates(found[0], *made)
 
 
-def test_executors_show_the_papers_they_are_given(spark: SparkSession, guarded: Papers) -> None:
+def test_executors_show_the_certificates_they_are_given(
+    spark: SparkSession, guarded: Certificates
+) -> None:
     place = {
         "address": guarded.address,
         "ca": guarded.ca,
-        "certificate": guarded.papers,
-        "key": guarded.papers,
+        "certificate": guarded.certificates,
+        "key": guarded.certificates,
     }
     frame = spark.range(0, 1_000, numPartitions=3).selectExpr("'safe' topic", "string(id) value")
     frame.write.format("moorline").mode("append").options(**place).save()
@@ -235,13 +237,17 @@ def test_executors_show_the_papers_they_are_given(spark: SparkSession, guarded: 
 @pytest.mark.parametrize(
     ("ca", "certificate", "text"),
     [
-        ("wrong_ca", "papers", r"TLS failed: .*: is .*theirs-ca\.pem the CA that signed it\?"),
+        (
+            "wrong_ca",
+            "certificates",
+            r"TLS failed: .*: is .*theirs-ca\.pem the CA that signed it\?",
+        ),
         ("ca", "wrong", r"tls://127\.0\.0\.1:\d+: .*does the node trust the CA of .*theirs\.pem"),
         ("ca", "ca", "there is no private key in it"),
     ],
 )
-def test_papers_that_are_not_in_order_are_named(
-    guarded: Papers, ca: str, certificate: str, text: str
+def test_certificates_that_are_not_in_order_are_named(
+    guarded: Certificates, ca: str, certificate: str, text: str
 ) -> None:
     place = {
         "address": guarded.address,

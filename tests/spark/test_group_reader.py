@@ -33,7 +33,7 @@ from moorline.spark import group_member
 from moorline.spark.group_member import ALL, GroupMember, Taken
 from moorline.spark.group_reader import existing, stream_reader
 from moorline.spark.node_link import NodeStreams
-from moorline.spark.options import Reach
+from moorline.spark.options import Endpoint
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -225,8 +225,8 @@ class Scene:
     """A member, and the nodes that it takes from."""
 
     def __init__(self, node: NodeProcess, group: str) -> None:
-        self.member = GroupMember(Reach(node.address), group, "now")
-        self.streams = NodeStreams(Reach(node.address))
+        self.member = GroupMember(Endpoint(node.address), group, "now")
+        self.streams = NodeStreams(Endpoint(node.address))
         self.member.join()
 
     def close(self) -> None:

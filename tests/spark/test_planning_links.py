@@ -18,7 +18,7 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.node_link import Links, NodeStreams
-from moorline.spark.options import Reach
+from moorline.spark.options import Endpoint
 from moorline.spark.planning import Described, extents_by_shard
 from moorline.testing.memory_disk import MemoryDisk
 
@@ -86,7 +86,7 @@ async def test_more_streams_than_an_answer_holds_come_in_several() -> None:
     async with serving(store) as (_, address):
 
         def ask() -> None:
-            streams = NodeStreams(Reach(str(address)))
+            streams = NodeStreams(Endpoint(str(address)))
             try:
                 for first in (0, STREAMS - 10):
                     since = {str(Shard(NODE, 0)): first, str(Shard(NODE, 1)): 0}
@@ -104,7 +104,7 @@ async def test_more_streams_than_an_answer_holds_come_in_several() -> None:
 @pytest.mark.slow
 def test_a_node_tells_what_is_behind_a_place(node: NodeProcess, published: list[Message]) -> None:
     assert published
-    streams, links = NodeStreams(Reach(node.address)), Links(Reach(node.address))
+    streams, links = NodeStreams(Endpoint(node.address)), Links(Endpoint(node.address))
     try:
         extents = [
             Extent(Stream(one.node, one.shard, one.generation), one.first, one.end, one.is_sealed)
@@ -138,7 +138,7 @@ def test_nodes_are_asked_side_by_side(tmp_path: Path) -> None:
 
 
 def _ask_both(one: NodeProcess, two: NodeProcess) -> None:
-    streams, doors = NodeStreams(Reach(one.address)), [Door(one.address), Door(two.address)]
+    streams, doors = NodeStreams(Endpoint(one.address)), [Door(one.address), Door(two.address)]
     try:
         plain = streams.described({})
         assert set(plain.bounds) == {"one/0", "one/1", "two/0", "two/1"}

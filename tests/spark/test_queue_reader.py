@@ -16,7 +16,7 @@ import moorline
 from moorline.errors import NotFound
 from moorline.ids import text_of
 from moorline.spark.node_link import Links
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 from moorline.spark.queue_reader import QueueReader
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -122,7 +122,7 @@ def test_a_queue_that_is_not_there_is_named_and_one_that_went_is_passed_over(
         with pytest.raises(NotFound, match=f"there is no queue {text_of(gone)} in "):
             list(reader.read(*reader.partitions()))
     reader = QueueReader({"queues": "*", "address": node.address}, body)
-    links = Links(reach_of({"address": node.address}))
+    links = Links(endpoint_of({"address": node.address}))
     try:
         # As if it had been deleted between the list of all and the look at each.
         found = reader._peeked(links, [one, gone], is_named=False)

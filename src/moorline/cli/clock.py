@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from moorline.cli import output
-from moorline.cli.reach import Reach, with_node
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.wire.node import ClockConfirmed
 
 app = typer.Typer(
@@ -27,7 +27,7 @@ def clock() -> None:
 
 @app.command(epilog="Example: moor clock confirm --data ./moorline-data")
 @with_node
-def confirm(reach: Reach, as_json: AsJson = False) -> None:
+def confirm(endpoint: Endpoint, as_json: AsJson = False) -> None:
     """Let expiry and retention go by the wall clock again, although it has jumped. The operator's.
 
     `moor status` shows whether it has. What is too old by this clock is dropped from now on: look at the
@@ -35,7 +35,7 @@ def confirm(reach: Reach, as_json: AsJson = False) -> None:
     """
 
     async def work() -> ClockConfirmed:
-        async with reach.connect() as moor:
+        async with endpoint.connect() as moor:
             return await moor.confirm_clock()
 
     done = asyncio.run(work())

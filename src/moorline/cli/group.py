@@ -10,7 +10,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.bodies import time_of
-from moorline.cli.reach import Reach, with_node
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.start import FORMS, HELP, start_of
 from moorline.client.moor import Moor
 from moorline.config.shown import escaped
@@ -52,7 +52,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")
 
 @app.command("list", epilog="Example: moor group list --json")
 @with_node
-def list_(reach: Reach, as_json: AsJson = False) -> None:
+def list_(endpoint: Endpoint, as_json: AsJson = False) -> None:
     """List all groups, with the nodes that lead them."""
 
     async def work(moor: Moor) -> None:
@@ -67,19 +67,19 @@ def list_(reach: Reach, as_json: AsJson = False) -> None:
         ]
         output.table(("group", "leader", "epoch", "deliveries max", "created"), rows)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor group show '$shared/billing/orders/#' --json")
 @with_node
-def show(reach: Reach, group: GroupName, as_json: AsJson = False) -> None:
+def show(endpoint: Endpoint, group: GroupName, as_json: AsJson = False) -> None:
     """Show one group: its members, and its place and lag in every stream."""
 
     async def work(moor: Moor) -> None:
         told = await moor.group(group).info()
         output.emit(as_json, _described(told), lambda: _show(told))
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 def _show(told: GroupDescribed) -> None:
@@ -120,7 +120,7 @@ def _row(cursor: CursorFacts) -> tuple[object, ...]:
 @app.command(epilog="Example: moor group watch '$shared/billing/orders/#' --interval 0.5")
 @with_node
 def watch(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     interval_s: Annotated[
         float, typer.Option("--interval", min=0.05, max=3_600, help="Seconds between two looks.")
@@ -151,7 +151,7 @@ def watch(
                 lambda told, rate: live.update(_drawn(told, rate), refresh=True),
             )
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 async def _looks(
@@ -238,19 +238,19 @@ def _drawn(told: GroupDescribed, rate: int | None) -> "RenderableType":
 @app.command(epilog="Example: moor group seek '$shared/billing/orders/#' --to beginning")
 @with_node
 def seek(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     to: Annotated[str, typer.Option(show_default=False, help=f"Where to: {FORMS}.")],
 ) -> None:
     """Move a group, running or not: its members go on from there. The operator's."""
     start = start_of(to)
-    _run(reach, lambda moor: moor.group(group).seek(start))
+    _run(endpoint, lambda moor: moor.group(group).seek(start))
 
 
 @app.command(epilog="Example: moor group create '$shared/billing/orders/#' --start beginning")
 @with_node
 def create(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     start: Annotated[str, typer.Option(help=HELP)] = "now",
     deliveries_max: Annotated[
@@ -275,13 +275,13 @@ def create(
         words = "made" if made else "it was there already, and is as it was"
         output.emit(as_json, {"group": group, "is_new": made}, lambda: output.line(words))
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor group change '$shared/billing/orders/#' --deliveries-max 10")
 @with_node
 def change(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     deliveries_max: Annotated[
         int,
@@ -305,13 +305,13 @@ def change(
         if as_json:
             output.emit_json({"group": group, "deliveries_max": deliveries_max})
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor group delete '$shared/billing/orders/#' --yes")
 @with_node
 def delete(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
@@ -320,13 +320,13 @@ def delete(
         if not sys.stdin.isatty():
             raise typer.BadParameter("nobody is there to ask: give --yes")
         typer.confirm(f"End {escaped(group)} and forget where it is?", abort=True)
-    _run(reach, lambda moor: moor.group(group).delete())
+    _run(endpoint, lambda moor: moor.group(group).delete())
 
 
 @app.command(epilog="Example: moor group kick '$shared/billing/orders/#' node-1/session-7")
 @with_node
 def kick(
-    reach: Reach,
+    endpoint: Endpoint,
     group: GroupName,
     member: Annotated[
         str, typer.Argument(show_default=False, help="A member or borrower, as `show` names it.")
@@ -335,7 +335,7 @@ def kick(
     """End the part of one member; what it held goes to the others. The operator's."""
     if not 0 < len(member) <= MEMBER_LENGTH_MAX:
         raise typer.BadParameter(f"a member's name has 1 to {MEMBER_LENGTH_MAX} characters")
-    _run(reach, lambda moor: moor.group(group).kick(member))
+    _run(endpoint, lambda moor: moor.group(group).kick(member))
 
 
 # --- what they share ------------------------------------------------------------------------------
@@ -360,9 +360,9 @@ def _worded(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+def _run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
-        async with reach.connect() as moor:
+        async with endpoint.connect() as moor:
             await work(moor)
 
     asyncio.run(connected())

@@ -14,10 +14,10 @@ import msgspec
 import typer
 
 from moorline.cli import output
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.flags import with_settings
 from moorline.cli.installed import need_server
 from moorline.cli.progress import progress
-from moorline.cli.reach import Reach, with_node
 from moorline.config.load import Loaded
 from moorline.config.settings import Config
 from moorline.errors import FolderUnusable, JournalDamaged
@@ -200,7 +200,7 @@ def import_(settings: Loaded[Config], source: Target, as_json: AsJson = False) -
 
 @app.command(epilog="Example: moor journal checkpoint --data ./moorline-data")
 @with_node
-def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
+def checkpoint(endpoint: Endpoint, as_json: AsJson = False) -> None:
     """Bring the log of a node that RUNS into its queues' files and index, now. The operator's.
 
     The node does so by itself from time to time. Afterwards a start has nothing to replay, and the disk has
@@ -208,7 +208,7 @@ def checkpoint(reach: Reach, as_json: AsJson = False) -> None:
     """
 
     async def work() -> "QueuesCheckpointed":
-        async with reach.connect() as moor:
+        async with endpoint.connect() as moor:
             return await moor.checkpoint()
 
     done = asyncio.run(work())

@@ -11,9 +11,9 @@ import typer
 
 from moorline.cli import output
 from moorline.cli import pipeline_tables as tables
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.installed import need_spark
 from moorline.cli.pipeline_sets import audit, diff
-from moorline.cli.reach import Reach, with_node
 from moorline.cli.spark_run import (
     AsJson,
     Conf,
@@ -81,7 +81,7 @@ AllowLoss = Annotated[
 @app.command(epilog="Example: moor pipeline archive ./archive --topics 'orders/#' --continuously")
 @with_node
 def archive(
-    reach: Reach,
+    endpoint: Endpoint,
     where: Where,
     topics: Topics = "#,$dead/#",
     format_name: Format = "parquet",
@@ -107,7 +107,7 @@ def archive(
     from moorline.spark.jobs.node_side import ask
 
     check_every(every)
-    source = source_of(reach, path)
+    source = source_of(endpoint, path)
     if allow_loss:
         source["failOnDataLoss"] = "false"
     trigger = every if continuously else ""
@@ -134,7 +134,7 @@ def archive(
 @app.command(epilog="Example: moor pipeline verify ./archive --repair --json")
 @with_node
 def verify(
-    reach: Reach,
+    endpoint: Endpoint,
     where: Where,
     repair: Annotated[
         bool, typer.Option("--repair", help="Fetch what is missing, remove what does not belong.")
@@ -155,7 +155,7 @@ def verify(
     from moorline.spark.jobs.node_side import ask
     from moorline.spark.jobs.verify_report import check
 
-    options = job.VerifyOptions(where, source_of(reach, path), repair)
+    options = job.VerifyOptions(where, source_of(endpoint, path), repair)
     told = ask(options.source)
     job.opened(options)
     with spark_run("verifying", master, remote, conf) as (spark, seen):
@@ -193,7 +193,7 @@ def clean(
 )
 @with_node
 def replay(
-    reach: Reach,
+    endpoint: Endpoint,
     where: Where,
     topics: Annotated[
         str, typer.Option(help="Filters, with commas. The default is all but dead letters.")
@@ -235,7 +235,7 @@ def replay(
 
     options = job.ReplayOptions(
         where,
-        reach_options(reach),
+        endpoint_options(endpoint),
         topics,
         time_us(since, "--from", 0),
         time_us(until, "--until", MAX_US),
@@ -263,7 +263,7 @@ app.command(epilog="Example: moor pipeline diff ids.parquet#id csv:export.csv#qu
 )
 @with_node
 def run(
-    reach: Reach,
+    endpoint: Endpoint,
     file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="Your flows.")],
     flow: Annotated[
         list[str] | None,
@@ -293,7 +293,12 @@ def run(
 
     check_every(every)
     options = job.FlowsOptions(
-        file, flow or [], reach_options(reach), checkpoints, every if continuously else "", proof
+        file,
+        flow or [],
+        endpoint_options(endpoint),
+        checkpoints,
+        every if continuously else "",
+        proof,
     )
     # What can be refused is refused before a session is started.
     flows = job.flows_in(options.file, options.names)
@@ -317,15 +322,15 @@ def run(
 # --- what they share ------------------------------------------------------------------------------
 
 
-def reach_options(reach: Reach) -> dict[str, str]:
+def endpoint_options(endpoint: Endpoint) -> dict[str, str]:
     """How a node is reached, as options of the data source; files by paths that hold anywhere here."""
-    options = {"address": reach.address}
+    options = {"address": endpoint.address}
     for name in ("ca", "certificate", "key"):
-        file: Path | None = getattr(reach, name)
+        file: Path | None = getattr(endpoint, name)
         if file is not None:
             options[name] = str(file.absolute())
     return options
 
 
-def source_of(reach: Reach, path: Path | None) -> dict[str, str]:
-    return {"path": str(path.absolute())} if path is not None else reach_options(reach)
+def source_of(endpoint: Endpoint, path: Path | None) -> dict[str, str]:
+    return {"path": str(path.absolute())} if path is not None else endpoint_options(endpoint)

@@ -12,7 +12,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.bodies import TextCommand, bodies, time_of
 from moorline.cli.bodies import text_of as body_text
-from moorline.cli.reach import Reach, with_node
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
 from moorline.errors import CallFailed, Malformed, NotFound
@@ -40,7 +40,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 @app.command(epilog="Example: moor queue create --count 3")
 @with_node
 def create(
-    reach: Reach,
+    endpoint: Endpoint,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 1,
 ) -> None:
     """Make queues and print their ids, one a line. You own them."""
@@ -50,7 +50,7 @@ def create(
             for queue in await moor.create_queues(min(SEND_BATCH, count - start)):
                 output.line(str(queue))
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 @app.command(
@@ -58,7 +58,7 @@ def create(
 )
 @with_node
 def send(
-    reach: Reach,
+    endpoint: Endpoint,
     queue: QueueName,
     text: Annotated[
         str | None, typer.Argument(help="The message; - is all of stdin.", show_default=False)
@@ -84,7 +84,7 @@ def send(
                 batch = some[start : start + SEND_BATCH]
                 done = await _send_batch(moor, queue_id, batch, done, in_lines=lines)
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 async def _send_batch(
@@ -106,7 +106,7 @@ async def _send_batch(
 @app.command(epilog="Example: moor queue read QUEUE --follow --json")
 @with_node
 def read(
-    reach: Reach,
+    endpoint: Endpoint,
     queue: QueueName,
     count: Annotated[
         int | None,
@@ -144,7 +144,7 @@ def read(
             return
         await _read_many(moor, source, limit, ack=ack, follow=follow, as_json=as_json)
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 async def _read_many(
@@ -174,7 +174,7 @@ async def _read_many(
 @app.command("list", epilog="Example: moor queue list --limit 10 --json")
 @with_node
 def list_(
-    reach: Reach,
+    endpoint: Endpoint,
     as_json: AsJson = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Stop after that many.", show_default=False)
@@ -197,12 +197,12 @@ def list_(
                 return
             after, left = page[-1][0], left - len(page)
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 @app.command(epilog="Example: moor queue info QUEUE --json")
 @with_node
-def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
+def info(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Show one queue: how many wait, who owns it, whether it takes messages."""
     queue_id = queue_id_of(queue)
 
@@ -216,47 +216,47 @@ def info(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
         rows = [(_worded(name), value) for name, value in words.items()]
         output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 @app.command(epilog="Example: moor queue delete QUEUE")
 @with_node
-def delete(reach: Reach, queue: QueueName) -> None:
+def delete(endpoint: Endpoint, queue: QueueName) -> None:
     """Delete a queue and all messages in it, for good. The owner's or the operator's."""
     queue_id = queue_id_of(queue)
-    run(reach, lambda moor: moor.queue(queue_id).delete())
+    run(endpoint, lambda moor: moor.queue(queue_id).delete())
 
 
 @app.command(epilog="Example: moor queue off QUEUE")
 @with_node
-def off(reach: Reach, queue: QueueName) -> None:
+def off(endpoint: Endpoint, queue: QueueName) -> None:
     """Take no more messages in a queue; those that are there can be read. The owner's."""
     queue_id = queue_id_of(queue)
-    run(reach, lambda moor: moor.queue(queue_id).off())
+    run(endpoint, lambda moor: moor.queue(queue_id).off())
 
 
 @app.command(epilog="Example: moor queue block QUEUE")
 @with_node
-def block(reach: Reach, queue: QueueName) -> None:
+def block(endpoint: Endpoint, queue: QueueName) -> None:
     """Let nothing pass in a queue, neither in nor out. The operator's."""
     queue_id = queue_id_of(queue)
-    run(reach, lambda moor: moor.queue(queue_id).block())
+    run(endpoint, lambda moor: moor.queue(queue_id).block())
 
 
 @app.command(epilog="Example: moor queue unblock QUEUE")
 @with_node
-def unblock(reach: Reach, queue: QueueName) -> None:
+def unblock(endpoint: Endpoint, queue: QueueName) -> None:
     """Let a blocked queue go on. The operator's."""
     queue_id = queue_id_of(queue)
-    run(reach, lambda moor: moor.queue(queue_id).block(blocked=False))
+    run(endpoint, lambda moor: moor.queue(queue_id).block(blocked=False))
 
 
 # --- what they share ------------------------------------------------------------------------------
 
 
-def run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+def run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
-        async with reach.connect() as moor:
+        async with endpoint.connect() as moor:
             try:
                 await work(moor)
             except NotFound as error:

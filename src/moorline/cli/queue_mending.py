@@ -3,8 +3,8 @@
 import msgspec
 
 from moorline.cli import output
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.queue import AsJson, QueueName, app, queue_id_of, run
-from moorline.cli.reach import Reach, with_node
 from moorline.client.moor import Moor
 from moorline.errors import JournalDamaged
 from moorline.wire.queue import QueueChecked
@@ -15,7 +15,7 @@ __all__ = ["app"]
 
 @app.command(epilog="Example: moor queue check QUEUE --json")
 @with_node
-def check(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
+def check(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Read all files of a queue and say what is wrong; nothing is changed. The operator's.
 
     The node goes on; calls about this queue wait until it is done. Ends with 0 if nothing is wrong and
@@ -32,12 +32,12 @@ def check(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
                 f"{problems} found: `moor queue repair {queue}` saves what can be read"
             )
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 @app.command(epilog="Example: moor queue repair QUEUE")
 @with_node
-def repair(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
+def repair(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Put right what is wrong with a queue, and save what can be read of it. The operator's.
 
     Also of one that the node has set aside: it serves again afterwards. The node goes on. Ends with 0 if
@@ -53,7 +53,7 @@ def repair(reach: Reach, queue: QueueName, as_json: AsJson = False) -> None:
                 f"problems are left behind the repair: `moor queue check {queue}` names them"
             )
 
-    run(reach, work)
+    run(endpoint, work)
 
 
 def _show(found: QueueChecked, *, as_json: bool, verb: str) -> None:

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from moorline.cli import output
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.progress import progress
-from moorline.cli.reach import Reach, with_node
 from moorline.errors import DriftFound, Drifting
 from moorline.ids import text_of
 from moorline.net.caller import Caller
@@ -59,7 +59,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")
 
 @app.command("list", epilog="Example: moor service list --json")
 @with_node
-def list_(reach: Reach, as_json: AsJson = False) -> None:
+def list_(endpoint: Endpoint, as_json: AsJson = False) -> None:
     """List all services: their queues, their digest, and whether they are subscribed at this node."""
 
     async def work(caller: Caller) -> None:
@@ -74,12 +74,12 @@ def list_(reach: Reach, as_json: AsJson = False) -> None:
         rows = [[facts[name] for name in columns] for facts in services]
         output.table([_worded(name) for name in columns], rows)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service show billing --json")
 @with_node
-def show(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+def show(endpoint: Endpoint, service: ServiceName, as_json: AsJson = False) -> None:
     """Show one service: who it is, how its queues spread, and whether its kept digest is right."""
 
     async def work(caller: Caller) -> None:
@@ -101,13 +101,13 @@ def show(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
         }
         _emit(as_json, facts, words)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service queues billing --limit 10")
 @with_node
 def queues(
-    reach: Reach,
+    endpoint: Endpoint,
     service: ServiceName,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Stop after that many.", show_default=False)
@@ -129,13 +129,13 @@ def queues(
             output.write("\n".join(lines) + "\n")
             after, done = page.queues[-1], done + len(ids)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service verify billing --client-file service.sqlite --json")
 @with_node
 def verify(
-    reach: Reach,
+    endpoint: Endpoint,
     service: ServiceName,
     client_file: Annotated[Path | None, FILE_OPTION] = None,
     as_json: AsJson = False,
@@ -161,7 +161,7 @@ def verify(
                 rows += verdict.of_list(own.digest(), check, found)
                 facts["set_aside"] = check.set_aside
                 if rows[-1]["verdict"] != "equal" and not found.wrong_hashes:
-                    side = Reconciler(caller, own, _named(reach, found), is_dry=True)
+                    side = Reconciler(caller, own, _named(endpoint, found), is_dry=True)
                     with contextlib.suppress(Drifting):  # then the counts must do
                         facts["missing"], facts["extra"] = await side.planned()
                         facts["extra"] += side.report.restored
@@ -173,13 +173,13 @@ def verify(
         if not facts["is_equal"]:
             raise DriftFound(verdict.advice(facts))
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service repair billing --client-file service.sqlite --dry-run")
 @with_node
 def repair(
-    reach: Reach,
+    endpoint: Endpoint,
     service: ServiceName,
     client_file: Annotated[Path, FILE_OPTION],
     dry_run: Annotated[
@@ -207,9 +207,9 @@ def repair(
 
     async def work(caller: Caller) -> None:
         # The node need not know the service for this: it is made anew where it is gone.
-        is_own = _is_own(reach, service) and len(service) >= FINGERPRINT_SHORT
+        is_own = _is_own(endpoint, service) and len(service) >= FINGERPRINT_SHORT
         found = None if is_own else await _describe(caller, service)
-        named = None if found is None else _named(reach, found)
+        named = None if found is None else _named(endpoint, found)
         facts: dict[str, Any] = {"service": service, "is_dry_run": dry_run}
         with contextlib.ExitStack() as stack:
             own = stack.enter_context(copied(client_file))  # refuses what is no list
@@ -239,13 +239,13 @@ def repair(
         if left := verdict.left(len(report.lost), is_file_damaged, is_own=named is None):
             raise DriftFound(left)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service recompute --all")
 @with_node
 def recompute(
-    reach: Reach,
+    endpoint: Endpoint,
     service: Annotated[str | None, NAME_ARGUMENT] = None,
     all_: Annotated[bool, typer.Option("--all", help="All services.")] = False,
     as_json: AsJson = False,
@@ -290,24 +290,24 @@ def recompute(
                 [[row[name] for name in columns] for row in rows],
             )
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor service disable billing")
 @with_node
-def disable(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+def disable(endpoint: Endpoint, service: ServiceName, as_json: AsJson = False) -> None:
     """Refuse a service from now on, and end the sessions that it has at this node."""
-    _switch(reach, service, as_json, is_disabled=True)
+    _switch(endpoint, service, as_json, is_disabled=True)
 
 
 @app.command(epilog="Example: moor service enable billing")
 @with_node
-def enable(reach: Reach, service: ServiceName, as_json: AsJson = False) -> None:
+def enable(endpoint: Endpoint, service: ServiceName, as_json: AsJson = False) -> None:
     """Let a disabled service come again. Its associations are as they were."""
-    _switch(reach, service, as_json, is_disabled=False)
+    _switch(endpoint, service, as_json, is_disabled=False)
 
 
-def _switch(reach: Reach, service: str, as_json: bool, *, is_disabled: bool) -> None:
+def _switch(endpoint: Endpoint, service: str, as_json: bool, *, is_disabled: bool) -> None:
     async def work(caller: Caller) -> None:
         ask = _asked(wire.SwitchService, service, is_disabled)
         told = await caller.call(ask, wire.ServiceSwitched)
@@ -319,17 +319,19 @@ def _switch(reach: Reach, service: str, as_json: bool, *, is_disabled: bool) -> 
         }
         _emit(as_json, facts, facts)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _run(reach: Reach, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
+def _run(endpoint: Endpoint, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
     from moorline.client.service_operator import calling
 
     async def connected() -> None:
-        async with calling(reach.address, reach.ca, reach.certificate, reach.key) as caller:
+        async with calling(
+            endpoint.address, endpoint.ca, endpoint.certificate, endpoint.key
+        ) as caller:
             await work(caller)
 
     asyncio.run(connected())
@@ -374,14 +376,14 @@ def _worded(name: str) -> str:
     return name.removeprefix("is_").removesuffix("_s").replace("_", " ")
 
 
-def _named(reach: Reach, found: wire.ServiceDescribed) -> str | None:
+def _named(endpoint: Endpoint, found: wire.ServiceDescribed) -> str | None:
     """How an operator names the service; None where our certificate is the service's own."""
-    return None if _is_own(reach, found.facts.fingerprint.hex()) else text_of(found.facts.id)
+    return None if _is_own(endpoint, found.facts.fingerprint.hex()) else text_of(found.facts.id)
 
 
-def _is_own(reach: Reach, fingerprint: str) -> bool:
+def _is_own(endpoint: Endpoint, fingerprint: str) -> bool:
     """Whether the fingerprint of our certificate begins so."""
     from moorline.client.service_operator import fingerprint_of
 
-    certificate = reach.certificate
+    certificate = endpoint.certificate
     return certificate is not None and fingerprint_of(certificate).startswith(fingerprint.lower())

@@ -7,25 +7,25 @@ import msgspec
 import typer
 
 from moorline.cli import output
-from moorline.cli.reach import Reach, with_node
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.wire.node import Described
 
 
 @with_node
 def status(
-    reach: Reach,
+    endpoint: Endpoint,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Ask a node about itself: roles, addresses, catalog, uptime, connections."""
-    described = asyncio.run(_describe(reach))
+    described = asyncio.run(_describe(endpoint))
     facts = {
         name: value for name, value in msgspec.structs.asdict(described).items() if name != "call"
     }
     output.emit(as_json, facts, lambda: output.table(("what", "value"), [*_worded(facts).items()]))
 
 
-async def _describe(reach: Reach) -> Described:
-    async with reach.connect() as moor:
+async def _describe(endpoint: Endpoint) -> Described:
+    async with endpoint.connect() as moor:
         return await moor.describe()
 
 

@@ -11,6 +11,7 @@ import xxhash
 
 from moorline.cli import output
 from moorline.cli.bodies import TextCommand, bodies, text_of, time_of
+from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.publishing import (
     Template,
     bytes_of,
@@ -18,7 +19,6 @@ from moorline.cli.publishing import (
     publish_lines,
     show_stored,
 )
-from moorline.cli.reach import Reach, with_node
 from moorline.cli.start import HELP, start_of
 from moorline.client.moor import Moor
 from moorline.client.topic import Subscription, TopicMessage
@@ -74,7 +74,7 @@ Sequence = Annotated[
 )
 @with_node
 def publish(
-    reach: Reach,
+    endpoint: Endpoint,
     topic: Annotated[str, typer.Argument(show_default=False, help="Topic, as orders/eu.")],
     text: Annotated[
         str | None, typer.Argument(help="The message; - is all of stdin.", show_default=False)
@@ -136,13 +136,13 @@ def publish(
         async for (body,) in source:
             await one(moor, body)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor topic tail 'orders/#' --start beginning --count 10")
 @with_node
 def tail(
-    reach: Reach,
+    endpoint: Endpoint,
     filter_text: Annotated[
         str,
         typer.Argument(
@@ -192,7 +192,7 @@ def tail(
             watching.cancel()
             losses.tell()  # those of the last moment
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 class _Losses:
@@ -241,7 +241,7 @@ def _show(message: TopicMessage, *, as_json: bool) -> None:
 @app.command("list", epilog="Example: moor topic list 'orders/#' --limit 10")
 @with_node
 def list_(
-    reach: Reach,
+    endpoint: Endpoint,
     filter_text: Annotated[
         str, typer.Argument(metavar="[FILTER]", show_default=False, help="Only those that match.")
     ] = "#",
@@ -272,13 +272,13 @@ def list_(
                 return
             after, left = page[-1][0], left - len(page)
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 @app.command(epilog="Example: moor topic info orders/eu --json")
 @with_node
 def info(
-    reach: Reach,
+    endpoint: Endpoint,
     topic: Annotated[
         str | None,
         typer.Argument(metavar="[TOPIC]", show_default=False, help="Only this topic's shard."),
@@ -311,7 +311,7 @@ def info(
             facts |= {"dropped": told.dropped_messages, "lost": told.lost_messages}
         output.emit(as_json, facts | {"streams": rows}, lambda: _show_streams(facts, rows))
 
-    _run(reach, work)
+    _run(endpoint, work)
 
 
 def _shard_of(topic: str, streams: list[StreamFacts]) -> int:
@@ -352,9 +352,9 @@ def _worded(name: str) -> str:
     return name.removeprefix("is_").removesuffix("_us").replace("_", " ")
 
 
-def _run(reach: Reach, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+def _run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
-        async with reach.connect() as moor:
+        async with endpoint.connect() as moor:
             await work(moor)
 
     asyncio.run(connected())

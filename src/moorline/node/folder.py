@@ -130,7 +130,7 @@ def _lock(descriptor: int, folder: Path) -> None:
             break
         except BlockingIOError as error:
             if looks_left:
-                # A command that looks whether a node runs holds it for a moment (cli/reach.py).
+                # A command that looks whether a node runs holds it for a moment (cli/endpoint.py).
                 time.sleep(LOCK_LOOK_MS / 1_000)
                 continue
             holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()

@@ -27,10 +27,10 @@ from moorline.core.sets.hashing import hash_ids
 from moorline.errors import ConfigError, Malformed
 from moorline.ids import ID_BYTES, text_of
 from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_TASK
+from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.id_sets import hashed
 from moorline.spark.node_link import Links
-from moorline.spark.options import partitions_of, reach_of
-from moorline.spark.reaching import reaching
+from moorline.spark.options import endpoint_of, partitions_of
 from moorline.wire.service_operator import (
     ListServiceQueues,
     ListServices,
@@ -80,7 +80,7 @@ class AssociationReader(DataSourceReader):
             raise ConfigError("catalog and address: give one, Postgres or a node")
         if self._catalog:
             check_address(self._catalog)
-        self._reach = reach_of(options)
+        self._endpoint = endpoint_of(options)
         self._wanted = [part.strip() for part in lowered["associations"].split(",")]
         self._min_partitions = partitions_of(options)
         self._schema = schema
@@ -133,11 +133,11 @@ class AssociationReader(DataSourceReader):
 
     def _node_services(self) -> list[tuple[str, bytes, int, int]]:
         found: list[tuple[str, bytes, int, int]] = []
-        with reaching(self._reach), contextlib.closing(Links(self._reach)) as links:
+        with naming_endpoint(self._endpoint), contextlib.closing(Links(self._endpoint)) as links:
             while True:
                 skip = len(found)
                 listed = links.call(
-                    (self._reach.address,),
+                    (self._endpoint.address,),
                     partial(ListServices, skip=skip),
                     ServicesListed,
                 )
@@ -158,7 +158,7 @@ class AssociationReader(DataSourceReader):
             if self._catalog
             else self._listed(text_of(partition.service_id))
         )
-        with reaching(self._reach):
+        with naming_endpoint(self._endpoint):
             for queues, hashes in pieces:
                 yield _batch(partition, queues, hashes, schema)
 
@@ -215,12 +215,12 @@ class AssociationReader(DataSourceReader):
 
     def _listed(self, service: str) -> Iterator[tuple[bytes, bytes]]:
         """The same from a node."""
-        links = Links(self._reach)
+        links = Links(self._endpoint)
         after = b""
         try:
             while True:
                 listed = links.call(
-                    (self._reach.address,),
+                    (self._endpoint.address,),
                     partial(ListServiceQueues, service=service, after=after),
                     ServiceQueuesListed,
                 )

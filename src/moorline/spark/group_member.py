@@ -25,7 +25,7 @@ from moorline.limits import (
 from moorline.net.caller import Caller
 from moorline.net.pages import described_group
 from moorline.spark.node_link import Links
-from moorline.spark.options import Offsets, Reach
+from moorline.spark.options import Endpoint, Offsets
 from moorline.spark.planning import ShardGap
 from moorline.wire.message import Failed, Message
 from moorline.wire.pull import MessagesTaken, TakeMessages
@@ -66,11 +66,11 @@ class Held:
 class GroupMember(Links):
     """What is named without `_` is for the thread of Spark; everything else happens on the loop."""
 
-    def __init__(self, reach: Reach, group: str, start: str) -> None:
-        super().__init__(reach)
+    def __init__(self, endpoint: Endpoint, group: str, start: str) -> None:
+        super().__init__(endpoint)
         self._group = group
         self._start = start
-        self._addresses: tuple[str, ...] = (reach.address,)
+        self._addresses: tuple[str, ...] = (endpoint.address,)
         self._caller: Caller | None = None
         self._joined_ms = 0
         self._held: dict[int, Held] = {}

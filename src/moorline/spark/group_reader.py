@@ -27,11 +27,11 @@ from moorline.core.stream import Extent, Stream
 from moorline.core.topic import Mode, shared_name
 from moorline.errors import BadTopic, ConfigError, ConnectionLost
 from moorline.limits import SPARK_SETTLE_MS_MAX, SPARK_SETTLE_PAUSE_MS
+from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.group_member import ALL, GroupMember, Taken, ends_of
 from moorline.spark.lag import lag_of
-from moorline.spark.options import REACH, Offsets, TopicOptions, check_names, topic_options
+from moorline.spark.options import ENDPOINT, Offsets, TopicOptions, check_names, topic_options
 from moorline.spark.planning import Range, ShardGap, ends
-from moorline.spark.reaching import reaching
 from moorline.spark.stopping import stop_on_sigterm
 from moorline.spark.topic_reader import TopicReads
 
@@ -39,7 +39,7 @@ log = logging.getLogger("moorline.spark")
 
 GROUP = (
     "group",
-    *REACH,
+    *ENDPOINT,
     "startingOffsets",
     "startingTimestamp",
     "maxOffsetsPerTrigger",
@@ -105,8 +105,8 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
     def member(self) -> GroupMember:
         stop_on_sigterm()
         if self._member is None:
-            self._member = GroupMember(self.options.reach, self._group, self._start)
-        with reaching(self.options.reach):
+            self._member = GroupMember(self.options.endpoint, self._group, self._start)
+        with naming_endpoint(self.options.endpoint):
             self._member.join()
         return self._member
 

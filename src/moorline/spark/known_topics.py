@@ -24,7 +24,7 @@ from moorline.limits import (
 )
 from moorline.spark.folder_link import LAYOUT, STREAMS
 from moorline.spark.node_link import Links, Told
-from moorline.spark.options import Reach
+from moorline.spark.options import Endpoint
 from moorline.spark.planning import Range
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.topic import ListTopics, TopicsListed
@@ -59,10 +59,10 @@ def names_in(filters: Iterable[str]) -> frozenset[str]:
 
 
 def unknown_to_nodes(
-    names: frozenset[str], reach: Reach, nodes: dict[str, tuple[str, ...]]
+    names: frozenset[str], endpoint: Endpoint, nodes: dict[str, tuple[str, ...]]
 ) -> Unknown:
     """Asks all nodes for all names, side by side; what is there instead, only if one is missing."""
-    links = Links(reach)
+    links = Links(endpoint)
     try:
         asked = {node: _found(links, addresses, names) for node, addresses in nodes.items()}
         left = set(names).difference(*_all_told(links.together(asked)))

@@ -28,7 +28,7 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
-from moorline.spark.options import Offsets, Reach
+from moorline.spark.options import Endpoint, Offsets
 from moorline.spark.planning import Bounds, Described, extents_by_shard
 from moorline.version import SOFTWARE
 from moorline.wire.group import FindOffsets, OffsetsFound
@@ -58,8 +58,8 @@ NodeShards: TypeAlias = tuple[list[tuple[int, int, int]], list[Extent]]
 class Links:
     """Links to nodes, by their addresses, on a loop in a thread. Opened when they are needed."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._callers: dict[str, Caller] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._loop = asyncio.new_event_loop()
@@ -171,16 +171,16 @@ class Links:
             return caller
 
     async def _open(self, address: str) -> Caller:
-        reach = self._reach
+        endpoint = self._endpoint
         return await open_caller(
             address_of(address),
             lambda: Caller(
                 f"{SOFTWARE} spark", hello_timeout_ms=HELLO_TIMEOUT_MS, keepalive_ms=KEEPALIVE_MS
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
-            ca=Path(reach.ca) if reach.ca else None,
-            certificate=Path(reach.certificate) if reach.certificate else None,
-            key=Path(reach.key) if reach.key else None,
+            ca=Path(endpoint.ca) if endpoint.ca else None,
+            certificate=Path(endpoint.certificate) if endpoint.certificate else None,
+            key=Path(endpoint.key) if endpoint.key else None,
         )
 
     async def _say_goodbye(self) -> None:
@@ -278,9 +278,9 @@ class NodeSegment:
 class NodeStreams:
     """All streams of all nodes of a cluster, of which one is asked where the others are."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-        self._links = Links(reach)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._links = Links(endpoint)
         self._known: dict[str, tuple[str, ...]] = {}
         self._silent: list[str] = []
         self._asked = ""
@@ -356,14 +356,14 @@ class NodeStreams:
     async def _find_nodes(self) -> None:
         # Any node that was heard of may answer, should the one that was named be away.
         others = [address for known in self._known.values() for address in known]
-        addresses = (self._reach.address, *others)
+        addresses = (self._endpoint.address, *others)
         told = await self._links.ask(addresses, DescribeCluster, ClusterDescribed)
         self._silent = [name for name, _, is_alive in told.nodes if not is_alive]
         self._known = {name: tuple(addresses) for name, addresses, _ in told.nodes}
         if self._asked in ("", told.node):
             # It was reached by this address, whatever it thinks that it listens on.
             self._asked = told.node
-            self._known[told.node] = (self._reach.address,)
+            self._known[told.node] = (self._endpoint.address,)
         if told.node in self._silent:
             self._silent.remove(told.node)
 

@@ -20,12 +20,12 @@ TIME_MS_MAX = 253_402_300_799_999
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
-REACH = ("address", "ca", "certificate", "key")
+ENDPOINT = ("address", "ca", "certificate", "key")
 TOPICS = (
     "topics",
     "path",
     "node",
-    *REACH,
+    *ENDPOINT,
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
@@ -42,8 +42,8 @@ TOPICS = (
     "includeGaps",
     "verifyChecks",
 )
-QUEUES = ("queues", "path", *REACH, "minPartitions")
-ASSOCIATIONS = ("associations", "catalog", *REACH, "minPartitions")
+QUEUES = ("queues", "path", *ENDPOINT, "minPartitions")
+ASSOCIATIONS = ("associations", "catalog", *ENDPOINT, "minPartitions")
 KINDS = ("topics", "queues", "associations", "group")
 """What can be read: one of these options says which."""
 
@@ -54,7 +54,7 @@ Offsets = dict[str, int]
 Value = TypeVar("Value")
 
 
-class Reach(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """A node's address, and the files that prove who we are."""
 
     address: str = DEFAULT_ADDRESS
@@ -69,7 +69,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     filters: tuple[str, ...]
     path: str
     node: str
-    reach: Reach
+    endpoint: Endpoint
     starting: str | Offsets
     ending: str | Offsets
     starting_us: int
@@ -120,9 +120,9 @@ def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
             raise ConfigError(f"unknown option {name!r}: there are {', '.join(names)}")
 
 
-def reach_of(options: Mapping[str, str]) -> Reach:
+def endpoint_of(options: Mapping[str, str]) -> Endpoint:
     given = _lowered(options)
-    return Reach(
+    return Endpoint(
         given.get("address") or DEFAULT_ADDRESS,
         *(given.get(name, "") for name in ("ca", "certificate", "key")),
     )
@@ -159,7 +159,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         filters=_filters(given["topics"]),
         path=path_of(given),
         node=given.get("node", ""),
-        reach=reach_of(options),
+        endpoint=endpoint_of(options),
         starting=starting,
         ending=ending,
         starting_us=starting_us,

@@ -24,9 +24,9 @@ from moorline.journal.queues.files import StoreOptions
 from moorline.journal.queues.offline import viewed, waiting
 from moorline.journal.queues.store import Store
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
+from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links
-from moorline.spark.options import partitions_of, path_of, reach_of
-from moorline.spark.reaching import reaching
+from moorline.spark.options import endpoint_of, partitions_of, path_of
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
@@ -62,7 +62,7 @@ class QueueReader(DataSourceReader):
         self._path = path_of(lowered)
         if self._path and lowered.get("address"):
             raise ConfigError("path and address: give one, the folder or the node")
-        self._reach = reach_of(options)
+        self._endpoint = endpoint_of(options)
         self._named = _named(lowered["queues"])
         self._parts = partitions_of(options) or PARTITIONS
         self._schema = schema
@@ -86,7 +86,7 @@ class QueueReader(DataSourceReader):
         assert isinstance(partition, QueuePartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         pages = self._from_folder(partition) if self._path else self._from_node(partition)
-        with reaching(self._reach):
+        with naming_endpoint(self._endpoint):
             for contents in pages:
                 if contents:
                     yield _batch(contents, schema)
@@ -104,7 +104,7 @@ class QueueReader(DataSourceReader):
     # --- from a node ------------------------------------------------------------------------------
 
     def _from_node(self, partition: QueuePartition) -> Iterator[Contents]:
-        links = Links(self._reach)
+        links = Links(self._endpoint)
         try:
             for ids in self._pages(links, partition):
                 for start in range(0, len(ids), SPARK_PEEKS_IN_FLIGHT):
@@ -120,7 +120,7 @@ class QueueReader(DataSourceReader):
         after = partition.after
         while True:
             listed = links.call(
-                (self._reach.address,),
+                (self._endpoint.address,),
                 partial(ListQueues, after=after, count=SPARK_QUEUES_PER_PAGE),
                 QueuesListed,
             )
@@ -139,7 +139,7 @@ class QueueReader(DataSourceReader):
                     one for queue in ids for one in self._peeked(links, [queue], is_named=is_named)
                 ]
             if is_named:
-                raise _not_there(ids[0], self._reach.address) from None
+                raise _not_there(ids[0], self._endpoint.address) from None
             return []  # it was listed, and deleted before we looked
 
     def _peek(self, links: Links, ids: list[bytes]) -> Contents:
@@ -148,7 +148,7 @@ class QueueReader(DataSourceReader):
         while rest:
             asked, rest = rest, []
             makes = [partial(PeekQueue, queue=one, after=after) for one, after in asked]
-            answers = links.run(links.ask_all((self._reach.address,), makes, QueuePeeked))
+            answers = links.run(links.ask_all((self._endpoint.address,), makes, QueuePeeked))
             for (one, _), answer in zip(asked, answers, strict=True):
                 contents += [(one, message) for message in answer.messages]
                 if not answer.is_all:

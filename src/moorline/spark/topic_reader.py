@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
+from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.gaps import GAP, GapPartition, of_gaps, of_messages, without_gap
@@ -46,7 +47,6 @@ from moorline.spark.planning import (
     resolved,
     tasks,
 )
-from moorline.spark.reaching import reaching
 from moorline.spark.runs import ReadGap, runs
 from moorline.spark.stopping import stop_on_sigterm
 from moorline.spark.streams import Streams
@@ -92,7 +92,7 @@ class TopicReads:
             self._opened = (
                 FolderStreams(options.path, options.node)
                 if options.path
-                else NodeStreams(options.reach)
+                else NodeStreams(options.endpoint)
             )
         return self._opened
 
@@ -107,7 +107,7 @@ class TopicReads:
         """How far all shards go now, and the streams of some from an offset on; whether a node of the
         cluster may be away is the caller's."""
         streams = self.streams()
-        with reaching(self.options.reach):
+        with naming_endpoint(self.options.endpoint):
             described = streams.described(since)
         away = ", ".join(streams.silent())
         if away and needs_all and self.options.fail_on_loss:
@@ -191,7 +191,7 @@ class TopicReads:
             return unknown_to_folder(names, options.path, self.streams().extents(), self._scan)
         nodes = {line.rpartition("/")[0] for line in bounds}
         addresses = {node: self.streams().addresses(node) for node in sorted(nodes)}
-        return unknown_to_nodes(names, options.reach, addresses)
+        return unknown_to_nodes(names, options.endpoint, addresses)
 
     def _scan(self, parts: list[Range], names: frozenset[str]) -> set[str]:
         """Those of the topics that have messages there."""

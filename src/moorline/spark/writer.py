@@ -38,9 +38,9 @@ from moorline.limits import (
     SPARK_COMMIT_PAUSE_MS,
     SPARK_LINK_TRIES,
 )
+from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links, address_of
-from moorline.spark.options import REACH, TABLES, Reach, check_names, reach_of
-from moorline.spark.reaching import reaching
+from moorline.spark.options import ENDPOINT, TABLES, Endpoint, check_names, endpoint_of
 from moorline.spark.rows import Columns, chunks_of, columns_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.staging import (
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moorline.spark")
 
-OPTIONS = (*REACH, "topic", "queue", "query", "batch", "deadLetterTopic")
+OPTIONS = (*ENDPOINT, "topic", "queue", "query", "batch", "deadLetterTopic")
 SPARKS_OPTIONS = ("checkpointLocation", "path", "queryName")
 """What Spark itself puts among the options of a query."""
 
@@ -87,7 +87,7 @@ class Staged(WriterCommitMessage):
 class Destination(msgspec.Struct, frozen=True):
     """Plain values: it is pickled into tasks and committers."""
 
-    reach: Reach
+    endpoint: Endpoint
     columns: Columns
     aside: str = ""
     """A topic for rows that their queue refuses; without one they fail the write."""
@@ -187,7 +187,7 @@ def stage(
     if first is None:
         return Staged(query, batch, b"", 0, b"")
     hasher, count = xxhash.xxh3_128(), 0
-    with _linked(destination.reach) as link:
+    with _linked(destination.endpoint) as link:
         opened = link.call(
             lambda call: OpenStage(call, query, batch, partition, attempt, target),
             StageOpened,
@@ -224,7 +224,7 @@ def commit(
     while True:
         try:
             answer = _once(
-                destination.reach,
+                destination.endpoint,
                 lambda call: CommitStaged(call, query, batch, stages, destination.aside),
                 StagesCommitted,
             )
@@ -256,7 +256,9 @@ def abort(destination: Destination, query: str, batch: int, staged: list[Staged]
     if not names:
         return
     try:
-        _once(destination.reach, lambda call: AbortStaged(call, query, batch, names), StagesAborted)
+        _once(
+            destination.endpoint, lambda call: AbortStaged(call, query, batch, names), StagesAborted
+        )
     except MoorlineError as error:
         log.warning("stages are left to the node: %s", error)
 
@@ -273,9 +275,9 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 class _Link:
     """Calls to one node from code that is not asynchronous."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._links = Links(reach)
-        self._addresses = (reach.address,)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._links = Links(endpoint)
+        self._addresses = (endpoint.address,)
 
     def begin(
         self, make: Callable[[int], Message], reply: type[Reply], tries_max: int = 1
@@ -291,17 +293,17 @@ class _Link:
 
 
 @contextlib.contextmanager
-def _linked(reach: Reach) -> Iterator[_Link]:
-    link = _Link(reach)
-    with reaching(reach):
+def _linked(endpoint: Endpoint) -> Iterator[_Link]:
+    link = _Link(endpoint)
+    with naming_endpoint(endpoint):
         try:
             yield link
         finally:
             link.close()
 
 
-def _once(reach: Reach, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
-    with _linked(reach) as link:
+def _once(endpoint: Endpoint, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
+    with _linked(endpoint) as link:
         return link.call(make, reply, SPARK_LINK_TRIES)
 
 
@@ -324,15 +326,15 @@ def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: b
         raise ConfigError("topic and queue: give one")
     if topic:
         _check_topic(topic, "topic")
-    reach = reach_of(options)
-    address_of(reach.address)
+    endpoint = endpoint_of(options)
+    address_of(endpoint.address)
     columns = columns_of(schema, topic, _queue_id(queue))
     aside = given.get("deadlettertopic", "")
     if aside and not columns.is_queues:
         raise ConfigError("deadLetterTopic: topics refuse nothing; it is for writes to queues")
     if aside:
         _check_topic(aside, "deadLetterTopic")
-    return Destination(reach, columns, aside)
+    return Destination(endpoint, columns, aside)
 
 
 def _check_topic(topic: str, option: str) -> None:

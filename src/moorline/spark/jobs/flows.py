@@ -25,7 +25,7 @@ from moorline.spark.jobs.failures import JavaGone, explained, spark_errors
 from moorline.spark.jobs.flow_errors import of_flow, place_in, said_by
 from moorline.spark.jobs.patience import Patience, Told, now_ms, silent, wait_for_nodes
 from moorline.spark.jobs.watching import LOOK_S, Seen, Stopping, never, nobody, rows_of, wait
-from moorline.spark.options import Reach, reach_of
+from moorline.spark.options import Endpoint, endpoint_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -357,12 +357,12 @@ def complete(given: Options, reach: Options) -> dict[str, str]:
 
 def nodes_of(flows: list[Flow], reach: Options) -> list[dict[str, str]]:
     """How the nodes of all sources and sinks are reached, each once."""
-    found: dict[Reach, dict[str, str]] = {}
+    found: dict[Endpoint, dict[str, str]] = {}
     for one in flows:
         for given in (one.source, one.sink):
             options = complete(given, reach)
             if options["format"] == "moorline" and "path" not in options:
-                found.setdefault(reach_of(options), options)
+                found.setdefault(endpoint_of(options), options)
     return list(found.values())
 
 

@@ -23,7 +23,7 @@ from moorline.spark.frames import Batches
 from moorline.spark.jobs.archive_files import SealedStream
 from moorline.spark.jobs.parquet import SCHEMA_AS_READ, as_archived
 from moorline.spark.node_link import Links, NodeStreams
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
@@ -49,13 +49,13 @@ def ask(source: dict[str, str]) -> Told:
     """What all nodes have sealed up to now."""
     if source.get("path"):
         return Told(_of_folder(source), {}, [], node_ids(source))
-    reach = reach_of(source)
-    links = Links(reach)
+    endpoint = endpoint_of(source)
+    links = Links(endpoint)
     try:
-        told = links.call((reach.address,), DescribeCluster, ClusterDescribed)
+        told = links.call((endpoint.address,), DescribeCluster, ClusterDescribed)
         addresses = {name: list(known) for name, known, _ in told.nodes}
         # It was reached by this one, whatever it thinks that it listens on.
-        addresses[told.node] = [reach.address]
+        addresses[told.node] = [endpoint.address]
         seals: list[SealedStream] = []
         silent = [name for name, _, is_alive in told.nodes if not is_alive and name != told.node]
         works = {
@@ -82,21 +82,21 @@ def node_ids(source: dict[str, str]) -> dict[str, str]:
     if source.get("path"):
         streams = FolderStreams(source["path"], source.get("node", ""))
         return {streams.node: streams.id()} if streams.id() else {}
-    reach = reach_of(source)
-    links = Links(reach)
+    endpoint = endpoint_of(source)
+    links = Links(endpoint)
     try:
-        return links.call((reach.address,), DescribeCluster, ClusterDescribed).ids
+        return links.call((endpoint.address,), DescribeCluster, ClusterDescribed).ids
     finally:
         links.close()
 
 
 def check_reached(source: dict[str, str]) -> None:
     """Raises if the node does not answer. One that refuses is there: what it allows, the job finds out."""
-    reach = reach_of(source)
-    links = Links(reach)
+    endpoint = endpoint_of(source)
+    links = Links(endpoint)
     try:
         with contextlib.suppress(CallFailed):
-            links.call((reach.address,), DescribeCluster, ClusterDescribed)
+            links.call((endpoint.address,), DescribeCluster, ClusterDescribed)
     finally:
         links.close()
 
@@ -118,7 +118,7 @@ def opened_streams(source: dict[str, str]) -> FolderStreams | NodeStreams:
     """Whoever opens them closes them."""
     if source.get("path"):
         return FolderStreams(source["path"], source.get("node", ""))
-    return NodeStreams(reach_of(source))
+    return NodeStreams(endpoint_of(source))
 
 
 def node_rows(

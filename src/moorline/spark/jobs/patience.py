@@ -11,7 +11,7 @@ from moorline.errors import ConnectionLost, Untrusted
 from moorline.limits import PIPELINE_PATIENCE_MS, PIPELINE_STEADY_MS
 from moorline.spark.jobs.watching import LOOK_S, Stopping
 from moorline.spark.node_link import Links
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 Told = Callable[[str], None]
@@ -77,10 +77,10 @@ def wait_for_nodes(
 def _answers(source: dict[str, str]) -> bool:
     if source.get("path"):
         return True
-    reach = reach_of(source)
-    links = Links(reach)
+    endpoint = endpoint_of(source)
+    links = Links(endpoint)
     try:
-        links.run(links.ask((reach.address,), DescribeCluster, ClusterDescribed, 1))
+        links.run(links.ask((endpoint.address,), DescribeCluster, ClusterDescribed, 1))
     except Untrusted:
         raise
     except ConnectionLost:

@@ -31,7 +31,7 @@ from moorline.spark.jobs.replay_pace import Schedule, steps_ahead
 from moorline.spark.jobs.replay_plan import Plan, Step
 from moorline.spark.jobs.replay_steps import Numbered, Stager, destination_of
 from moorline.spark.jobs.watching import Seen, nobody
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 from moorline.spark.writer import Staged, abort, commit
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        return reach_of(self.target).address
+        return endpoint_of(self.target).address
 
     @property
     def filters(self) -> list[str]:

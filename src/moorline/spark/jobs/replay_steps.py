@@ -26,7 +26,7 @@ from moorline.spark.jobs.manifest import ArchivedFile, by_stream
 from moorline.spark.jobs.parquet import rows_between
 from moorline.spark.jobs.replay_plan import Piece, Step
 from moorline.spark.jobs.ttl_bits import to_seconds
-from moorline.spark.options import reach_of
+from moorline.spark.options import endpoint_of
 from moorline.spark.rows import Columns
 from moorline.spark.writer import Destination, Staged, stage
 
@@ -126,7 +126,7 @@ def _meets(file: ArchivedFile, piece: Piece) -> bool:
 
 
 def destination_of(target: dict[str, str]) -> Destination:
-    return Destination(reach_of(target), Columns(COLUMNS))
+    return Destination(endpoint_of(target), Columns(COLUMNS))
 
 
 def stage_piece(item: bytes) -> Iterator[StagedPiece]:

@@ -40,7 +40,7 @@ R = TypeVar("R")
 PANEL = "Reaching the node"
 NOTE = "node.json"
 LOCK = "lock"
-PAPERS = {
+TLS_FLAGS = {
     "ca": "the CA of a TLS certificate",
     "certificate": "our TLS certificate",
     "key": "the private key of a TLS certificate",
@@ -48,7 +48,7 @@ PAPERS = {
 """Flags that only mean something with TLS, and what they name."""
 
 
-class Reach(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """An address and what proves us there."""
 
     address: str
@@ -63,7 +63,7 @@ class Reach(msgspec.Struct, frozen=True):
         return connect(self.address, ca=self.ca, certificate=self.certificate, key=self.key)
 
 
-def with_node(command: Callable[Concatenate[Reach, P], R]) -> Callable[..., R]:
+def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R]:
     """Gives a command `--address`, `--data` and the TLS flags, and calls it with what they mean."""
 
     @functools.wraps(command)
@@ -72,14 +72,14 @@ def with_node(command: Callable[Concatenate[Reach, P], R]) -> Callable[..., R]:
         address = _address(
             options.pop("address"), options.pop("data"), options.pop("config_file"), needs_node
         )
-        reach = Reach(
+        endpoint = Endpoint(
             address,
             options.pop("ca"),
             options.pop("certificate"),
             options.pop("key"),
         )
-        _check_papers(reach, of_messages="key_text" in options)
-        return command(reach, *args, **options)
+        _check_tls_flags(endpoint, of_messages="key_text" in options)
+        return command(endpoint, *args, **options)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     parameters = [*own, *_options()]
@@ -136,13 +136,13 @@ def _runs(folder: Path) -> bool:
     return False
 
 
-def _check_papers(reach: Reach, *, of_messages: bool) -> None:
+def _check_tls_flags(endpoint: Endpoint, *, of_messages: bool) -> None:
     """Refuses files of TLS where there is none: nobody would look at them, nor say so."""
-    if not reach.address.startswith("tcp://"):
+    if not endpoint.address.startswith("tcp://"):
         return
-    for name, what in PAPERS.items():
-        if getattr(reach, name) is not None:
-            text = f"--{name} is {what}, and {reach.address} is not TLS"
+    for name, what in TLS_FLAGS.items():
+        if getattr(endpoint, name) is not None:
+            text = f"--{name} is {what}, and {endpoint.address} is not TLS"
             if name == "key" and of_messages:
                 raise typer.BadParameter(f"{text}; the key of a message is --message-key")
             raise typer.BadParameter(f"{text}: give --address tls://HOST:PORT, or leave it out")

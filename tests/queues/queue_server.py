@@ -30,7 +30,7 @@ ROOMY = Settings(max_queue_messages=5_000, max_file_messages=5_001)
 WITHIN_S = 15
 
 
-class Papers:
+class Certificates:
     """Certificates of a node, and of those who come to it by their names."""
 
     def __init__(self, folder: Path, *names: str) -> None:
@@ -54,11 +54,11 @@ class Papers:
 
     def connect(self, address: str, name: str) -> Connecting:
         """With the certificate of that name, or without any."""
-        paper = self.path(name) if name else None
-        return connect(address, ca=self.ca, certificate=paper, key=paper)
+        certificate = self.path(name) if name else None
+        return connect(address, ca=self.ca, certificate=certificate, key=certificate)
 
 
-class Harbour:
+class QueueServer:
     """A broker on files behind a listener: a node without its catalog."""
 
     def __init__(self, folder: Path, settings: Settings, tls: ssl.SSLContext | None) -> None:
@@ -97,10 +97,10 @@ class Harbour:
 
 
 @contextlib.asynccontextmanager
-async def harbour(
+async def queue_server(
     folder: Path, settings: Settings = SMALL, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[Harbour]:
-    made = Harbour(folder / "queues", settings, tls)
+) -> AsyncIterator[QueueServer]:
+    made = QueueServer(folder / "queues", settings, tls)
     await made.open()
     try:
         yield made

@@ -19,7 +19,7 @@ from moorline.spark.group_reader import stream_reader
 from moorline.spark.jobs import archive as archive_job
 from moorline.spark.jobs.archive import ArchiveOptions, _Upkeep, opened
 from moorline.spark.jobs.node_side import ask, check_reached
-from moorline.spark.options import reach_of, topic_options
+from moorline.spark.options import endpoint_of, topic_options
 from moorline.spark.rows import Columns
 from moorline.spark.topic_reader import TopicBatchReader
 from moorline.spark.writer import Destination, Staged, commit, writer
@@ -55,8 +55,8 @@ def guarded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guarded]:
     kind: str = request.param
-    folder = tmp_path_factory.mktemp("papers")
-    ca, papers = folder / "ca.pem", folder / "node.pem"
+    folder = tmp_path_factory.mktemp("certificates")
+    ca, certificates = folder / "ca.pem", folder / "node.pem"
     authority = trustme.CA()
     issued = {
         "good": lambda: authority.issue_cert("127.0.0.1"),
@@ -66,11 +66,11 @@ def guarded(
         "of another name": lambda: authority.issue_cert("node-1.example"),
     }[kind]()
     authority.cert_pem.write_to_path(str(ca))
-    issued.private_key_and_cert_chain_pem.write_to_path(str(papers))
+    issued.private_key_and_cert_chain_pem.write_to_path(str(certificates))
     flags = (
         "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={papers}",
-        f"--tls-key={papers}",
+        f"--tls-certificate={certificates}",
+        f"--tls-key={certificates}",
         "--set=streams.shards=2",
     )
     with NodeProcess(folder / "data", *flags) as node:
@@ -112,7 +112,7 @@ def test_a_certificate_that_cannot_be_verified_is_an_error_at_once(
         "a read": lambda: planned(**guarded.options).partitions(),
         "a stage": lambda: written.write(iter([row])),
         "a commit": lambda: commit(
-            Destination(reach_of(guarded.options), Columns(("value",))), "q", 0, staged
+            Destination(endpoint_of(guarded.options), Columns(("value",))), "q", 0, staged
         ),
         "a member of a group": group.initialOffset,
         "a job": lambda: check_reached(guarded.options),

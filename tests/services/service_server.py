@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tests.queues.queue_harbour import WITHIN_S, Papers, until
+from tests.queues.queue_server import WITHIN_S, Certificates, until
 
 from moorline.catalog import Catalog
 from moorline.client.associations import Associations
@@ -36,20 +36,20 @@ NODE_ID = b"n" * 24
 Result = TypeVar("Result")
 
 
-class Harbour:
+class ServiceServer:
     """A broker with services behind a TLS listener: a node without its process."""
 
     def __init__(
         self,
         folder: Path,
         catalog: Catalog,
-        papers: Papers,
+        certificates: Certificates,
         settings: Settings,
         node_id: bytes = NODE_ID,
     ) -> None:
         self.folder = folder
         self.catalog = catalog
-        self.papers = papers
+        self.certificates = certificates
         self.disk = FileDisk(folder / "queues")
         self.store = Store(self.disk, options(settings), wall_ms)
         self.store.open(rebuilt_index)
@@ -70,7 +70,7 @@ class Harbour:
     async def open(self) -> None:
         await self.services.start()
         wanted = Address("tls", "127.0.0.1", 0)
-        (address,) = await self.listeners.open(wanted, self.papers.context())
+        (address,) = await self.listeners.open(wanted, self.certificates.context())
         self.address = str(address)
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ class Harbour:
         self.store.close()
 
     def connect(self, name: str = "service") -> Connecting:
-        return self.papers.connect(self.address, name)
+        return self.certificates.connect(self.address, name)
 
     def list_of(self, name: str = "service") -> Path:
         """The file of a client's list."""
@@ -130,14 +130,14 @@ class Harbour:
 
 
 @contextlib.asynccontextmanager
-async def harbour(
+async def service_server(
     folder: Path,
     catalog: Catalog,
-    papers: Papers,
+    certificates: Certificates,
     settings: Settings = QUICK,
     node_id: bytes = NODE_ID,
-) -> AsyncIterator[Harbour]:
-    made = Harbour(folder, catalog, papers, settings, node_id)
+) -> AsyncIterator[ServiceServer]:
+    made = ServiceServer(folder, catalog, certificates, settings, node_id)
     await made.open()
     try:
         yield made
@@ -165,7 +165,7 @@ async def make_queues(moor: Moor, count: int) -> list[bytes]:
     return [queue.id for queue in await moor.create_queues(count)]
 
 
-async def associated(node: Harbour, count: int) -> list[bytes]:
+async def associated(node: ServiceServer, count: int) -> list[bytes]:
     """So many queues, associated by the service, which then left."""
     async with node.connect() as moor:
         queues = await make_queues(moor, count)
