@@ -101,7 +101,7 @@ class Archiving:
                 key = (row["key"] or b"").decode()
                 name = name_of(row["value"])
                 rows.append(
-                    Got(ARCHIVE, stream.node, stream.shard_number, row["offset"], key, name)
+                    Got(ARCHIVE, stream.home, stream.shard_number, row["offset"], key, name)
                 )
         return rows
 

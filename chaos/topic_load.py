@@ -125,7 +125,7 @@ class Member(Actor):
     def _done(self, message: TopicMessage) -> None:
         stream = message.stream
         assert stream is not None
-        self.note(Done(self._reader, stream.node, stream.shard_number, message.offset))
+        self.note(Done(self._reader, stream.home, stream.shard_number, message.offset))
 
 
 async def _subscribed(moor: Moor, text: str, window: int) -> Subscription:
@@ -136,7 +136,7 @@ def got(reader: str, message: TopicMessage) -> Got:
     stream = message.stream
     assert stream is not None
     key = (message.key or b"").decode()
-    return Got(reader, stream.node, stream.shard_number, message.offset, key, name_of(message.body))
+    return Got(reader, stream.home, stream.shard_number, message.offset, key, name_of(message.body))
 
 
 def note_lost(history: History, subscription: Subscription, told: int) -> int:

@@ -49,7 +49,7 @@ async def test_a_group_is_there_with_its_places_or_not_at_all(dsn: str) -> None:
         assert row is not None
         assert await groups.of(row.reader) == row
         (cursor,) = await groups.cursors(row.reader)
-        assert (cursor.node, cursor.shard, cursor.offset) == ("a", 0, winner)
+        assert (cursor.home, cursor.shard, cursor.offset) == ("a", 0, winner)
         operations = Tickets(catalog)
         number = await operations.open(
             row.reader, "DeleteGroup", asked_by="me", asked_at="a", within_ms=60_000

@@ -230,7 +230,7 @@ async def test_a_node_with_another_name_keeps_its_places(nodes: Nodes) -> None:
             await got.has(numbered("n", 40))
             await until(lambda: len(got.messages) >= 80, what="all")
         got.is_exactly([*numbered("m", 40), *numbered("n", 40)])
-        assert {message.stream.node for _, message in got.messages if message.stream} == {"a"}
+        assert {message.stream.home for _, message in got.messages if message.stream} == {"a"}
         async with moorline.connect(renamed.address) as moor:
             described = await moor.describe()
         assert (described.node, described.home) == ("quay", "a")
@@ -252,6 +252,6 @@ async def test_a_fresh_folder_with_a_name_of_old_has_a_home_of_its_own(
         with fresh:
             await publish(fresh, "orders/eu", numbered("n", 10))
             await got.has(numbered("n", 10))
-            homes = {message.stream.node for _, message in got.messages if message.stream}
+            homes = {message.stream.home for _, message in got.messages if message.stream}
             assert len(homes) == 2
             assert "a" in homes

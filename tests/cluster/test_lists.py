@@ -53,7 +53,7 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
     ]
     async with Catalog.open(nodes.dsn) as catalog:
         await Groups(catalog).declare(name, deliveries_max=1, start_us=0, cursors=cursors)
-    expected = {(one.node, one.shard): one.offset for one in cursors}
+    expected = {(one.home, one.shard): one.offset for one in cursors}
 
     async with moorline.connect(node.address) as moor, moorline.connect(node.address) as other:
         # From the catalog, and then from its Leader, with members.

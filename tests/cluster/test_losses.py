@@ -35,7 +35,7 @@ class Slow:
 
     async def _read(self) -> None:
         async for message in self.subscription:
-            if message.stream is not None and message.stream.node == "a":
+            if message.stream is not None and message.stream.home == "a":
                 self.got[message.offset] += 1
             await self._waiting.wait()
             await message.ack()

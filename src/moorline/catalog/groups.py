@@ -76,7 +76,7 @@ class Groups(Readers):
                 name.filter,
                 deliveries_max,
                 start_us,
-                [cursor.node for cursor in cursors],
+                [cursor.home for cursor in cursors],
                 [cursor.shard for cursor in cursors],
                 [cursor.offset for cursor in cursors],
                 [cursor.acked for cursor in cursors],

@@ -82,7 +82,7 @@ class Tickets:
             ticket,
             start_us,
             start_offset,
-            [cursor.node for cursor in cursors],
+            [cursor.home for cursor in cursors],
             [cursor.shard for cursor in cursors],
             [cursor.offset for cursor in cursors],
         )

@@ -19,7 +19,7 @@ FLOORS = statement("reader_floors")
 class CursorRow(msgspec.Struct, frozen=True):
     """How far a reader is in a shard. The two texts of bytes are the reader's own."""
 
-    node: str
+    home: str
     shard: int
     offset: int
     """Everything below it is done."""
@@ -60,15 +60,15 @@ class Readers:
         readers = {reader for reader, _, _ in commits}
         rows = [(reader, cursor) for reader, _, cursors in commits for cursor in cursors]
         assert len(readers) == len(commits), "a reader is named once in a commit"
-        assert len({(reader, cursor.node, cursor.shard) for reader, cursor in rows}) == len(rows), (
-            "a shard is named once in the places of a reader"
+        assert len({(reader, cursor.home, cursor.shard) for reader, cursor in rows}) == len(rows), (
+            "a shard is named once in the cursors of a reader"
         )
         held = await self._catalog.fetch(
             COMMIT,
             [reader for reader, _, _ in commits],
             [epoch for _, epoch, _ in commits],
             [reader for reader, _ in rows],
-            [cursor.node for _, cursor in rows],
+            [cursor.home for _, cursor in rows],
             [cursor.shard for _, cursor in rows],
             [cursor.offset for _, cursor in rows],
             [cursor.acked for _, cursor in rows],

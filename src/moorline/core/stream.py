@@ -6,32 +6,32 @@ from msgspec import Meta
 
 from moorline.limits import CODE_LENGTH_MAX, NAME_CHARACTERS_MAX
 
-NodeName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
+HomeName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 
 
 class Shard(NamedTuple):
-    """A line of streams, one generation after the other; offsets count on through all of them."""
+    """A row of streams, one generation after the other; offsets count on through all of them."""
 
-    node: NodeName
+    home: HomeName
     number: int
 
     def __str__(self) -> str:
-        return f"{self.node}/{self.number}"
+        return f"{self.home}/{self.number}"
 
 
 class Stream(NamedTuple):
     """One generation of a shard: what is granted, read in order, and finished."""
 
-    node: NodeName
+    home: HomeName
     shard_number: int
     generation: int
 
     @property
     def shard(self) -> Shard:
-        return Shard(self.node, self.shard_number)
+        return Shard(self.home, self.shard_number)
 
     def __str__(self) -> str:
-        return f"{self.node}/{self.shard_number}/{self.generation}"
+        return f"{self.home}/{self.shard_number}/{self.generation}"
 
 
 class Extent(NamedTuple):

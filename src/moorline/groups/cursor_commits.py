@@ -46,7 +46,7 @@ class CursorCommits:
 
     async def load(self, reader: int) -> list[tuple[Shard, Cursor]]:
         rows = await self._groups.cursors(reader)
-        return [(Shard(row.node, row.shard), _cursor_of(row)) for row in rows]
+        return [(Shard(row.home, row.shard), _cursor_of(row)) for row in rows]
 
     async def commit(
         self, reader: int, epoch: int, cursors: Sequence[tuple[Shard, Cursor]]
@@ -102,7 +102,7 @@ def _fail(commits: Iterable[Waiting], error: Exception) -> None:
 
 def row_of(shard: Shard, cursor: Cursor) -> Row:
     return Row(
-        shard.node,
+        shard.home,
         shard.number,
         cursor.offset,
         _encoder.encode(cursor.acked) if cursor.acked else b"",
@@ -118,7 +118,7 @@ def _cursor_of(row: Row) -> Cursor:
         rest = _rest_of.decode(row.failures) if row.failures else _Rest()
     except msgspec.DecodeError as error:
         raise CallFailed(
-            f"the stored place in {row.node}/{row.shard} is damaged, or of another version of Moorline "
+            f"the stored place in {row.home}/{row.shard} is damaged, or of another version of Moorline "
             f"({error}): `moor group delete` and `create` begin anew"
         ) from error
     return Cursor(row.offset, acked, rest.failures, rest.lost)

@@ -36,8 +36,8 @@ async def stored_cursors(leaders: Leaders, row: GroupRow) -> list[CursorFacts]:
         if extents and shard not in cursors
     }
     starts: dict[Shard, int] = {}
-    for node in {shard.node for shard in new}:
-        of_node = {shard: new[shard] for shard in new if shard.node == node}
+    for node in {shard.home for shard in new}:
+        of_node = {shard: new[shard] for shard in new if shard.home == node}
         starts |= await leaders.starts(node, row, of_node)
     for shard, extents in new.items():
         # A node that does not answer: rather too many than none.

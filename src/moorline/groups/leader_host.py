@@ -103,8 +103,8 @@ class LeaderHost:
             if shard not in self.leader.shards and shard not in self._starting
         }
         # Node by node: one that does not answer holds up its own streams only.
-        for node in {shard.node for shard in unknown}:
-            new = {shard: unknown[shard] for shard in unknown if shard.node == node}
+        for node in {shard.home for shard in unknown}:
+            new = {shard: unknown[shard] for shard in unknown if shard.home == node}
             self._starting.update(new)
             self._leaders.spawn(self._begin(node, new))
 

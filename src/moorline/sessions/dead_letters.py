@@ -87,7 +87,7 @@ async def _read(cluster: Cluster, one: OpenFeed, offset: int) -> Block | Gap | N
     while one.is_open:
         found: Block | Gap | None = None
         try:
-            if stream.node != cluster.node:
+            if stream.home != cluster.node:
                 found = await cluster.read(stream, offset)
             elif not local.is_disk_full:
                 found = await local.read(

@@ -131,7 +131,7 @@ class DeliveryHost:
 
     def _read(self, read: ReadBlock) -> None:
         stream, cluster = read.stream, self._cluster
-        if stream.node == cluster.node:
+        if stream.home == cluster.node:
             store = cluster.local.store
             extent = store.extent(stream.shard_number, stream.generation)
             if extent is not None and extent.end <= read.offset:
@@ -150,7 +150,7 @@ class DeliveryHost:
         """From the disk, or from another node, which waits until there is something."""
         stream, cluster = read.stream, self._cluster
         try:
-            if stream.node == cluster.node:
+            if stream.home == cluster.node:
                 found = await cluster.local.read(
                     stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )

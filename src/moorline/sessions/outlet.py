@@ -85,7 +85,7 @@ class NativeOutlet:
         self._session.send(
             MessagesLost(
                 effect.subscription,
-                stream.node,
+                stream.home,
                 stream.shard_number,
                 *effect.gap,
                 feed=effect.feed,

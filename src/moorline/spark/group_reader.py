@@ -155,7 +155,7 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         wanted = ranges_of(end)
         places = {stream: min(first for first, _ in parts) for stream, parts in wanted.items()}
         found, gaps = existing(wanted, self._extents(places))
-        away = {one.node for one in wanted} & set(self.streams().silent())
+        away = {one.home for one in wanted} & set(self.streams().silent())
         if away:
             raise ConnectionLost(f"the batch has messages of {', '.join(sorted(away))}: start it")
         return self.planned(found, gaps)

@@ -207,7 +207,7 @@ class NodeSegment:
     """A segment on a node; reads of a block are under way together."""
 
     def __init__(self, links: Links, addresses: tuple[str, ...], stream: Stream) -> None:
-        self.name = f"{stream.node}: streams/{stream.shard_number:03}/{stream.generation:08}.seg"
+        self.name = f"{stream.home}: streams/{stream.shard_number:03}/{stream.generation:08}.seg"
         self._links = links
         self._addresses = addresses
         self._stream = stream
@@ -343,7 +343,7 @@ class NodeStreams:
             await asyncio.gather(*begun, return_exceptions=True)
 
     async def _shards_of(self, node: str, addresses: tuple[str, ...], since: Offsets) -> NodeShards:
-        wanted = {shard.number: at for shard, at in _by_shard(since) if shard.node == node}
+        wanted = {shard.number: at for shard, at in _by_shard(since) if shard.home == node}
         streams: dict[Stream, Extent] = {}
         while True:
             make = partial(DescribeShards, since=list(wanted.items()))

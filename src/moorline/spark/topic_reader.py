@@ -142,7 +142,7 @@ class TopicReads:
         self.report(gaps)
         parts = tasks(found, self.options.min_partitions, self.options.max_records)
         made: list[InputPartition] = [
-            TopicPartition([(one, self.streams().addresses(one.stream.node)) for one in part])
+            TopicPartition([(one, self.streams().addresses(one.stream.home)) for one in part])
             for part in parts
         ]
         if gaps and GAP in self.schema.names:

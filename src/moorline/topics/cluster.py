@@ -86,13 +86,13 @@ class Cluster:
         return {**self._remote, **self.local.shard_extents()}
 
     def extents(self, shard: Shard) -> tuple[Extent, ...]:
-        if shard.node == self.node:
+        if shard.home == self.node:
             return self.local.shard_extents([shard.number]).get(shard, ())
         return self._remote.get(shard, ())
 
     def first(self, shard: Shard) -> int:
         """Everything below is gone, as far as is known here."""
-        if shard.node == self.node:
+        if shard.home == self.node:
             return self.local.store.first(shard.number)
         extents = self._remote.get(shard)
         return extents[0].first if extents else 0
@@ -102,7 +102,7 @@ class Cluster:
 
         Raises `ConnectionLost` while the node is away.
         """
-        answer = await self._link(stream.node).call(
+        answer = await self._link(stream.home).call(
             lambda call: ReadStream(
                 call,
                 stream.shard_number,
@@ -210,7 +210,7 @@ class Cluster:
         """A node is gone. If it comes back it says anew what it has."""
         self._keepers.pop(name).cancel()
         self._addresses.pop(name, None)
-        for shard in [shard for shard in self._remote if shard.node == name]:
+        for shard in [shard for shard in self._remote if shard.home == name]:
             del self._remote[shard]
         log.info("a node is gone", extra={"node": name})
 

@@ -227,7 +227,7 @@ class TopicBroker:
             size, first_us, last_us, digest = store.measures(stream.shard_number, stream.generation)
             facts.append(
                 StreamFacts(
-                    stream.node,
+                    stream.home,
                     stream.shard_number,
                     stream.generation,
                     extent.first,

@@ -111,7 +111,7 @@ class World:
         for generation, end in enumerate([*self.sealed[shard], self.ends[shard]]):
             is_sealed = generation < len(self.sealed[shard])
             if not is_sealed or end > self.dropped[shard]:
-                stream = Stream(shard.node, shard.number, generation)
+                stream = Stream(shard.home, shard.number, generation)
                 found.append(Extent(stream, first, end, is_sealed))
             first = end
         self._extents[shard] = tuple(found)

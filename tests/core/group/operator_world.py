@@ -118,7 +118,7 @@ class OperatorWorld(World):
             tuple(
                 (shard, self.extents(shard), self.start_in(shard, self.start))
                 for shard in self.shards
-                if shard.node not in self.away
+                if shard.home not in self.away
             )
         )
 
@@ -377,7 +377,7 @@ class OperatedNode(LeadingNode):
         cursors = tuple(
             (shard, Cursor(world.start_in(shard, end)))
             for shard in world.shards
-            if shard.node not in world.away
+            if shard.home not in world.away
         )
         self.looking[ask.ticket] = Take(ask, cursors, Start(self.now_ms, work.offset))
         return [SetTimer(f"look up {ask.ticket}", 5)]

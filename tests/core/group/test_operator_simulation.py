@@ -86,7 +86,7 @@ def test_half_a_seek_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def half(self: OperatorWorld, cursors: dict[Shard, Cursor], start: Start) -> None:
         before = {
-            shard: cursor for shard, cursor in self.cursors.items() if shard.node in self.away
+            shard: cursor for shard, cursor in self.cursors.items() if shard.home in self.away
         }
         whole(self, cursors, start)
         self.cursors = before | self.cursors

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from moorline.core.delivery.progress import Cursor, PlaceRanges
 from moorline.core.sets.digest import DIGEST_BYTES
-from moorline.core.stream import Gap, NodeName, Stream
+from moorline.core.stream import Gap, HomeName, Stream
 from moorline.limits import (
     BORROWER_LEASES_MAX,
     CODE_LENGTH_MAX,
@@ -97,7 +97,7 @@ class Disconnect(FromBorrower, frozen=True, tag=5):
 class LeaderConnectResponse(FromLeader, frozen=True, tag=11):
     """I lead, on that node."""
 
-    leader: NodeName
+    leader: HomeName
 
 
 class PingResponse(FromLeader, frozen=True, tag=12):

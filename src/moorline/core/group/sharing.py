@@ -52,7 +52,7 @@ class Sharing:
         moving = 0
         # By number before node: whoever gets a part gets some of every node, and not all of one.
         for shard, view in sorted(
-            self.shards.items(), key=lambda one: (one[0].number, one[0].node)
+            self.shards.items(), key=lambda one: (one[0].number, one[0].home)
         ):
             lease = next(iter(view.leases.values()), None)
             if lease is not None and lease.is_leaving:

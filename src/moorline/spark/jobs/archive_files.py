@@ -222,7 +222,7 @@ class Archive(EntryLocation):
             path,
             footer.num_rows,
             size,
-            stream.node,
+            stream.home,
             stream.shard_number,
             stream.generation,
             min((one.min for one in offsets), default=0),
@@ -267,7 +267,7 @@ def stream_of(path: str) -> Stream:
 
 def folder_of(batch: str, stream: Stream) -> str:
     """Where a file of that stream goes; escaped as Spark does, and reads it."""
-    node = quote(stream.node, safe="-_.~")
+    node = quote(stream.home, safe="-_.~")
     return f"{BATCH_FOLDER}{batch}/node={node}/shard={stream.shard_number}/generation={stream.generation}"
 
 

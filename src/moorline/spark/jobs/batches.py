@@ -99,7 +99,7 @@ class Batch:
                     self._where,
                     name,
                     self._source,
-                    list(streams.addresses(part.stream.node)),
+                    list(streams.addresses(part.stream.home)),
                     part.stream,
                     part.first,
                     part.upto,
