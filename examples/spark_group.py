@@ -55,7 +55,7 @@ async def main(folder: str) -> None:
             [moorline.record("parcels/eu", b"%d" % n, key=f"street {n}") for n in range(COUNT)]
         )
         async for group in looks_at(moor):
-            if not any(place.lag for place in group.places):
+            if not any(cursor.lag for cursor in group.cursors):
                 break
         await asyncio.to_thread(query.stop)
         consumer.cancel()

@@ -1,5 +1,6 @@
 """What all tests share: patience, one Postgres a worker, and how workers share the tests (`sharing.py`)."""
 
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -36,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Writes how long files took to tests/lengths.txt.",
     )
+
+
+def pytest_configure() -> None:
+    """A shell ignores SIGINT for what it starts in the background, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
