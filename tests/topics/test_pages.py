@@ -15,6 +15,7 @@ from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import STREAMS_PER_PAGE_MAX
 from moorline.net.caller import Caller, open_caller
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.testing.memory_disk import MemoryDisk
 from moorline.topics.cluster import News, all_streams
 from moorline.topics.commands import TopicBroker
@@ -41,12 +42,14 @@ def store() -> StreamStore:
 async def serving(store: StreamStore) -> AsyncIterator[tuple[LocalStreams, Address]]:
     streams = LocalStreams(store, NODE)
     broker = TopicBroker(streams, Streams())
-    listeners = Listeners(
+    protocol = NativeProtocol(
         broker.handlers(),
         lambda version, keepalive_ms: Welcome(version, NODE, keepalive_ms=keepalive_ms),
+    )
+    listeners = Listeners(
         Admission("loopback", 10, 60_000, 60_000),
     )
-    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield streams, address
     finally:

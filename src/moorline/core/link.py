@@ -5,7 +5,7 @@ Design: docs/design/wire.md. The machines know nothing of bytes; `net.connection
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
 from moorline.core.machine import Machine
@@ -57,18 +57,25 @@ class LinkLost(Event, frozen=True):
     """The socket is gone."""
 
 
-class SayHello(Effect, frozen=True):
+class Say(Effect, frozen=True):
+    """Tell the peer, in the words of the protocol that is spoken."""
+
+
+class SayHello(Say, frozen=True):
     version_min: int
     version_max: int
 
 
-class SayWelcome(Effect, frozen=True):
+class SayWelcome(Say, frozen=True):
     version: int
     keepalive_ms: int
 
 
-class SayPing(Effect, frozen=True):
+class SayPing(Say, frozen=True):
     pass
+
+
+SAID: Final[tuple[type[Say], ...]] = (SayHello, SayWelcome, SayPing)
 
 
 class CheckSilence(Effect, frozen=True):
@@ -81,7 +88,7 @@ class Established(Effect, frozen=True):
     version: int
 
 
-class EndLink(Effect, frozen=True):
+class EndLink(Say, frozen=True):
     """Close the socket; `say` asks for a Goodbye first, while the peer can still read it."""
 
     code: str

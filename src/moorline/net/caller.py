@@ -23,11 +23,12 @@ from moorline.errors import (
 )
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.connection import Connection
+from moorline.net.native import NativeClientEnd
 from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.bounds import fault_of
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import client_decoder, node_decoder
+from moorline.wire.protocol import node_decoder
 
 log = logging.getLogger("moorline.net")
 
@@ -93,15 +94,19 @@ class Caller(Connection):
         link = ConnectingLink(
             "link to the node", hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms
         )
-        # A field that breaks its bound would cost the link, and with it what others have asked.
-        super().__init__(link, client_decoder, software, node_decoder.decode)
-        self.node: Welcome | None = None
+        self._native = NativeClientEnd(link, software)
+        super().__init__(self._native)
         self.pushed = pushed
         self.established: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
         self._batches: dict[int, tuple[Batch, int]] = {}
         self._next_call = 1
         self._vacancy = asyncio.Event()
+
+    @property
+    def node(self) -> Welcome | None:
+        """What the node said of itself."""
+        return self._native.welcome
 
     async def call(
         self,
@@ -212,9 +217,6 @@ class Caller(Connection):
             self.received([Failed(message.call, code, text)])
         else:
             log.error("a message cannot be sent", extra={"why": text})
-
-    def welcomed(self, welcome: Welcome) -> None:
-        self.node = welcome
 
     def opened(self) -> None:
         if not self.established.done():

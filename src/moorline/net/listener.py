@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
@@ -14,8 +14,8 @@ from moorline.core.door import Door
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.descriptors import of_process
+from moorline.net.protocol import LinkProtocol
 from moorline.net.session import Handlers, Session
-from moorline.wire.link import Welcome
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -27,19 +27,28 @@ class Admission(msgspec.Struct, frozen=True):
     keepalive_ms: int
 
 
-class Listeners:
-    """All native listeners of a node and the sessions that came through them."""
+class ServedProtocol(Protocol):
+    """What is served at an address: what is spoken there, and who answers."""
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        welcome: Callable[[int, int], Welcome],
-        admission: Admission,
-        descriptors: Descriptors | None = None,
-    ) -> None:
+    @property
+    def handlers(self) -> Handlers: ...
+
+    def accepting(self, name: str, *, hello_timeout_ms: int, keepalive_ms: int) -> LinkProtocol:
+        """The node's end of one connection that has come."""
+
+
+class Served(msgspec.Struct, frozen=True):
+    """One address, as whoever comes there finds it."""
+
+    protocol: ServedProtocol
+    tls: ssl.SSLContext | None
+
+
+class Listeners:
+    """All listeners of a node for sessions, whatever they speak, and the sessions that came through them."""
+
+    def __init__(self, admission: Admission, descriptors: Descriptors | None = None) -> None:
         self.sessions: set[Session] = set()
-        self._handlers = handlers
-        self._welcome = welcome
         self._admission = admission
         self._made = 0
         account = descriptors or of_process(admission.connections_max, shards=0)
@@ -51,9 +60,11 @@ class Listeners:
         """Since the start."""
         return self._acceptor.accepted
 
-    async def open(self, address: Address, tls: ssl.SSLContext | None) -> list[Address]:
+    async def open(
+        self, address: Address, tls: ssl.SSLContext | None, protocol: ServedProtocol
+    ) -> list[Address]:
         """Listens there; returns the addresses in force (port 0 has become a real one)."""
-        return await self._acceptor.open(address, partial(self._enter, tls))
+        return await self._acceptor.open(address, partial(self._enter, Served(protocol, tls)))
 
     async def close(self) -> None:
         """Stops accepting and ends every session with a goodbye."""
@@ -69,16 +80,18 @@ class Listeners:
         await self._acceptor.cut_all()
 
     async def _enter(
-        self, tls: ssl.SSLContext | None, accepted: socket.socket, visit: Visit
+        self, served: Served, accepted: socket.socket, visit: Visit
     ) -> "asyncio.Future[None]":
         """Returns when the session is made, a TLS handshake included; what it returns is done at its end."""
-        session = self._session(visit)
+        session = self._session(served.protocol, visit)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session,
                 accepted,
-                ssl=tls,
-                ssl_handshake_timeout=self._admission.hello_timeout_ms / 1_000 if tls else None,
+                ssl=served.tls,
+                ssl_handshake_timeout=(
+                    self._admission.hello_timeout_ms / 1_000 if served.tls else None
+                ),
             )
         except BaseException:
             # It may have been opened by then, and would never hear that its transport is gone.
@@ -87,17 +100,15 @@ class Listeners:
         visit.cut = session.abort
         return session.gone
 
-    def _session(self, visit: Visit) -> Session:
+    def _session(self, protocol: ServedProtocol, visit: Visit) -> Session:
         self._made += 1
-        return Session(
-            f"session {self._made}",
-            self._handlers,
-            self._welcome,
-            self._joined,
-            partial(self._admit, visit),
+        name = f"session {self._made}"
+        spoken = protocol.accepting(
+            name,
             hello_timeout_ms=self._admission.hello_timeout_ms,
             keepalive_ms=self._admission.keepalive_ms,
         )
+        return Session(name, spoken, protocol.handlers, self._joined, partial(self._admit, visit))
 
     def _joined(self, session: Session) -> None:
         self.sessions.add(session)

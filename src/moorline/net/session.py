@@ -1,5 +1,7 @@
 """Room: net. A session: the node's end of one connection, and the table of who answers what.
 
+Which protocol it speaks, and who answers its messages, is said by whoever makes it.
+
 A handler gets a run of messages of one type, as they stood in the frame, and returns the answers it
 has at once. Answers that come later (after an fsync) go through `session.answer`. So a frame of a
 hundred sends costs one call, not a hundred.
@@ -15,7 +17,6 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
-from moorline.core.link import AcceptingLink
 from moorline.errors import CallFailed
 from moorline.limits import (
     ANSWERS_AT_ONCE_MAX,
@@ -26,9 +27,8 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
-from moorline.wire.link import Welcome
+from moorline.net.protocol import LinkProtocol
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import node_decoder
 
 log = logging.getLogger("moorline.net")
 
@@ -55,16 +55,12 @@ class Session(Connection):
     def __init__(
         self,
         name: str,
+        protocol: LinkProtocol,
         handlers: Handlers,
-        welcome: Callable[[int, int], Welcome],
         joined: Callable[["Session"], None],
         admit: Callable[["Session"], None],
-        *,
-        hello_timeout_ms: int,
-        keepalive_ms: int,
     ) -> None:
-        link = AcceptingLink(name, hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms)
-        super().__init__(link, node_decoder, software="")
+        super().__init__(protocol)
         self.name = name
         self._hooks: list[Callable[[], None]] = []
         self._is_over = False
@@ -73,7 +69,6 @@ class Session(Connection):
         self.answering = asyncio.Semaphore(ANSWERS_AT_ONCE_MAX)
         """Held by whoever reads an answer from the disk, until it is on its way."""
         self._handlers = handlers
-        self._welcome = welcome
         self._joined = joined
         self._admit = admit
         self._in_flight = 0
@@ -124,9 +119,6 @@ class Session(Connection):
         # Only now: a TLS handshake that fails never comes here, and never leaves.
         self._joined(self)
         super().connection_made(transport)
-
-    def welcome(self, version: int, keepalive_ms: int) -> Welcome:
-        return self._welcome(version, keepalive_ms)
 
     def opened(self) -> None:
         self._admit(self)

@@ -29,6 +29,7 @@ from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
 from moorline.net.trusted_clock import TrustedClock
@@ -74,8 +75,6 @@ class Node:
         self._handlers: Handlers = {Echo: _echo, Describe: each(self._describe)}
         self._descriptors = of_process(config.connections_max, config.streams.shards)
         self._listeners = Listeners(
-            self._handlers,
-            self._welcome,
             Admission(
                 anonymous=config.anonymous,
                 connections_max=config.connections_max,
@@ -262,12 +261,13 @@ class Node:
 
     async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
         config = self.config
+        native = NativeProtocol(self._handlers, self._welcome)
         stack.push_async_callback(self._listeners.close)
         for address in config.listen_addresses():
             tls = None
             if address.scheme == "tls":
                 tls = server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
-            self.addresses += await self._listeners.open(address, tls)
+            self.addresses += await self._listeners.open(address, tls, native)
         wanted = config.http_address()
         if wanted is not None and "console" in self.roles:
             port = HttpPort(self.metrics, self._health, self._descriptors)
