@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
 import msgspec
 
 from moorline.client.moor import connect
 from moorline.config.addresses import Address
-from moorline.core.effects import Event
-from moorline.core.link import AcceptingLink, EndLink, GoodbyeHeard, HelloHeard, Say, SayWelcome
+from moorline.core.effects import Event, Say
+from moorline.core.link import AcceptingLink, EndLink, GoodbyeHeard, HelloHeard, SayWelcome
 from moorline.errors import FrameTooLarge, Malformed
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
@@ -54,7 +54,8 @@ class LineEnd:
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
         *lines, self._tail = (self._tail + data).split(b"\n")
-        yield from map(memoryview, lines)
+        for line in lines:
+            yield memoryview(line)
         if len(self._tail) > LINE_BYTES_MAX:
             raise FrameTooLarge("a long line")
 
@@ -106,7 +107,10 @@ class LineEnd:
 class LineProtocol(msgspec.Struct, frozen=True):
     handlers: Handlers
 
-    def accepting(self, name: str, *, hello_timeout_ms: int, keepalive_ms: int) -> LineEnd:
+    def accepting(
+        self, name: str, *, hello_timeout_ms: int, keepalive_ms: int, mechanisms: Collection[str]
+    ) -> LineEnd:
+        assert not mechanisms, "it has no word for a proof"
         return LineEnd(
             AcceptingLink(name, hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms)
         )

@@ -5,12 +5,14 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.effects import Event
 from moorline.core.link import ConnectingLink
+from moorline.core.proof import MakeProof
 from moorline.errors import (
     CallFailed,
     ConnectionLost,
@@ -22,6 +24,7 @@ from moorline.errors import (
     WrongLoop,
 )
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
+from moorline.net.authentication import Credentials, checked_mechanism, made_proof
 from moorline.net.connection import Connection
 from moorline.net.native import NativeClientEnd
 from moorline.net.tls import client_context, why_untrusted
@@ -90,10 +93,16 @@ class Caller(Connection):
         hello_timeout_ms: int,
         keepalive_ms: int,
         pushed: Callable[[list[Message]], None] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
+        """With `credentials` it proves who it is; without them its certificate does, or nothing."""
         link = ConnectingLink(
-            "link to the node", hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms
+            "link to the node",
+            hello_timeout_ms=hello_timeout_ms,
+            keepalive_ms=keepalive_ms,
+            mechanism=checked_mechanism(credentials),
         )
+        self._credentials = credentials
         self._native = NativeClientEnd(link, software)
         super().__init__(self._native)
         self.pushed = pushed
@@ -217,6 +226,10 @@ class Caller(Connection):
             self.received([Failed(message.call, code, text)])
         else:
             log.error("a message cannot be sent", extra={"why": text})
+
+    def make_proof(self, make: MakeProof) -> Awaitable[Event]:
+        assert self._credentials is not None, "nobody proves itself with nothing"
+        return made_proof(self._credentials, make)
 
     def opened(self) -> None:
         if not self.established.done():

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, cast
 
-from moorline.core.effects import Event
+from moorline.core.effects import Event, Say
 from moorline.core.link import (
     SAID,
     BadBytes,
@@ -23,18 +23,23 @@ from moorline.core.link import (
     LinkLost,
     LinkState,
     Opened,
-    Say,
     SayPing,
     SilentFor,
 )
-from moorline.errors import WireError
-from moorline.limits import FRAME_BYTES_MAX, GOODBYE_MS_MAX, WRITE_BUFFER_BYTES_MAX
+from moorline.core.proof import CheckProof, HearOn, MakeProof
+from moorline.errors import Malformed, WireError
+from moorline.limits import (
+    FRAME_BYTES_MAX,
+    FRAMES_UNCHECKED_MAX,
+    GOODBYE_MS_MAX,
+    WRITE_BUFFER_BYTES_MAX,
+)
 from moorline.net.clock import monotonic_ms
 from moorline.net.driver import Driver
 from moorline.net.interpreter import Performer
 from moorline.net.outflow import Outflow
 from moorline.net.protocol import LinkProtocol
-from moorline.net.tls import ANONYMOUS, identity_of
+from moorline.net.tls import ANONYMOUS, identity_of, identity_of_principal
 from moorline.wire.message import Message
 
 log = logging.getLogger("moorline.net")
@@ -44,6 +49,9 @@ SLOW = "slow reader"
 
 BEHIND = "behind"
 """Why reading is held: what was read before is not handled yet."""
+
+PROOF = "proof"
+"""Why reading is held: a proof is being checked, or made."""
 
 
 class Connection(asyncio.Protocol):
@@ -69,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._holds: set[str] = set()
         self._is_behind = False
+        self._is_proving = False
         self._unheard: deque[memoryview | list[Message]] = deque()
         """Frames, or the rest of one, that came while we were behind: no more than one read gave."""
         self._heard_ms = 0
@@ -89,11 +98,23 @@ class Connection(asyncio.Protocol):
     def unsendable(self, message: Any) -> None:
         """A message of ours is too large for a frame, or has a field that is; nothing of it was sent."""
 
+    def check_proof(self, check: CheckProof) -> Event | Awaitable[Event] | None:
+        """Whether the peer is who it says; only accepting ends are asked."""
+        raise NotImplementedError
+
+    def make_proof(self, make: MakeProof) -> Awaitable[Event]:
+        """Who we are; only connecting ends with credentials are asked."""
+        raise NotImplementedError
+
     # --- what owners do ---------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         return self._link.state is LinkState.OPEN
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._transport is not None and bool(self._transport.get_extra_info("ssl_object"))
 
     def send(self, message: Message) -> None:
         """Sends with whatever else is sent in this turn of the loop."""
@@ -151,9 +172,11 @@ class Connection(asyncio.Protocol):
         self.hold_reading(BEHIND)
 
     def caught_up(self) -> None:
+        if self._is_proving:
+            return  # what waits for the proof waits on
         self._is_behind = False
         try:
-            while self._unheard and self.is_open and not self._is_behind:
+            while self._unheard and not self._is_closed and not self._is_behind:
                 frame = self._unheard.popleft()
                 self._heard(frame if isinstance(frame, list) else self._decode(frame))
         except WireError as error:
@@ -202,7 +225,7 @@ class Connection(asyncio.Protocol):
         try:
             for payload in self._feed(data):
                 if self._is_behind:
-                    self._unheard.append(payload)
+                    self._wait(payload)
                 else:
                     self._heard(self._decode(payload))
         except WireError as error:
@@ -251,6 +274,9 @@ class Connection(asyncio.Protocol):
                     return
             if isinstance(meant, Event):
                 self._driver.post(meant)
+                if self._is_proving and place + 1 < len(messages):
+                    self._unheard.appendleft(messages[place + 1 :])
+                    return
             elif meant is not None:
                 self.send(meant)
         if rest and self.is_open:
@@ -270,6 +296,9 @@ class Connection(asyncio.Protocol):
     def _performers(self) -> dict[type[Any], Performer]:
         return {
             **dict.fromkeys(SAID, self._say),
+            CheckProof: lambda check: self._proving(self.check_proof(check)),
+            MakeProof: lambda make: self._proving(self.make_proof(make)),
+            HearOn: self._hear_on,
             CheckSilence: lambda _: SilentFor(self._silent_ms()),
             Established: self._established,
             EndLink: self._end,
@@ -291,7 +320,37 @@ class Connection(asyncio.Protocol):
             self._heard_ms = monotonic_ms()
         return monotonic_ms() - self._heard_ms
 
-    def _established(self, _: Established) -> None:
+    def _proving(self, answer: Event | Awaitable[Event] | None) -> Event | Awaitable[Event] | None:
+        """What cannot be said at once stops the hearing, until the machine hears on."""
+        if answer is not None and not isinstance(answer, Event):
+            self._is_proving = self._is_behind = True
+            self.hold_reading(PROOF)
+        return answer
+
+    def _hear_on(self, _: HearOn) -> None:
+        if self._is_proving:
+            # Not within a step of the machine: what is heard next is one of its own.
+            self._loop.call_soon(self._proven)
+
+    def _proven(self) -> None:
+        self._is_proving = False
+        self.caught_up()
+        if not self._is_proving:
+            self.release_reading(PROOF)
+
+    def _wait(self, payload: memoryview) -> None:
+        self._unheard.append(payload)
+        if self._is_proving and len(self._unheard) > FRAMES_UNCHECKED_MAX:
+            self._unheard.clear()
+            raise Malformed("too much is said before the welcome")
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._link.state is LinkState.CLOSED
+
+    def _established(self, established: Established) -> None:
+        if established.principal:
+            self.identity = identity_of_principal(established.principal)
         self._protocol.opened()
         self.opened()
 

@@ -10,8 +10,10 @@ All else is the connection's (net.connection): bounds, flow control, holds, sile
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from moorline.core.effects import Event
-from moorline.core.link import Link, Say
+import msgspec
+
+from moorline.core.effects import Event, Say
+from moorline.core.link import Link
 from moorline.wire.message import Message
 
 
@@ -34,7 +36,7 @@ class LinkProtocol(Protocol):
 
     def encode(
         self, messages: Sequence[Message], /
-    ) -> tuple[Sequence[bytes | bytearray], Sequence[Message]]:
+    ) -> tuple[Sequence[bytes | bytearray], Sequence[msgspec.Struct]]:
         """Bytes for these messages in their order, and those of them that have none."""
 
     def opened(self) -> None:

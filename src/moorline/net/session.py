@@ -12,11 +12,13 @@ no step begins while the client does not read, has too many calls in flight, or 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.effects import Event
+from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
 from moorline.limits import (
     ANSWERS_AT_ONCE_MAX,
@@ -58,6 +60,7 @@ class Session(Connection):
         protocol: LinkProtocol,
         handlers: Handlers,
         joined: Callable[["Session"], None],
+        check_proof: Callable[["Session", CheckProof], Event | Awaitable[Event] | None],
         admit: Callable[["Session"], None],
     ) -> None:
         super().__init__(protocol)
@@ -70,6 +73,7 @@ class Session(Connection):
         """Held by whoever reads an answer from the disk, until it is on its way."""
         self._handlers = handlers
         self._joined = joined
+        self._check_proof = check_proof
         self._admit = admit
         self._in_flight = 0
         self._waiting: set[int] = set()
@@ -119,6 +123,9 @@ class Session(Connection):
         # Only now: a TLS handshake that fails never comes here, and never leaves.
         self._joined(self)
         super().connection_made(transport)
+
+    def check_proof(self, check: CheckProof) -> Event | Awaitable[Event] | None:
+        return self._check_proof(self, check)
 
     def opened(self) -> None:
         self._admit(self)
