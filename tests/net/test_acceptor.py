@@ -17,6 +17,7 @@ from moorline.config.addresses import Address
 from moorline.core.descriptors import Descriptors, Shares, Use
 from moorline.errors import ConnectionLost, Refused
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer
@@ -49,9 +50,11 @@ async def listening_at(
     descriptors: Descriptors, contexts: list[ssl.SSLContext | None]
 ) -> AsyncIterator[list[Address]]:
     """At one address for each context."""
-    listeners = Listeners(
+    protocol = NativeProtocol(
         {Echo: echo},
         lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+    )
+    listeners = Listeners(
         Admission(
             anonymous="everywhere",
             connections_max=PLACES,
@@ -63,7 +66,7 @@ async def listening_at(
     addresses: list[Address] = []
     for tls in contexts:
         wanted = Address("tls" if tls else "tcp", "127.0.0.1", 0)
-        addresses += await listeners.open(wanted, tls)
+        addresses += await listeners.open(wanted, tls, protocol)
     try:
         yield addresses
     finally:

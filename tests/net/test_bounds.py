@@ -15,6 +15,7 @@ from moorline.limits import (
     WRITE_BUFFER_BYTES_MAX,
 )
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Handlers, Session, each
 from moorline.net.turns import Turns
 from moorline.wire.frame import LENGTH, Splitter, frame
@@ -51,9 +52,11 @@ class Generous:
             Describe: lambda _, calls: [described(call.call) for call in calls],
             AckMessages: self._acknowledge,
         }
-        self.listeners = Listeners(
+        self.protocol = NativeProtocol(
             handlers,
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        self.listeners = Listeners(
             Admission(
                 anonymous="loopback",
                 connections_max=10,
@@ -82,7 +85,7 @@ class Generous:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
-        (address,) = await self.listeners.open(Address("tcp", "127.0.0.1", 0), None)
+        (address,) = await self.listeners.open(Address("tcp", "127.0.0.1", 0), None, self.protocol)
         try:
             yield address
         finally:
@@ -208,7 +211,7 @@ async def test_long_work_for_one_client_lets_others_in_between() -> None:
         order.append("quick")
         return [described(call.call) for call in calls]
 
-    server.listeners._handlers.update({Echo: each(slow), Describe: quick})
+    server.protocol.handlers.update({Echo: each(slow), Describe: quick})
     async with server.serving() as address, connect(str(address)) as other:
         greedy = await Greedy.at(address)
         greedy.say(*(Echo(call, b"") for call in range(1_000)))

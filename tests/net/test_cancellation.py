@@ -16,6 +16,7 @@ from moorline.config.addresses import Address
 from moorline.errors import WrongLoop
 from moorline.limits import CALLS_IN_FLIGHT_MAX
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.net.tls import server_context
 from moorline.net.turns import Turns
@@ -91,9 +92,11 @@ class Turned:
             "together": turns.together(self._several),
             "spawned": turns.spawned(self._one, self._ready),
         }
-        self.listeners = Listeners(
+        self.protocol = NativeProtocol(
             {Echo: ways[way]},
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        self.listeners = Listeners(
             Admission(
                 anonymous="loopback",
                 connections_max=10,
@@ -125,7 +128,7 @@ class Turned:
 async def test_calls_that_are_given_up_before_their_turn_never_take_effect(way: str) -> None:
     """They do not keep the next one waiting either; the one that had begun is finished."""
     node = Turned(way)
-    (address,) = await node.listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    (address,) = await node.listeners.open(Address("tcp", "127.0.0.1", 0), None, node.protocol)
     async with connect(str(address)) as moor:
         first = asyncio.create_task(moor.echo(b"first"))
         await until(lambda: node.begun == [b"first"])

@@ -18,6 +18,7 @@ from moorline.config.addresses import Address
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, Refused, TooLarge, Unreachable
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX, RECORDS_PER_CALL_MAX
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Handlers, Session
 from moorline.net.tls import client_context, server_context
 from moorline.wire.frame import LENGTH, frame
@@ -46,9 +47,11 @@ class Server:
         self.held: list[tuple[Session, Echo]] = []
         self.hold = False
         handlers: Handlers = {Echo: self._echo}
-        self.listeners = Listeners(
+        self.protocol = NativeProtocol(
             handlers,
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        self.listeners = Listeners(
             Admission(
                 anonymous=anonymous,
                 connections_max=connections_max,
@@ -77,7 +80,7 @@ async def serving(
     server: Server, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Server, Address]]:
     wanted = Address("tls" if tls else "tcp", "127.0.0.1", 0)
-    (address,) = await server.listeners.open(wanted, tls)
+    (address,) = await server.listeners.open(wanted, tls, server.protocol)
     try:
         yield server, address
     finally:

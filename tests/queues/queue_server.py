@@ -19,6 +19,7 @@ from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.store import Store
 from moorline.net.clock import wall_ms
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.tls import server_context
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
@@ -68,9 +69,11 @@ class QueueServer:
         self.store.open(rebuilt_index)
         self.broker = QueueBroker(self.store, settings)
         self.mending = QueueMending(self.broker)
-        self.listeners = Listeners(
+        self.protocol = NativeProtocol(
             self.broker.handlers() | self.mending.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        self.listeners = Listeners(
             Admission(
                 anonymous="never" if tls else "loopback",
                 connections_max=200,
@@ -85,7 +88,7 @@ class QueueServer:
         return connect(str(self.address))
 
     async def open(self) -> None:
-        (self.address,) = await self.listeners.open(self.address, self.tls)
+        (self.address,) = await self.listeners.open(self.address, self.tls, self.protocol)
 
     async def close(self) -> None:
         await self.listeners.close()

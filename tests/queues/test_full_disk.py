@@ -19,6 +19,7 @@ from moorline.journal.queues.store import Store
 from moorline.limits import CHECKPOINT_SPARE_BYTES, KIB, MIB
 from moorline.net.clock import wall_ms
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
 from moorline.testing import MemoryDisk
@@ -148,14 +149,16 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
 
 @asynccontextmanager
 async def served(broker: QueueBroker) -> AsyncIterator[str]:
-    listeners = Listeners(
+    protocol = NativeProtocol(
         broker.handlers(),
         lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+    )
+    listeners = Listeners(
         Admission(
             anonymous="loopback", connections_max=9, hello_timeout_ms=5_000, keepalive_ms=15_000
         ),
     )
-    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield str(address)
     finally:

@@ -20,6 +20,7 @@ from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.store import Store
 from moorline.net.clock import wall_ms
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
@@ -55,9 +56,11 @@ class ServiceServer:
         self.store.open(rebuilt_index)
         self.queues = QueueBroker(self.store, settings)
         self.services = OperatorBroker(catalog, self.queues, node_id)
-        self.listeners = Listeners(
+        self.protocol = NativeProtocol(
             self.queues.handlers() | self.services.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        self.listeners = Listeners(
             Admission(
                 anonymous="loopback",
                 connections_max=50,
@@ -70,7 +73,7 @@ class ServiceServer:
     async def open(self) -> None:
         await self.services.start()
         wanted = Address("tls", "127.0.0.1", 0)
-        (address,) = await self.listeners.open(wanted, self.certificates.context())
+        (address,) = await self.listeners.open(wanted, self.certificates.context(), self.protocol)
         self.address = str(address)
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from moorline.core.frames.frame import frames_in, stored_at
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import RECORDS_PER_CALL_MAX
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.testing.memory_disk import MemoryDisk
 from moorline.topics.commands import TopicBroker
@@ -55,12 +56,14 @@ async def serving() -> AsyncIterator[Serving]:
     store.open()
     streams = LocalStreams(store, "n1")
     broker = TopicBroker(streams, Streams())
-    listeners = Listeners(
+    protocol = NativeProtocol(
         {**broker.handlers(), Echo: _echo},
         lambda version, keepalive_ms: Welcome(version, "n1", keepalive_ms=keepalive_ms),
+    )
+    listeners = Listeners(
         Admission("loopback", 10, 60_000, 60_000),
     )
-    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield Serving(store, address, streams)
     finally:

@@ -15,11 +15,14 @@ from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import STREAMS_PER_PAGE_MAX
 from moorline.net.caller import Caller, open_caller
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.testing.memory_disk import MemoryDisk
-from moorline.topics.cluster import News, all_streams
 from moorline.topics.commands import TopicBroker
+from moorline.topics.directory import News, all_streams
 from moorline.topics.streams import LocalStreams
+from moorline.wire.group import StreamsChanged
 from moorline.wire.link import Welcome
+from moorline.wire.message import Message
 from moorline.wire.topic import DescribeStreams, StreamsDescribed
 
 NODE = "n" * 63
@@ -41,12 +44,14 @@ def store() -> StreamStore:
 async def serving(store: StreamStore) -> AsyncIterator[tuple[LocalStreams, Address]]:
     streams = LocalStreams(store, NODE)
     broker = TopicBroker(streams, Streams())
-    listeners = Listeners(
+    protocol = NativeProtocol(
         broker.handlers(),
         lambda version, keepalive_ms: Welcome(version, NODE, keepalive_ms=keepalive_ms),
+    )
+    listeners = Listeners(
         Admission("loopback", 10, 60_000, 60_000),
     )
-    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield streams, address
     finally:
@@ -73,10 +78,15 @@ async def test_a_client_sees_all_streams(store: StreamStore) -> None:
 @pytest.mark.slow
 async def test_another_node_sees_all_streams_and_their_changes_whole(store: StreamStore) -> None:
     seen: list[list[Extent]] = []
-    news = News(seen.append, lambda _: None)
+    news = News(seen.append)
+
+    def pushed(messages: list[Message]) -> None:
+        for message in messages:
+            assert isinstance(message, StreamsChanged)
+            news.hear(message)
 
     def caller() -> Caller:
-        return Caller("test", hello_timeout_ms=60_000, keepalive_ms=60_000, pushed=news.heard)
+        return Caller("test", hello_timeout_ms=60_000, keepalive_ms=60_000, pushed=pushed)
 
     async with serving(store) as (streams, address):
         link = await open_caller(address, caller, timeout_ms=60_000)

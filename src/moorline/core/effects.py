@@ -25,6 +25,10 @@ class Send(Effect, frozen=True):
     message: Any
 
 
+class Say(Effect, frozen=True):
+    """Tell the peer of a link, in the words of the protocol that is spoken over it."""
+
+
 class SetTimer(Effect, frozen=True):
     """Post `TimerFired(name)` after that time; a timer of the same name is replaced."""
 

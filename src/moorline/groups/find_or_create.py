@@ -10,7 +10,7 @@ from moorline.errors import MoorlineError
 from moorline.groups.cursor_commits import row_of
 from moorline.groups.leaders import Leaders
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
-from moorline.topics.cluster import Cluster, by_offset
+from moorline.topics.directory import StreamDirectory, by_offset
 from moorline.topics.start import Start
 
 
@@ -22,8 +22,8 @@ async def find_or_create(
     if known is not None:
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
-    start_us = start.kept_us(leaders.cluster.local.clock.start_us())
-    cursors = await cursors_at(leaders.cluster, start)
+    start_us = start.kept_us(leaders.directory.local.clock.start_us())
+    cursors = await cursors_at(leaders.directory, start)
     return await leaders.groups.declare(
         name,
         deliveries_max=deliveries_max,
@@ -34,17 +34,17 @@ async def find_or_create(
 
 
 async def cursors_at(
-    cluster: Cluster, start: Start, *, within_ms: int = HELLO_TIMEOUT_MS
+    directory: StreamDirectory, start: Start, *, within_ms: int = HELLO_TIMEOUT_MS
 ) -> list[tuple[Shard, Cursor]]:
     """The place of a start in every shard of the nodes that answer within that time."""
-    shard_extents = cluster.shard_extents()
+    shard_extents = directory.shard_extents()
     if start.offset is not None or not (start.is_now or start.time_us):
         return [
             (shard, Cursor(offset)) for shard, offset in by_offset(shard_extents, start.offset or 0)
         ]
     time_us = FAR_FUTURE_US if start.is_now else start.time_us
     answers = await asyncio.gather(
-        *(cluster.offsets_at(node, time_us, within_ms=within_ms) for node in cluster.nodes()),
+        *(directory.offsets_at(node, time_us, within_ms=within_ms) for node in directory.nodes()),
         return_exceptions=True,
     )
     cursors: list[tuple[Shard, Cursor]] = []

@@ -12,7 +12,7 @@ from moorline.core.group.leader import Leader
 from moorline.core.group.views import Lag, ShardView
 from moorline.core.stream import Shard
 from moorline.groups.leaders import Leaders
-from moorline.topics.cluster import ShardExtents
+from moorline.topics.directory import ShardExtents
 from moorline.wire.group import CursorFacts
 
 
@@ -28,7 +28,7 @@ def led_cursors(leader: Leader, shard_extents: ShardExtents) -> list[CursorFacts
 
 async def stored_cursors(leaders: Leaders, row: GroupRow) -> list[CursorFacts]:
     """Nobody who can be asked leads it: as they are stored, and from its start on where none is."""
-    shard_extents = leaders.cluster.shard_extents()
+    shard_extents = leaders.directory.shard_extents()
     cursors = dict(await leaders.cursor_commits.load(row.reader))
     new = {
         shard: extents

@@ -29,7 +29,7 @@ from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
 from moorline.limits import BORROWERS_MAX, PEER_RETRY_MS
 from moorline.net.driver import Driver
-from moorline.topics.cluster import ShardExtents
+from moorline.topics.directory import ShardExtents
 
 if TYPE_CHECKING:
     from moorline.groups.leaders import Leaders
@@ -110,14 +110,14 @@ class LeaderHost:
 
     async def _begin(self, node: str, shard_extents: ShardExtents) -> None:
         """Tries until it knows the starts, or the node is gone, or somebody else leads."""
-        cluster = self._leaders.cluster
+        directory = self._leaders.directory
         try:
             while not self.stopped.done() and any(
-                cluster.extents(shard) for shard in shard_extents
+                directory.extents(shard) for shard in shard_extents
             ):
                 starts = await self._leaders.starts(node, self.group, shard_extents)
                 seen = tuple(
-                    (shard, cluster.extents(shard) or extents, starts[shard])
+                    (shard, directory.extents(shard) or extents, starts[shard])
                     for shard, extents in shard_extents.items()
                     if shard in starts
                 )

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from moorline.catalog.groups import GroupRow, Groups
+from moorline.cluster.links import Links
 from moorline.config.settings import Groups as Settings
 from moorline.core.group.leader import End, Fenced, Leader, LeaderOptions, LeaseHeld, Led
 from moorline.core.group.message import (
@@ -30,7 +31,8 @@ from moorline.groups.leader_host import Counts, Home, LeaderHost
 from moorline.limits import CLAIM_PAUSE_MS, GROUPS_LED_MAX, STOP_LEADERS_MS_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.tasks import Tasks
-from moorline.topics.cluster import Cluster, ShardExtents, by_offset
+from moorline.topics.directory import ShardExtents, StreamDirectory, by_offset
+from moorline.wire.group import ForLeader
 
 log = logging.getLogger("moorline.groups")
 
@@ -46,11 +48,17 @@ class Leaders:
     """The groups led here, by their number in the catalog."""
 
     def __init__(
-        self, groups: Groups, cursor_commits: CursorCommits, cluster: Cluster, settings: Settings
+        self,
+        groups: Groups,
+        cursor_commits: CursorCommits,
+        directory: StreamDirectory,
+        links: Links,
+        settings: Settings,
     ) -> None:
         self.groups = groups
         self.cursor_commits = cursor_commits
-        self.cluster = cluster
+        self.directory = directory
+        self.links = links
         self.led: dict[int, LeaderHost] = {}
         self.counts = Counts()
         self._settings = settings
@@ -63,9 +71,9 @@ class Leaders:
         """Claims that failed since the last one that did not."""
         self._is_closing = False
         self._tasks = Tasks("a task of a Leader failed")
-        cluster.reshaped.append(self._reshaped)
-        cluster.local.moved.append(self._moved)
-        cluster.moved.append(self._grown)
+        directory.reshaped.append(self._reshaped)
+        directory.local.moved.append(self._moved)
+        directory.moved.append(self._grown)
 
     # --- what Borrowers say -----------------------------------------------------------------------
 
@@ -99,7 +107,7 @@ class Leaders:
         """It goes before it heard from a Leader, who may have heard of it, and would wait for it."""
         node = self._found_at.get(reader)
         if node is not None:
-            self.cluster.to_leader(node, reader, message)
+            self.links.send(node, ForLeader(reader, message))
 
     async def _find(self, reader: int) -> None:
         found: LeaderHost | LedElsewhere | None = None
@@ -119,7 +127,7 @@ class Leaders:
             elif isinstance(found, LeaderHost):
                 found.hear(message, home)
             elif found is not None:
-                self.cluster.to_leader(found.node, reader, message)
+                self.links.send(found.node, ForLeader(reader, message))
         if isinstance(found, LedElsewhere):
             self._found_at.pop(reader, None)
             self._found_at[reader] = found.node
@@ -163,10 +171,10 @@ class Leaders:
             log.error("this node leads as many groups as it can", extra={"groups": len(self.led)})
             return None
         asked_ms = monotonic_ms()
-        claim = await self.groups.claim(reader, self.cluster.node, self._settings.lease_ms)
+        claim = await self.groups.claim(reader, self.links.node, self._settings.lease_ms)
         if claim is None:
             group = await self._group(reader)
-            is_elsewhere = group.leader not in ("", self.cluster.node)
+            is_elsewhere = group.leader not in ("", self.links.node)
             return LedElsewhere(group.leader, group.epoch) if is_elsewhere else None
         # If one of these fails, the claim stands, and the next one of this node is granted at once.
         group = await self._group(reader)
@@ -177,7 +185,7 @@ class Leaders:
         kind = QueueLeader if group.name.mode is Mode.QUEUE else Leader
         leader = kind(
             str(group.name),
-            self.cluster.node,
+            self.links.node,
             claim.epoch,
             cursors,
             asked_ms + self._settings.lease_ms,
@@ -187,7 +195,7 @@ class Leaders:
         self.counts.elections += 1
         log.info("leads", extra={"group": str(group.name), "epoch": claim.epoch})
         host.post(Led())
-        host.see(self.cluster.shard_extents())
+        host.see(self.directory.shard_extents())
         return host
 
     async def _group(self, reader: int) -> GroupRow:
@@ -219,7 +227,7 @@ class Leaders:
         if group.start_us == 0:
             return dict(by_offset(shard_extents, 0))
         try:
-            ends = await self.cluster.offsets_at(node, group.start_us)
+            ends = await self.directory.offsets_at(node, group.start_us)
         except (MoorlineError, OSError) as error:
             log.debug("a start cannot be found yet", extra={"node": node, "error": str(error)})
             return {}
@@ -235,7 +243,7 @@ class Leaders:
 
     def _moved(self, shards: list[int]) -> None:
         if any(one.group.name.mode is Mode.QUEUE for one in self.led.values()):
-            self._grown(self.cluster.local.shard_extents(shards))
+            self._grown(self.directory.local.shard_extents(shards))
 
     def _grown(self, shard_extents: ShardExtents) -> None:
         """Only Leaders that hand out single messages must know of every new one."""

@@ -104,10 +104,10 @@ class Operations:
         """
         start = start_of(work.start)
         # Before the places are looked up: what is published from now on is behind the start.
-        start_us = start.kept_us(self._leaders.cluster.local.clock.start_us())
+        start_us = start.kept_us(self._leaders.directory.local.clock.start_us())
         # A node that hangs is not to use up the time of the call: it is one that is away.
         cursors = await cursors_at(
-            self._leaders.cluster, start, within_ms=max(1, self._settings.lease_ms // 2)
+            self._leaders.directory, start, within_ms=max(1, self._settings.lease_ms // 2)
         )
         taking = await self._tickets.seek(
             ticket,
@@ -225,7 +225,7 @@ class Asking:
             self._row.reader,
             type(self._work).__name__,
             asked_by=self._asked_by,
-            asked_at=self._leaders.cluster.node,
+            asked_at=self._leaders.links.node,
             within_ms=self._settings.lease_ms + OPERATION_MS_MAX,
         )
         return TicketOpened(ticket)
@@ -241,19 +241,19 @@ class Asking:
             # A node that was stopped meanwhile, and whose client has long given up.
             raise ConnectionLost("the client went while its call was at work")
         if isinstance(found, LeaderHost):
-            return LeaderFound(self._leaders.cluster.node, found.leader.epoch)
+            return LeaderFound(self._leaders.links.node, found.leader.epoch)
         return LeaderFound(found.node, found.epoch)
 
     async def _ask(self, ask: Ask) -> Event:
         reader, self._led_at = self._row.reader, ask.node
         try:
-            if ask.node == self._leaders.cluster.node:
+            if ask.node == self._leaders.links.node:
                 host = self._leaders.led.get(reader)
                 if host is None or host.leader.epoch != ask.epoch:
                     raise _fenced()
                 await self._perform(host, Ticket(ask.ticket, reader, ask.epoch))
             else:
-                await self._leaders.cluster.ask(
+                await self._leaders.links.ask(
                     ask.node,
                     lambda call: AskLeader(
                         call, reader, ask.epoch, ask.ticket, self._asked_by, self._work

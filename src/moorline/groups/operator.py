@@ -108,7 +108,7 @@ class GroupBroker:
         if host is not None:
             return self._described(call, row, host)
         held = await self._leaders.groups.leader(row.reader)
-        if held is not None and held[0] != self._leaders.cluster.node:
+        if held is not None and held[0] != self._leaders.links.node:
             try:
                 answer = await self._ask(
                     held[0],
@@ -122,13 +122,13 @@ class GroupBroker:
         return await self._from_catalog(call, row)
 
     def _described(self, call: DescribeGroup, row: GroupRow, host: LeaderHost) -> Answer:
-        host.see(self._leaders.cluster.shard_extents())
+        host.see(self._leaders.directory.shard_extents())
         leader, now_ms = host.leader, monotonic_ms()
         members = (
             MemberFacts(view.id, view.member, len(view.leases), now_ms - view.heard_ms)
             for _, view in _behind(call.member_after, leader.borrowers.items())
         )
-        known = led_cursors(leader, self._leaders.cluster.shard_extents())
+        known = led_cursors(leader, self._leaders.directory.shard_extents())
         cursors = (cursor for _, cursor in _behind(call.after, in_order(known)))
         return _answer(call, _facts(row, leader.node, leader.epoch), members, cursors)
 
@@ -169,7 +169,7 @@ class GroupBroker:
     async def _ask(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
         # A Leader that says nothing for as long as its lease is none any more.
         lease_ms = self._settings.lease_ms
-        return await self._leaders.cluster.ask(node, make, reply, within_ms=lease_ms)
+        return await self._leaders.links.ask(node, make, reply, within_ms=lease_ms)
 
 
 def _name(text: str) -> SharedName:

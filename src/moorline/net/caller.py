@@ -5,12 +5,14 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.effects import Event
 from moorline.core.link import ConnectingLink
+from moorline.core.proof import MakeProof
 from moorline.errors import (
     CallFailed,
     ConnectionLost,
@@ -22,12 +24,14 @@ from moorline.errors import (
     WrongLoop,
 )
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
+from moorline.net.authentication import Credentials, checked_mechanism, made_proof
 from moorline.net.connection import Connection
+from moorline.net.native import NativeClientEnd
 from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.bounds import fault_of
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import client_decoder, node_decoder
+from moorline.wire.protocol import node_decoder
 
 log = logging.getLogger("moorline.net")
 
@@ -89,19 +93,29 @@ class Caller(Connection):
         hello_timeout_ms: int,
         keepalive_ms: int,
         pushed: Callable[[list[Message]], None] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
+        """With `credentials` it proves who it is; without them its certificate does, or nothing."""
         link = ConnectingLink(
-            "link to the node", hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms
+            "link to the node",
+            hello_timeout_ms=hello_timeout_ms,
+            keepalive_ms=keepalive_ms,
+            mechanism=checked_mechanism(credentials),
         )
-        # A field that breaks its bound would cost the link, and with it what others have asked.
-        super().__init__(link, client_decoder, software, node_decoder.decode)
-        self.node: Welcome | None = None
+        self._credentials = credentials
+        self._native = NativeClientEnd(link, software)
+        super().__init__(self._native)
         self.pushed = pushed
         self.established: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
         self._batches: dict[int, tuple[Batch, int]] = {}
         self._next_call = 1
         self._vacancy = asyncio.Event()
+
+    @property
+    def node(self) -> Welcome | None:
+        """What the node said of itself."""
+        return self._native.welcome
 
     async def call(
         self,
@@ -213,8 +227,9 @@ class Caller(Connection):
         else:
             log.error("a message cannot be sent", extra={"why": text})
 
-    def welcomed(self, welcome: Welcome) -> None:
-        self.node = welcome
+    def make_proof(self, make: MakeProof) -> Awaitable[Event]:
+        assert self._credentials is not None, "nobody proves itself with nothing"
+        return made_proof(self._credentials, make)
 
     def opened(self) -> None:
         if not self.established.done():

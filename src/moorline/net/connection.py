@@ -1,55 +1,48 @@
-"""Room: net. One connection: the asyncio shell around a link machine.
+"""Room: net. One connection: the asyncio shell around a link machine, whatever protocol is spoken.
 
-Reads go through the splitter and the decoder, a whole frame at a time. What is sent during one turn
-of the loop is collected and leaves as one frame. Design: docs/design/wire.md.
+What is read goes through the protocol (net.protocol), a whole frame at a time. What is sent during one turn
+of the loop is collected and leaves together. What is bounded, held and timed is the same for all protocols.
+Design: docs/design/wire.md.
 """
 
 import asyncio
 import contextlib
 import logging
-import socket
-import struct
-import sys
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Iterable
+from typing import Any, cast
 
+from moorline.core.effects import Event, Say
 from moorline.core.link import (
+    SAID,
     BadBytes,
     CheckSilence,
     EndLink,
     Established,
     GoodbyeHeard,
-    HelloHeard,
-    Link,
     LinkLost,
     LinkState,
     Opened,
-    SayHello,
     SayPing,
-    SayWelcome,
     SilentFor,
-    WelcomeHeard,
 )
-from moorline.errors import WireError
+from moorline.core.proof import CheckProof, HearOn, MakeProof
+from moorline.errors import Malformed, WireError
 from moorline.limits import (
     FRAME_BYTES_MAX,
+    FRAMES_UNCHECKED_MAX,
     GOODBYE_MS_MAX,
-    HELLO_FRAME_BYTES_MAX,
     WRITE_BUFFER_BYTES_MAX,
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.driver import Driver
 from moorline.net.interpreter import Performer
-from moorline.net.tls import ANONYMOUS, identity_of
-from moorline.wire.frame import Check, Splitter, frames
-from moorline.wire.link import PROTOCOL, Goodbye, Hello, Ping, Pong, Welcome
+from moorline.net.outflow import Outflow
+from moorline.net.protocol import LinkProtocol
+from moorline.net.tls import ANONYMOUS, identity_of, identity_of_principal
 from moorline.wire.message import Message
-from moorline.wire.protocol import MessageDecoder
 
 log = logging.getLogger("moorline.net")
-
-_LINK_MESSAGES = frozenset({Hello, Welcome, Ping, Pong, Goodbye})
 
 SLOW = "slow reader"
 """Why reading is held: the peer does not read what waits for it."""
@@ -57,30 +50,25 @@ SLOW = "slow reader"
 BEHIND = "behind"
 """Why reading is held: what was read before is not handled yet."""
 
-# Other systems have the name too, with another struct behind it.
-_TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
-_ACKNOWLEDGED_AND_UNSENT: Final = struct.Struct("=120xQ16xI")
-"""Of Linux's `struct tcp_info`: tcpi_bytes_acked, and tcpi_notsent_bytes."""
+PROOF = "proof"
+"""Why reading is held: a proof is being checked, or made."""
 
 
 class Connection(asyncio.Protocol):
     """What both ends share. Subclasses hear `opened`, `received` and `ended`."""
 
-    def __init__(
-        self, link: Link, decoder: MessageDecoder, software: str, check: Check | None = None
-    ) -> None:
-        """`check` looks at what is to be sent as the other end will."""
+    def __init__(self, protocol: LinkProtocol) -> None:
         self.identity = ANONYMOUS
-        self.software = software
         self.peer_address = ""
         self.writable = True
-        self._decoder = decoder
-        self._check = check
-        self._link = link
-        self._splitter = Splitter(HELLO_FRAME_BYTES_MAX)
+        self._protocol = protocol
+        # Of every read and every write: looked up once.
+        self._feed, self._decode, self._encode = protocol.feed, protocol.decode, protocol.encode
+        self._link_messages = protocol.link_messages
+        self._link = protocol.link
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        self._driver = Driver(link, self._performers(), self._failed)
+        self._driver = Driver(self._link, self._performers(), self._failed)
         self._transport: asyncio.Transport | None = None
         self._pending: list[Message] = []
         self._is_abandoned = False
@@ -89,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._holds: set[str] = set()
         self._is_behind = False
+        self._is_proving = False
         self._unheard: deque[memoryview | list[Message]] = deque()
         """Frames, or the rest of one, that came while we were behind: no more than one read gave."""
         self._heard_ms = 0
@@ -109,11 +98,23 @@ class Connection(asyncio.Protocol):
     def unsendable(self, message: Any) -> None:
         """A message of ours is too large for a frame, or has a field that is; nothing of it was sent."""
 
+    def check_proof(self, check: CheckProof) -> Event | Awaitable[Event] | None:
+        """Whether the peer is who it says; only accepting ends are asked."""
+        raise NotImplementedError
+
+    def make_proof(self, make: MakeProof) -> Awaitable[Event]:
+        """Who we are; only connecting ends with credentials are asked."""
+        raise NotImplementedError
+
     # --- what owners do ---------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         return self._link.state is LinkState.OPEN
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._transport is not None and bool(self._transport.get_extra_info("ssl_object"))
 
     def send(self, message: Message) -> None:
         """Sends with whatever else is sent in this turn of the loop."""
@@ -171,11 +172,13 @@ class Connection(asyncio.Protocol):
         self.hold_reading(BEHIND)
 
     def caught_up(self) -> None:
+        if self._is_proving:
+            return  # what waits for the proof waits on
         self._is_behind = False
         try:
-            while self._unheard and self.is_open and not self._is_behind:
+            while self._unheard and not self._is_closed and not self._is_behind:
                 frame = self._unheard.popleft()
-                self._heard(frame if isinstance(frame, list) else self._decoder.decode(frame))
+                self._heard(frame if isinstance(frame, list) else self._decode(frame))
         except WireError as error:
             self._driver.post(BadBytes(error.code, str(error)))
         if not self._is_behind:
@@ -220,11 +223,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_ms = monotonic_ms()
         try:
-            for payload in self._splitter.feed(data):
+            for payload in self._feed(data):
                 if self._is_behind:
-                    self._unheard.append(payload)
+                    self._wait(payload)
                 else:
-                    self._heard(self._decoder.decode(payload))
+                    self._heard(self._decode(payload))
         except WireError as error:
             self._driver.post(BadBytes(error.code, str(error)))
 
@@ -249,41 +252,35 @@ class Connection(asyncio.Protocol):
     # --- inside -----------------------------------------------------------------------------------
 
     def _heard(self, messages: list[Message]) -> None:
-        if self.is_open and _LINK_MESSAGES.isdisjoint(map(type, messages)):
+        if self.is_open and self._link_messages.isdisjoint(map(type, messages)):
             self.received(messages)
             return
         rest: list[Message] = []
         for place, message in enumerate(messages):
-            match message:
-                case Hello(protocol, version_min, version_max, _) if protocol == PROTOCOL:
-                    self._driver.post(HelloHeard(version_min, version_max))
-                case Hello():
-                    self._driver.post(BadBytes("MALFORMED", "a hello of another protocol"))
-                case Welcome():
-                    self.welcomed(message)
-                    self._driver.post(WelcomeHeard(message.version, message.keepalive_ms))
-                case Ping(token):
-                    self.send(Pong(token))
-                case Pong():
-                    pass
-                case Goodbye(code, text):
-                    # What was said before it counts: acknowledgements often share its frame.
-                    if rest and self.is_open:
-                        self.received(rest)
-                        rest = []
-                    if self._is_behind:
-                        self._unheard.appendleft(messages[place:])
-                        return
-                    self._driver.post(GoodbyeHeard(code, text))
-                case _ if self.is_open:
+            if type(message) not in self._link_messages:
+                if self.is_open:
                     rest.append(message)
-                case _:
+                else:
                     self._driver.post(BadBytes("MALFORMED", "the first message must be a hello"))
+                continue
+            meant = self._protocol.meant(message)
+            if isinstance(meant, GoodbyeHeard):
+                # What was said before it counts: acknowledgements often share its frame.
+                if rest and self.is_open:
+                    self.received(rest)
+                    rest = []
+                if self._is_behind:
+                    self._unheard.appendleft(messages[place:])
+                    return
+            if isinstance(meant, Event):
+                self._driver.post(meant)
+                if self._is_proving and place + 1 < len(messages):
+                    self._unheard.appendleft(messages[place + 1 :])
+                    return
+            elif meant is not None:
+                self.send(meant)
         if rest and self.is_open:
             self.received(rest)
-
-    def welcomed(self, welcome: Welcome) -> None:
-        """A client keeps what the node said of itself."""
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -291,47 +288,78 @@ class Connection(asyncio.Protocol):
         pending, self._pending = self._pending, []
         if not pending or self._transport is None or self._transport.is_closing():
             return
-        made, unsendable = frames(pending, self._check)
+        made, unsendable = self._encode(pending)
         self._transport.writelines(made)
         for message in unsendable:
             self.unsendable(message)
 
     def _performers(self) -> dict[type[Any], Performer]:
         return {
-            SayHello: lambda say: self.send(
-                Hello(PROTOCOL, say.version_min, say.version_max, self.software)
-            ),
-            SayWelcome: lambda say: self.send(self.welcome(say.version, say.keepalive_ms)),
-            SayPing: lambda _: self.send(Ping(monotonic_ms())),
+            **dict.fromkeys(SAID, self._say),
+            CheckProof: lambda check: self._proving(self.check_proof(check)),
+            MakeProof: lambda make: self._proving(self.make_proof(make)),
+            HearOn: self._hear_on,
             CheckSilence: lambda _: SilentFor(self._silent_ms()),
             Established: self._established,
             EndLink: self._end,
         }
 
-    def welcome(self, version: int, keepalive_ms: int) -> Welcome:
-        """What a node says of itself; only accepting ends are asked."""
-        raise NotImplementedError
+    def _say(self, say: Say) -> None:
+        word = self._protocol.said(say)
+        if word is not None:
+            self.send(word)
 
     def _silent_ms(self) -> int:
         # A peer that does not read is cut by its silence; one that we hold back is not silent, and must
         # hear that we are there, since we do not read its pings.
         if SLOW not in self._holds and not self._reading:
-            self.send(Ping(monotonic_ms()))
+            self._say(SayPing())
             return 0
         # Its answers stand behind all that it has not read yet: slow is not silent.
         if self._outflow is not None and self._outflow.has_moved():
             self._heard_ms = monotonic_ms()
         return monotonic_ms() - self._heard_ms
 
-    def _established(self, _: Established) -> None:
-        self._splitter.payload_bytes_max = FRAME_BYTES_MAX
+    def _proving(self, answer: Event | Awaitable[Event] | None) -> Event | Awaitable[Event] | None:
+        """What cannot be said at once stops the hearing, until the machine hears on."""
+        if answer is not None and not isinstance(answer, Event):
+            self._is_proving = self._is_behind = True
+            self.hold_reading(PROOF)
+        return answer
+
+    def _hear_on(self, _: HearOn) -> None:
+        if self._is_proving:
+            # Not within a step of the machine: what is heard next is one of its own.
+            self._loop.call_soon(self._proven)
+
+    def _proven(self) -> None:
+        self._is_proving = False
+        self.caught_up()
+        if not self._is_proving:
+            self.release_reading(PROOF)
+
+    def _wait(self, payload: memoryview) -> None:
+        self._unheard.append(payload)
+        if self._is_proving and len(self._unheard) > FRAMES_UNCHECKED_MAX:
+            self._unheard.clear()
+            raise Malformed("too much is said before the welcome")
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._link.state is LinkState.CLOSED
+
+    def _established(self, established: Established) -> None:
+        if established.principal:
+            self.identity = identity_of_principal(established.principal)
+        self._protocol.opened()
         self.opened()
 
     def _end(self, end: EndLink) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():
-            if end.say:
-                self._pending.append(Goodbye(end.code, end.text[:512]))
+            goodbye = self._protocol.said(end) if end.say else None
+            if goodbye is not None:
+                self._pending.append(goodbye)
             self._flush()
             if end.code == "SILENT":
                 transport.abort()
@@ -350,43 +378,3 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_result(None)
         self._room.clear()
-
-
-class Outflow:
-    """Whether the peer takes what waits for it: a sign of life of one that reads and says nothing.
-
-    A few bytes that leave are no such sign. The peer's kernel takes them for a process that hangs, until
-    its buffer is full; so only what moves while more is waiting counts. The kernel is asked, since under
-    TLS a transport does not know what waits below it. Where it cannot be asked the transport's own
-    buffer must do.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._was_waiting = False
-        self._taken_bytes = 0
-
-    def has_moved(self) -> bool:
-        """Whether something of what waited at the last look has been taken since."""
-        waiting_bytes = self._transport.get_write_buffer_size()
-        # As the buffer shrinks, this grows.
-        taken_bytes = -waiting_bytes
-        found = self._asked_of_kernel()
-        if found is not None:
-            taken_bytes, unsent_bytes = found
-            waiting_bytes += unsent_bytes
-        has_moved = self._was_waiting and taken_bytes > self._taken_bytes
-        self._was_waiting, self._taken_bytes = waiting_bytes > 0, taken_bytes
-        return has_moved
-
-    def _asked_of_kernel(self) -> tuple[int, int] | None:
-        """Bytes that the peer has acknowledged, and bytes that it has no room for yet."""
-        known = self._transport.get_extra_info("socket")
-        if _TCP_INFO is None or known is None:
-            return None
-        try:
-            info = known.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ACKNOWLEDGED_AND_UNSENT.size)
-            acknowledged_bytes, unsent_bytes = _ACKNOWLEDGED_AND_UNSENT.unpack(info)
-        except (OSError, struct.error):  # closed, not TCP, or an old kernel with a shorter struct
-            return None
-        return acknowledged_bytes, unsent_bytes

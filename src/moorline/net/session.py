@@ -1,5 +1,7 @@
 """Room: net. A session: the node's end of one connection, and the table of who answers what.
 
+Which protocol it speaks, and who answers its messages, is said by whoever makes it.
+
 A handler gets a run of messages of one type, as they stood in the frame, and returns the answers it
 has at once. Answers that come later (after an fsync) go through `session.answer`. So a frame of a
 hundred sends costs one call, not a hundred.
@@ -10,12 +12,13 @@ no step begins while the client does not read, has too many calls in flight, or 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
-from moorline.core.link import AcceptingLink
+from moorline.core.effects import Event
+from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
 from moorline.limits import (
     ANSWERS_AT_ONCE_MAX,
@@ -26,9 +29,8 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
-from moorline.wire.link import Welcome
+from moorline.net.protocol import LinkProtocol
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import node_decoder
 
 log = logging.getLogger("moorline.net")
 
@@ -55,16 +57,13 @@ class Session(Connection):
     def __init__(
         self,
         name: str,
+        protocol: LinkProtocol,
         handlers: Handlers,
-        welcome: Callable[[int, int], Welcome],
         joined: Callable[["Session"], None],
+        check_proof: Callable[["Session", CheckProof], Event | Awaitable[Event] | None],
         admit: Callable[["Session"], None],
-        *,
-        hello_timeout_ms: int,
-        keepalive_ms: int,
     ) -> None:
-        link = AcceptingLink(name, hello_timeout_ms=hello_timeout_ms, keepalive_ms=keepalive_ms)
-        super().__init__(link, node_decoder, software="")
+        super().__init__(protocol)
         self.name = name
         self._hooks: list[Callable[[], None]] = []
         self._is_over = False
@@ -73,8 +72,8 @@ class Session(Connection):
         self.answering = asyncio.Semaphore(ANSWERS_AT_ONCE_MAX)
         """Held by whoever reads an answer from the disk, until it is on its way."""
         self._handlers = handlers
-        self._welcome = welcome
         self._joined = joined
+        self._check_proof = check_proof
         self._admit = admit
         self._in_flight = 0
         self._waiting: set[int] = set()
@@ -125,8 +124,8 @@ class Session(Connection):
         self._joined(self)
         super().connection_made(transport)
 
-    def welcome(self, version: int, keepalive_ms: int) -> Welcome:
-        return self._welcome(version, keepalive_ms)
+    def check_proof(self, check: CheckProof) -> Event | Awaitable[Event] | None:
+        return self._check_proof(self, check)
 
     def opened(self) -> None:
         self._admit(self)

@@ -17,7 +17,7 @@ ENCRYPTED = b"ENCRYPTED"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who is at the other end. `fingerprint` is the SHA-256 of the certificate, or empty."""
+    """Who is at the other end. `fingerprint` is the SHA-256 of its certificate or of its name, or empty."""
 
     name: str
     fingerprint: bytes = b""
@@ -68,6 +68,12 @@ def identity_of(ssl_object: Any) -> Identity:
     subject = {name: value for part in ssl_object.getpeercert()["subject"] for name, value in part}
     fingerprint = hashlib.sha256(encoded).digest()
     return Identity(subject.get("commonName", fingerprint.hex()[:16]), fingerprint)
+
+
+def identity_of_principal(name: str) -> Identity:
+    """The identity behind a proof. What it owns is known by a fingerprint too; a certificate never begins as
+    these bytes do."""
+    return Identity(name, hashlib.sha256(b"moorline principal " + name.encode()).digest())
 
 
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_IP = 9, 10, 62, 64

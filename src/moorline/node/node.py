@@ -17,6 +17,7 @@ import msgspec
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
+from moorline.cluster.links import Links
 from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
@@ -29,6 +30,7 @@ from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Handlers, Session, each
 from moorline.net.tls import server_context
 from moorline.net.trusted_clock import TrustedClock
@@ -74,8 +76,6 @@ class Node:
         self._handlers: Handlers = {Echo: _echo, Describe: each(self._describe)}
         self._descriptors = of_process(config.connections_max, config.streams.shards)
         self._listeners = Listeners(
-            self._handlers,
-            self._welcome,
             Admission(
                 anonymous=config.anonymous,
                 connections_max=config.connections_max,
@@ -98,18 +98,19 @@ class Node:
         await self._take_identity(stack, found)
         self._open_metrics()
         self._watch_clock(clock)
-        topics: Topics | None = None
+        links: Links | None = None
         if "broker" in self.roles:
             self._tell_of_missing_stores(folder)
+            links = self._links(stack)
             queues = await self._open_queues(stack, folder, clock.clock)
-            topics = await self._open_topics(stack, folder, clock.clock)
+            topics = await self._open_topics(stack, folder, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
         await self._open_listeners(stack)
         await self._register()
-        if topics is not None:
-            cluster = asyncio.create_task(topics.cluster.keep_forever())
-            stack.callback(cluster.cancel)
+        if links is not None:
+            keeping = asyncio.create_task(links.keep_forever())
+            stack.callback(keeping.cancel)
         self._leave_note(stack, folder)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
 
@@ -223,8 +224,15 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, lambda: broker.disk_problem)
         return broker
 
+    def _links(self, stack: contextlib.AsyncExitStack) -> Links:
+        """Before the subjects, which speak over them until they are closed."""
+        assert self._catalog is not None
+        links = Links(self.config, self._catalog, self._identity.home)
+        stack.push_async_callback(links.close)
+        return links
+
     async def _open_topics(
-        self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
+        self, stack: contextlib.AsyncExitStack, folder: Path, links: Links, clock: TrustedClock
     ) -> Topics:
         assert self._catalog is not None
         topics = await stack.enter_async_context(
@@ -233,6 +241,7 @@ class Node:
                 folder,
                 Owner(self._identity.home, self._identity.id, self._identity.is_older_copy),
                 self._catalog,
+                links,
                 self._is_group_operator,
                 clock,
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
@@ -262,12 +271,13 @@ class Node:
 
     async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
         config = self.config
+        native = NativeProtocol(self._handlers, self._welcome)
         stack.push_async_callback(self._listeners.close)
         for address in config.listen_addresses():
             tls = None
             if address.scheme == "tls":
                 tls = server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
-            self.addresses += await self._listeners.open(address, tls)
+            self.addresses += await self._listeners.open(address, tls, native)
         wanted = config.http_address()
         if wanted is not None and "console" in self.roles:
             port = HttpPort(self.metrics, self._health, self._descriptors)

@@ -14,6 +14,7 @@ from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Tickets
 from moorline.catalog.sessions import Sessions
+from moorline.cluster.links import Links
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
 from moorline.groups.cursor_commits import CursorCommits
@@ -40,8 +41,8 @@ from moorline.node.folder import opening
 from moorline.sessions.commands import SessionBroker
 from moorline.sessions.context import Context
 from moorline.staging.stages import Staging, open_staging
-from moorline.topics.cluster import Cluster
 from moorline.topics.commands import TopicBroker
+from moorline.topics.directory import StreamDirectory
 from moorline.topics.stream_files import StreamFiles
 from moorline.topics.streams import LocalStreams, log_problems
 
@@ -68,21 +69,26 @@ class Topics:
     def __init__(
         self,
         config: Config,
-        home: str,
         catalog: Catalog,
+        links: Links,
         store: StreamStore,
         is_trusted: Callable[[Session], bool],
         clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
         self.cursor_commits = CursorCommits(groups)
-        self.streams = LocalStreams(store, home, clock)
-        self.cluster = Cluster(config, catalog, self.streams)
-        self.leaders = Leaders(groups, self.cursor_commits, self.cluster, config.groups)
+        self.streams = LocalStreams(store, links.node, clock)
+        self.directory = StreamDirectory(self.streams, links)
+        self.leaders = Leaders(groups, self.cursor_commits, self.directory, links, config.groups)
         self.broker = TopicBroker(self.streams, config.streams)
         self.files = StreamFiles(self.streams, catalog)
         self.context = Context(
-            self.cluster, self.leaders, self.cursor_commits, Sessions(catalog), config.groups
+            self.directory,
+            links,
+            self.leaders,
+            self.cursor_commits,
+            Sessions(catalog),
+            config.groups,
         )
         self.sessions = SessionBroker(self.context, self.broker, config.groups)
         operations = Operations(self.leaders, Tickets(catalog), config.groups)
@@ -107,7 +113,7 @@ class Topics:
         await self.context.close()
         for part in (self.broker, self.files, self.sessions, self.operator):
             part.close()
-        await self.cluster.close()
+        self.directory.close()
         await self.streams.close()
 
 
@@ -128,12 +134,13 @@ async def open_topics(
     data: Path,
     owner: Owner,
     catalog: Catalog,
+    links: Links,
     is_trusted: Callable[[Session], bool],
     clock: TrustedClock,
     *,
     stage_files_max: int = STAGE_FILES_OPEN_MAX,
 ) -> AsyncIterator[Topics]:
-    """The topics of a data folder; `Topics.cluster.keep_forever` joins the cluster."""
+    """The topics of a data folder; `Links.keep_forever` joins the cluster."""
     home = owner.home
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
@@ -159,7 +166,7 @@ async def open_topics(
             extra={"before": store.shards_before, "now": shards},
         )
     await _go_on_behind_readers(store, owner, Groups(catalog))
-    topics = Topics(config, home, catalog, store, is_trusted, clock)
+    topics = Topics(config, catalog, links, store, is_trusted, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [

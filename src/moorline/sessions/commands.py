@@ -27,8 +27,8 @@ from moorline.net.turns import Turns
 from moorline.sessions.context import Context
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.session import TopicSession
-from moorline.topics.cluster import ShardExtents
 from moorline.topics.commands import Link, TopicBroker
+from moorline.topics.directory import ShardExtents
 from moorline.topics.retained import newest_retained
 from moorline.topics.start import Start, start_of
 from moorline.wire.group import ForLeader
@@ -66,7 +66,7 @@ class SessionBroker:
         self._tasks = Tasks("sessions were not told of streams")
         self._shards_changed: dict[Shard, None] = {}
         """Shards that sessions have not looked at since they changed."""
-        context.cluster.reshaped.append(self._reshaped)
+        context.directory.reshaped.append(self._reshaped)
 
     def handlers(self) -> Handlers:
         return {
@@ -120,7 +120,7 @@ class SessionBroker:
         """From now on it is nobody else's, and goes on here with all its subscriptions."""
         expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
         row = await self.context.sessions.open(
-            call.name, own.session.identity.name, self.context.cluster.node, expiry_s
+            call.name, own.session.identity.name, self.context.links.node, expiry_s
         )
         for other in self._others(own, row.name):
             if other.row is not None and other.row.epoch < row.epoch:
@@ -220,12 +220,13 @@ class SessionBroker:
         """A private subscription to all streams there are, with its start in those new to it."""
         cursors = await self.context.cursor_commits.load(reader) if reader else []
         starts = {
-            shard: cursor.offset for shard, cursor in await cursors_at(self.context.cluster, start)
+            shard: cursor.offset
+            for shard, cursor in await cursors_at(self.context.directory, start)
         }
         # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
         # and one that does not know its start yet would begin at the beginning.
         _check_open(own)
-        shard_extents = self.context.cluster.shard_extents()
+        shard_extents = self.context.directory.shard_extents()
         for shard, extents in shard_extents.items():
             # A node that did not answer: from its beginning on, rather than with a hole.
             starts.setdefault(shard, extents[0].first if extents else 0)
@@ -249,7 +250,7 @@ class SessionBroker:
             if self._sessions.get(session) is not own:
                 continue  # it went meanwhile
             # As they are now, and not as they were when the walk began: a session never goes back.
-            now = {shard: self.context.cluster.extents(shard) for shard in shards}
+            now = {shard: self.context.directory.extents(shard) for shard in shards}
             shard_extents = {shard: extents for shard, extents in now.items() if extents}
             starts = {shard: extents[0].first for shard, extents in shard_extents.items()}
             own.delivery.reshaped(shard_extents)
@@ -260,7 +261,7 @@ class SessionBroker:
 
     async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
         ours = await self._topics.retained(filter_text)
-        theirs = await self.context.cluster.retained(filter_text)
+        theirs = await self.context.directory.retained(filter_text)
         frames = iter(await in_slices(newest_retained(ours, theirs)))
         now_us = self._topics.streams.clock.expiry_us()
         while await in_slices(_push_retained(session, number, frames, now_us)):
@@ -313,7 +314,7 @@ class SessionBroker:
 
     def _take(self, session: Session, call: TakeMessages) -> Answer:
         own = self._sessions.get(session)
-        return take(own.delivery if own is not None else None, self.context.cluster, call)
+        return take(own.delivery if own is not None else None, self.context.directory, call)
 
     def _for_leader(self, session: Session, messages: list[ForLeader]) -> Iterable[Answer]:
         link = self._links.get(session)

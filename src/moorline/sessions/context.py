@@ -1,16 +1,17 @@
-"""Room: sessions. What all sessions of a node share: the cluster, the Leaders, the catalog."""
+"""Room: sessions. What all sessions of a node share: the streams, the links, the Leaders, the catalog."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from moorline.catalog.sessions import Sessions
+from moorline.cluster.links import Links
 from moorline.config.settings import Groups as Settings
-from moorline.core.group.message import LeaderMessage
 from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leaders import Leaders
 from moorline.limits import STOP_SESSIONS_MS_MAX
 from moorline.net.tasks import Tasks
-from moorline.topics.cluster import Cluster
+from moorline.topics.directory import StreamDirectory
+from moorline.wire.group import ForBorrower
 
 if TYPE_CHECKING:
     from moorline.sessions.session import TopicSession
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 class Context:
     def __init__(
         self,
-        cluster: Cluster,
+        directory: StreamDirectory,
+        links: Links,
         leaders: Leaders,
         cursor_commits: CursorCommits,
         sessions: Sessions,
         settings: Settings,
     ) -> None:
-        self.cluster = cluster
+        self.directory = directory
+        self.links = links
         self.leaders = leaders
         self.cursor_commits = cursor_commits
         self.sessions = sessions
@@ -36,15 +39,16 @@ class Context:
         self.borrowers: dict[str, TopicSession] = {}
         """Where what a Leader on another node says to a Borrower goes."""
         self._tasks = Tasks("a task of a session failed")
-        cluster.for_borrower = self._for_borrower
-        cluster.lost.append(self._node_lost)
+        links.hear(ForBorrower, self._for_borrower)
+        links.lost.append(self._node_lost)
 
     def forget(self, session: "TopicSession") -> None:
         self.open_sessions.discard(session)
         for subscription in session.subscriptions.values():
             self.borrowers.pop(subscription.borrower, None)
 
-    def _for_borrower(self, message: LeaderMessage) -> None:
+    def _for_borrower(self, node: str, said: ForBorrower) -> None:  # noqa: ARG002
+        message = said.message
         session = self.borrowers.get(message.borrower)
         if session is not None:
             session.from_leader(message)

@@ -22,18 +22,22 @@ from moorline.limits import (
     TOPIC_LEVELS_MAX,
 )
 from moorline.sessions.delivery_host import DeliveryHost
-from moorline.topics.cluster import Cluster
+from moorline.topics.directory import StreamDirectory
 
 log = logging.getLogger("moorline.groups")
 
 
 async def bury(
-    cluster: Cluster, delivery: DeliveryHost, one: OpenFeed, offset: int, group: SharedName
+    directory: StreamDirectory,
+    delivery: DeliveryHost,
+    one: OpenFeed,
+    offset: int,
+    group: SharedName,
 ) -> None:
     """Stores a dead letter and takes its message off the stream."""
     stream = one.feed.stream
     failures = one.feed.progress.failures.get(offset, 0)
-    found = await _read(cluster, one, offset)
+    found = await _read(directory, one, offset)
     if found is None:
         return  # the stream is another's by now, who finds the same
     if isinstance(found, Gap):
@@ -61,7 +65,7 @@ async def bury(
     headers = encode_headers([*decode_headers(message.headers), *origin])
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
         headers = encode_headers(origin)
-    local = cluster.local
+    local = directory.local
     flags = message.flags & TOMBSTONE
     local.store.append(topic, message.body, message.key, headers, 0, flags)
     stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,14 +85,14 @@ def _topic_of_letter(group: SharedName, topic: str) -> str:
     return "/".join(levels).encode()[:TOPIC_BYTES_MAX].decode(errors="ignore")
 
 
-async def _read(cluster: Cluster, one: OpenFeed, offset: int) -> Block | Gap | None:
+async def _read(directory: StreamDirectory, one: OpenFeed, offset: int) -> Block | Gap | None:
     """The message, as long as the stream is ours and until it can be read and there is room for it."""
-    stream, local = one.feed.stream, cluster.local
+    stream, local = one.feed.stream, directory.local
     while one.is_open:
         found: Block | Gap | None = None
         try:
-            if stream.home != cluster.node:
-                found = await cluster.read(stream, offset)
+            if stream.home != directory.node:
+                found = await directory.read(stream, offset)
             elif not local.is_disk_full:
                 found = await local.read(
                     stream.shard_number, stream.generation, offset, STREAM_READ_BYTES_MAX

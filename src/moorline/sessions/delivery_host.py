@@ -20,7 +20,7 @@ from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
-from moorline.topics.cluster import Cluster, ShardExtents
+from moorline.topics.directory import ShardExtents, StreamDirectory
 
 log = logging.getLogger("moorline.groups")
 
@@ -28,12 +28,12 @@ log = logging.getLogger("moorline.groups")
 class DeliveryHost:
     """The delivery of one session, at work."""
 
-    def __init__(self, outlet: Outlet, cluster: Cluster) -> None:
+    def __init__(self, outlet: Outlet, directory: StreamDirectory) -> None:
         self.machine = Delivery()
         self.perform: Callable[[Iterable[Effect]], None]
         """The session's: it knows our `performers`, and what `FeedMoved` and `Bury` mean."""
         self._outlet = outlet
-        self._cluster = cluster
+        self._directory = directory
         self._now_us = 0
         self._wakers: dict[int, Callable[[], None]] = {}
         self._turn_due = False
@@ -57,7 +57,7 @@ class DeliveryHost:
     # --- feeds, and what the client says of their messages ----------------------------------------
 
     def open(self, feed: Feed, window: Window) -> None:
-        self._did(self.machine.open(feed, window, self._cluster.first(feed.stream.shard)))
+        self._did(self.machine.open(feed, window, self._directory.first(feed.stream.shard)))
 
     def end(self, feed: Feed) -> None:
         self._did(self.machine.close(feed.number))
@@ -110,7 +110,7 @@ class DeliveryHost:
 
     def _turn(self) -> None:
         self._turn_due = False
-        self._now_us = self._cluster.local.clock.expiry_us()
+        self._now_us = self._directory.local.clock.expiry_us()
         for _ in range(READS_PER_TURN_MAX):
             if not self.machine.ready or not self._outlet.is_open:
                 return
@@ -130,9 +130,9 @@ class DeliveryHost:
     # --- reads ------------------------------------------------------------------------------------
 
     def _read(self, read: ReadBlock) -> None:
-        stream, cluster = read.stream, self._cluster
-        if stream.home == cluster.node:
-            store = cluster.local.store
+        stream, directory = read.stream, self._directory
+        if stream.home == directory.node:
+            store = directory.local.store
             extent = store.extent(stream.shard_number, stream.generation)
             if extent is not None and extent.end <= read.offset:
                 self.perform(self.machine.found(read.feed, None, self._now_us))
@@ -148,14 +148,14 @@ class DeliveryHost:
 
     async def _read_away(self, read: ReadBlock) -> None:
         """From the disk, or from another node, which waits until there is something."""
-        stream, cluster = read.stream, self._cluster
+        stream, directory = read.stream, self._directory
         try:
-            if stream.home == cluster.node:
-                found = await cluster.local.read(
+            if stream.home == directory.node:
+                found = await directory.local.read(
                     stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
                 )
             else:
-                found = await cluster.read(stream, read.offset)
+                found = await directory.read(stream, read.offset)
         except (MoorlineError, OSError) as error:
             log.debug(
                 "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}
@@ -167,17 +167,17 @@ class DeliveryHost:
             self.machine.unread(read.feed)
             self._did([])
         else:
-            now_us = cluster.local.clock.expiry_us()
+            now_us = directory.local.clock.expiry_us()
             self._did(self.machine.found(read.feed, found, now_us))
 
     def _await_news(self, wait: AwaitNews) -> None:
         waker = self._wakers.get(wait.feed)
         if waker is None:
             waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
-        self._cluster.local.when_moved(wait.stream.shard_number, waker)
+        self._directory.local.when_moved(wait.stream.shard_number, waker)
 
     def _forget_news(self, wait: ForgetNews) -> None:
-        self._cluster.local.forget(wait.stream.shard_number, self._wakers[wait.feed])
+        self._directory.local.forget(wait.stream.shard_number, self._wakers[wait.feed])
 
     def _moved(self, number: int) -> None:
         self.machine.moved(number)

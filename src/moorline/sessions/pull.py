@@ -11,7 +11,7 @@ from moorline.core.topic import Mode, SharedName
 from moorline.errors import BadTopic
 from moorline.sessions.delivery_host import DeliveryHost
 from moorline.sessions.subscription import Subscription
-from moorline.topics.cluster import Cluster
+from moorline.topics.directory import StreamDirectory
 from moorline.wire.pull import MessagesTaken, TakeMessages
 from moorline.wire.topic import SubscribeTopic
 
@@ -42,7 +42,9 @@ def check_hold(
         raise BadTopic("who holds acknowledges: use qos 1")
 
 
-def take(delivery: DeliveryHost | None, cluster: Cluster, call: TakeMessages) -> MessagesTaken:
+def take(
+    delivery: DeliveryHost | None, directory: StreamDirectory, call: TakeMessages
+) -> MessagesTaken:
     """What a member takes is out from now on; of a feed that is over or stopped that is nothing."""
     one = delivery.machine.feeds.get(call.feed) if delivery is not None else None
     if delivery is None or one is None:
@@ -52,7 +54,7 @@ def take(delivery: DeliveryHost | None, cluster: Cluster, call: TakeMessages) ->
     stream = one.feed.stream
     # A message that is not stored yet cannot be done: no member may go beyond the end.
     end = next(
-        (extent.end for extent in cluster.extents(stream.shard) if extent.stream == stream), 0
+        (extent.end for extent in directory.extents(stream.shard) if extent.stream == stream), 0
     )
     ranges, upto = delivery.pull(call.feed, min(call.upto, end), call.count)
     return MessagesTaken(call.call, ranges, upto)

@@ -38,7 +38,8 @@ from moorline.sessions.delivery_host import DeliveryHost
 from moorline.sessions.outlet import NativeOutlet
 from moorline.sessions.session_commits import SessionCommits
 from moorline.sessions.subscription import Subscription
-from moorline.topics.cluster import ShardExtents
+from moorline.topics.directory import ShardExtents
+from moorline.wire.group import ForLeader
 
 log = logging.getLogger("moorline.groups")
 
@@ -60,7 +61,7 @@ class TopicSession:
         self._loop = asyncio.get_running_loop()
         self._shared_made: SharedSubscriptions | None = None
         self._outlet = NativeOutlet(session)
-        self.delivery = DeliveryHost(self._outlet, context.cluster)
+        self.delivery = DeliveryHost(self._outlet, context.directory)
         self._interpreter = Interpreter(
             {
                 **self.delivery.performers(),
@@ -84,7 +85,7 @@ class TopicSession:
         """What operators see of it."""
         if self.row is not None:
             return self.row.name
-        return f"{self._context.cluster.node}/{self.session.name.replace(' ', '-')}"
+        return f"{self._context.links.node}/{self.session.name.replace(' ', '-')}"
 
     @property
     def _shared(self) -> SharedSubscriptions:
@@ -228,10 +229,10 @@ class TopicSession:
             context.borrowers[message.borrower] = self
         elif isinstance(message, Disconnect):
             context.borrowers.pop(message.borrower, None)
-        if effect.node in ("", context.cluster.node):
+        if effect.node in ("", context.links.node):
             context.leaders.hear(reader, message, self, passed_on=False)
         else:
-            context.cluster.to_leader(effect.node, reader, message)
+            context.links.send(effect.node, ForLeader(reader, message))
 
     # --- effects ----------------------------------------------------------------------------------
 
@@ -282,7 +283,7 @@ class TopicSession:
         subscription = self.subscriptions.get(one.feed.subscription)
         if subscription is not None and subscription.group is not None:
             self._context.spawn(
-                bury(self._context.cluster, self.delivery, one, dead.offset, subscription.group)
+                bury(self._context.directory, self.delivery, one, dead.offset, subscription.group)
             )
 
     def _subscription_over(self, over: SubscriptionOver) -> None:

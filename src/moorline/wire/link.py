@@ -1,16 +1,20 @@
-"""Room: wire. The messages of a link itself: hello, welcome, ping, pong, goodbye."""
+"""Room: wire. The messages of a link itself: hello, challenge, response, welcome, ping, pong, goodbye."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from moorline.limits import KEEPALIVE_MS, ROLES_MAX
+from moorline.core.secrecy import without_bytes
+from moorline.limits import KEEPALIVE_MS, MECHANISM_LENGTH_MAX, PROOF_BYTES_MAX, ROLES_MAX
 from moorline.wire.bounds import Code, Name, Words, cut
 from moorline.wire.message import Message
 
 Version = Annotated[int, Meta(ge=0, le=65_535)]
 Roles = Annotated[tuple[Name, ...], Meta(max_length=ROLES_MAX)]
+Mechanism = Annotated[str, Meta(max_length=MECHANISM_LENGTH_MAX)]
+Proof = Annotated[bytes, Meta(max_length=PROOF_BYTES_MAX)]
+"""A token of a mechanism: never shown, since it may be a password."""
 
 PROTOCOL = "moorline"
 
@@ -22,6 +26,11 @@ class Hello(Message, frozen=True, gc=False, tag=1):
     version_min: Version
     version_max: Version
     software: Name = ""
+    mechanism: Mechanism = ""
+    """By which it proves who it is; empty where its transport does, or nothing."""
+    proof: Proof = b""
+
+    __repr__ = without_bytes
 
 
 class Welcome(Message, frozen=True, gc=False, tag=2):
@@ -48,3 +57,19 @@ class Goodbye(Message, frozen=True, gc=False, tag=5):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "text", cut(self.text))
+
+
+class Challenge(Message, frozen=True, gc=False, tag=11):
+    """The node wants more of a proof before its welcome."""
+
+    proof: Proof
+
+    __repr__ = without_bytes
+
+
+class Response(Message, frozen=True, gc=False, tag=12):
+    """The answer to a challenge."""
+
+    proof: Proof
+
+    __repr__ = without_bytes

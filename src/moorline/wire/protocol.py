@@ -9,7 +9,7 @@ from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import group, queue, queue_contents, service, staging, stream_file, topic
 from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
-from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
+from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message
 from moorline.wire.node import (
     ClockConfirmed,
@@ -22,6 +22,7 @@ from moorline.wire.node import (
 
 HeardByNode = (
     Hello
+    | Response
     | Ping
     | Pong
     | Goodbye
@@ -41,6 +42,7 @@ HeardByNode = (
 )
 HeardByClient = (
     Welcome
+    | Challenge
     | Ping
     | Pong
     | Goodbye

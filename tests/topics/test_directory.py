@@ -7,23 +7,24 @@ from types import SimpleNamespace
 
 import pytest
 
+from moorline.cluster.links import Links
 from moorline.config.settings import Config
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.sessions.commands import SessionBroker
 from moorline.testing import MemoryDisk
-from moorline.topics.cluster import Cluster, News, ShardExtents
+from moorline.topics.directory import News, ShardExtents, StreamDirectory
 from moorline.topics.streams import LocalStreams
 from moorline.wire.group import StreamsChanged
 
 
 class Told:
-    """All that a cluster tells of other nodes' streams, in order."""
+    """All that a directory tells of other nodes' streams, in order."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, directory: StreamDirectory) -> None:
         self.words: list[tuple[str, list[tuple[int, int]]]] = []
-        cluster.moved.append(lambda shard_extents: self._note("moved", shard_extents))
-        cluster.reshaped.append(lambda shard_extents: self._note("reshaped", shard_extents))
+        directory.moved.append(lambda shard_extents: self._note("moved", shard_extents))
+        directory.reshaped.append(lambda shard_extents: self._note("reshaped", shard_extents))
 
     def _note(self, word: str, shard_extents: ShardExtents) -> None:
         self.words.append(
@@ -31,13 +32,20 @@ class Told:
         )
 
 
+class Alone:
+    """No other node lives."""
+
+    async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:  # noqa: ARG002
+        return {}
+
+
 @asynccontextmanager
-async def lone_cluster() -> AsyncIterator[Cluster]:
-    """One that has no link yet, and asks no catalog."""
+async def lone_directory() -> AsyncIterator[StreamDirectory]:
+    """Of a node that has no link yet."""
     store = StreamStore(MemoryDisk(), "n1", StreamOptions(shards=1, sync=False), lambda: 1)
     store.open()
     local = LocalStreams(store, "n1")
-    yield Cluster(Config(), None, local)  # type: ignore[arg-type]
+    yield StreamDirectory(local, Links(Config(), Alone(), "n1"))
     await local.close()
     store.close()
 
@@ -55,9 +63,9 @@ def _line(shard: int, first: int, *ends: int) -> list[Extent]:
 async def test_streams_that_have_only_grown_are_told_apart_from_those_that_changed() -> None:
     """A node says many times a second how far its streams go: nobody else than a Leader that hands out single
     messages looks at its streams because of that."""
-    async with lone_cluster() as cluster:
-        told = Told(cluster)
-        news = News(cluster._heard, lambda _: None)
+    async with lone_directory() as directory:
+        told = Told(directory)
+        news = News(directory._heard)
         steps = [
             _line(0, 1, 10) + _line(1, 1, 5),
             _line(0, 1, 12) + _line(1, 1, 5),
@@ -66,7 +74,7 @@ async def test_streams_that_have_only_grown_are_told_apart_from_those_that_chang
             _line(1, 2, 6, 9),
         ]
         for step in steps:
-            news.heard([StreamsChanged(step)])
+            news.hear(StreamsChanged(step))
         assert told.words == [
             ("reshaped", [(0, 10), (1, 5)]),
             ("moved", [(0, 12), (1, 5)]),
@@ -75,15 +83,15 @@ async def test_streams_that_have_only_grown_are_told_apart_from_those_that_chang
             ("moved", [(1, 9)]),
             ("reshaped", [(1, 9)]),
         ]
-        assert cluster.extents(Shard("n2", 0)) == tuple(_line(0, 1, 13))
-        assert cluster.extents(Shard("n2", 1)) == tuple(steps[-1])
+        assert directory.extents(Shard("n2", 0)) == tuple(_line(0, 1, 13))
+        assert directory.extents(Shard("n2", 1)) == tuple(steps[-1])
 
 
 async def test_what_a_link_begins_with_is_always_told_in_full() -> None:
-    async with lone_cluster() as cluster:
-        told = Told(cluster)
-        cluster._seen(_line(0, 1, 10))
-        cluster._seen(_line(0, 1, 11))
+    async with lone_directory() as directory:
+        told = Told(directory)
+        directory._seen(_line(0, 1, 10))
+        directory._seen(_line(0, 1, 11))
         assert told.words == [("reshaped", [(0, 10)]), ("reshaped", [(0, 11)])]
 
 
@@ -108,19 +116,19 @@ async def test_sessions_look_at_changed_streams_in_slices_and_as_they_are_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("moorline.net.slices.SLICE_MS", 0)
-    async with lone_cluster() as cluster:
-        broker = SessionBroker(SimpleNamespace(cluster=cluster), None, None)  # type: ignore[arg-type]
+    async with lone_directory() as directory:
+        broker = SessionBroker(SimpleNamespace(directory=directory), None, None)  # type: ignore[arg-type]
         looked: list[tuple[str, int]] = []
         for name in "abc":
             broker._sessions[name] = Looker(looked, name)  # type: ignore[index, assignment]
-        cluster._seen(_line(0, 1, 10))
+        directory._seen(_line(0, 1, 10))
         assert looked == []
         while not looked:
             await asyncio.sleep(0)
         # The loop has a turn after each; what they see then is what is known by then.
         assert looked == [("a", 10)]
         del broker._sessions["b"]  # type: ignore[arg-type]
-        cluster._seen(_line(0, 1, 10, 20))
+        directory._seen(_line(0, 1, 10, 20))
         while ("c", 20) not in looked or ("a", 20) not in looked:
             await asyncio.sleep(0)
         assert {name for name, _ in looked} == {"a", "c"}

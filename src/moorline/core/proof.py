@@ -1,0 +1,96 @@
+"""Room: core. What the two ends of a link do about proofs of who the client is; core.link has the machines.
+
+    client                              node
+    MakeProof, then Hello       ->      CheckProof: accepted, continued or refused
+                                <-      Challenge, as often as the mechanism wants and the bound lets it
+    MakeProof, then Response    ->      CheckProof
+                                <-      Welcome, only behind an acceptance
+
+A proof may be a password, so it is never shown: stories and logs count its bytes.
+"""
+
+from moorline.core.effects import Effect, Event, Say
+from moorline.core.secrecy import without_bytes
+
+
+class ChallengeHeard(Event, frozen=True):
+    proof: bytes
+
+    __repr__ = without_bytes
+
+
+class ResponseHeard(Event, frozen=True):
+    proof: bytes
+
+    __repr__ = without_bytes
+
+
+class ProofAccepted(Event, frozen=True):
+    """An answer to `CheckProof`: this is `principal`, or whoever its transport proved where that is empty."""
+
+    principal: str = ""
+    expires_ms: int | None = None
+    """For how long from now on; None is for as long as the link lasts."""
+
+
+class ProofContinues(Event, frozen=True):
+    """An answer to `CheckProof`: the peer must answer this first."""
+
+    challenge: bytes
+
+    __repr__ = without_bytes
+
+
+class ProofRefused(Event, frozen=True):
+    """An answer to `CheckProof`. The peer hears the text: it says nothing of who or what there is."""
+
+    text: str
+
+
+class ProofMade(Event, frozen=True):
+    """An answer to `MakeProof`."""
+
+    proof: bytes
+    is_content: bool = True
+    """Whether a welcome may follow. A mechanism by which the node proves itself too says no until it has."""
+
+    __repr__ = without_bytes
+
+
+class ProofFailed(Event, frozen=True):
+    """An answer to `MakeProof`: there is none, or the challenge is not one of the node that is meant."""
+
+    text: str
+
+
+class SayChallenge(Say, frozen=True):
+    proof: bytes
+
+    __repr__ = without_bytes
+
+
+class SayResponse(Say, frozen=True):
+    proof: bytes
+
+    __repr__ = without_bytes
+
+
+class CheckProof(Effect, frozen=True):
+    """Ask the authenticator; until `HearOn` nothing more of the peer is heard, and little is kept."""
+
+    mechanism: str
+    proof: bytes
+
+    __repr__ = without_bytes
+
+
+class MakeProof(Effect, frozen=True):
+    """Ask the credentials: for the first proof, or for the answer to a challenge. Until `HearOn` as above."""
+
+    challenge: bytes | None
+
+    __repr__ = without_bytes
+
+
+class HearOn(Effect, frozen=True):
+    """What the peer says, and has said meanwhile, is heard again."""

@@ -1,0 +1,159 @@
+"""Room: net. The native protocol, as connections speak it: frames of msgpack, hello, ping, goodbye.
+
+The bytes are those of wire; docs/protocols/native.md draws them.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+import msgspec
+
+from moorline.core.effects import Event, Say
+from moorline.core.link import (
+    AcceptingLink,
+    BadBytes,
+    ConnectingLink,
+    EndLink,
+    GoodbyeHeard,
+    HelloHeard,
+    Link,
+    SayHello,
+    SayPing,
+    SayWelcome,
+    WelcomeHeard,
+)
+from moorline.core.proof import ChallengeHeard, ResponseHeard, SayChallenge, SayResponse
+from moorline.limits import FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX, PROOF_FRAME_BYTES_MAX
+from moorline.net.clock import monotonic_ms
+from moorline.net.session import Handlers
+from moorline.wire.frame import Check, Splitter, frames
+from moorline.wire.link import (
+    PROTOCOL,
+    Challenge,
+    Goodbye,
+    Hello,
+    Ping,
+    Pong,
+    Response,
+    Welcome,
+)
+from moorline.wire.message import Message
+from moorline.wire.protocol import MessageDecoder, client_decoder, node_decoder
+
+MakeWelcome = Callable[[int, int], Welcome]
+"""What a node says of itself, from the version chosen and the keepalive."""
+
+
+class NativeProtocol(msgspec.Struct, frozen=True):
+    """What a node serves at a native address."""
+
+    handlers: Handlers
+    welcome: MakeWelcome
+
+    def accepting(
+        self,
+        name: str,
+        *,
+        hello_timeout_ms: int,
+        keepalive_ms: int,
+        mechanisms: Collection[str] = (),
+    ) -> "NativeNodeEnd":
+        link = AcceptingLink(
+            name,
+            hello_timeout_ms=hello_timeout_ms,
+            keepalive_ms=keepalive_ms,
+            mechanisms=mechanisms,
+        )
+        return NativeNodeEnd(link, self.welcome)
+
+
+class NativeEnd:
+    """What both ends share."""
+
+    link_messages = frozenset[type[Message]](
+        {Hello, Challenge, Response, Welcome, Ping, Pong, Goodbye}
+    )
+
+    def __init__(
+        self, link: Link, decoder: MessageDecoder, check: Check | None = None, *, has_proofs: bool
+    ) -> None:
+        """`check` looks at what is to be sent as the other end will."""
+        self.link = link
+        # Only where proofs are expected is there room for one: a stranger gets no more memory than it needs.
+        self._splitter = Splitter(PROOF_FRAME_BYTES_MAX if has_proofs else HELLO_FRAME_BYTES_MAX)
+        # Not methods of ours around them: a frame is to cost no call more.
+        self.feed = self._splitter.feed
+        self.decode = decoder.decode
+        self.encode = partial(frames, check=check)
+
+    def opened(self) -> None:
+        self._splitter.payload_bytes_max = FRAME_BYTES_MAX
+
+    def meant(self, message: Message) -> Event | Message | None:
+        match message:
+            case Ping(token):
+                return Pong(token)
+            case Goodbye(code, text):
+                return GoodbyeHeard(code, text)
+        return None
+
+    def said(self, say: Say) -> Message | None:
+        match say:
+            case SayPing():
+                return Ping(monotonic_ms())
+            case EndLink(code, text):
+                return Goodbye(code, text[:512])
+        raise AssertionError(f"this end never says {say}")
+
+
+class NativeNodeEnd(NativeEnd):
+    def __init__(self, link: AcceptingLink, welcome: MakeWelcome) -> None:
+        super().__init__(link, node_decoder, has_proofs=bool(link.mechanisms))
+        self._welcome = welcome
+
+    def meant(self, message: Message) -> Event | Message | None:
+        match message:
+            case Hello() if message.protocol != PROTOCOL:
+                return BadBytes("MALFORMED", "a hello of another protocol")
+            case Hello():
+                return HelloHeard(
+                    message.version_min, message.version_max, message.mechanism, message.proof
+                )
+            case Response(proof):
+                return ResponseHeard(proof)
+        return super().meant(message)
+
+    def said(self, say: Say) -> Message | None:
+        match say:
+            case SayWelcome(version, keepalive_ms):
+                return self._welcome(version, keepalive_ms)
+            case SayChallenge(proof):
+                return Challenge(proof)
+        return super().said(say)
+
+
+class NativeClientEnd(NativeEnd):
+    """`welcome` is what the node said of itself."""
+
+    def __init__(self, link: ConnectingLink, software: str) -> None:
+        # A field that breaks its bound would cost the link, and with it what others have asked.
+        super().__init__(link, client_decoder, node_decoder.decode, has_proofs=bool(link.mechanism))
+        self.welcome: Welcome | None = None
+        self._software = software
+
+    def meant(self, message: Message) -> Event | Message | None:
+        match message:
+            case Welcome():
+                self.welcome = message
+                return WelcomeHeard(message.version, message.keepalive_ms)
+            case Challenge(proof):
+                return ChallengeHeard(proof)
+        return super().meant(message)
+
+    def said(self, say: Say) -> Message | None:
+        match say:
+            case SayHello(version_min, version_max, mechanism, proof):
+                return Hello(PROTOCOL, version_min, version_max, self._software, mechanism, proof)
+            case SayResponse(proof):
+                return Response(proof)
+        return super().said(say)
