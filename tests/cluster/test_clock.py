@@ -18,7 +18,7 @@ from moorline.config.load import load
 from moorline.config.settings import Config
 from moorline.node.node import Node
 from moorline.queues import upkeep as queue_upkeep
-from moorline.topics.streams import LocalStreams
+from moorline.topics.upkeep import StreamUpkeep
 
 pytestmark = pytest.mark.process
 
@@ -52,7 +52,7 @@ class Upkeep:
         self._patch = monkeypatch
         self._count(Groups, "renew_all")
         self._count(queue_upkeep.Upkeep, "expire")
-        self._count(LocalStreams, "_keep_up")
+        self._count(StreamUpkeep, "_keep_up")
 
     def _count(self, owner: type, name: str) -> None:
         work = getattr(owner, name)

@@ -93,8 +93,7 @@ class QueueServer:
     async def close(self) -> None:
         await self.listeners.close()
         await self.mending.close()
-        self.broker.close()
-        await self.broker.commits.close()
+        await self.broker.close()
         self.store.close()
         assert self.disk.open_handles == 0
 

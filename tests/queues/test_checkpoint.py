@@ -50,7 +50,7 @@ class Gate:
 
 async def begun(node: QueueServer, gate: Gate) -> "asyncio.Task[None]":
     """A checkpoint that stands at the gate."""
-    task = asyncio.create_task(node.broker.commits.checkpoint())
+    task = asyncio.create_task(node.broker.checkpoints.checkpoint())
     await until(gate.waiting.is_set)
     return task
 
@@ -68,7 +68,7 @@ async def test_senders_and_readers_go_on_whatever_the_disk_does_in_a_checkpoint(
     """At the first folder of many queues, at the sync, at a removal, at the index."""
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 2 * CHECKPOINT_GROUP_QUEUES)
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         for queue in queues[:3]:
             message = await queue.get()
             assert message is not None
@@ -128,7 +128,7 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
     """Its files are needed while the group that it is in waits for a slow disk."""
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         first, read, deleted = await filled(moor, 3)
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         for queue in (first, read, deleted):
             await moor.send(queue.id, b"2")
             found = node.store.find(queue.id)
@@ -160,7 +160,7 @@ async def test_folders_of_many_deleted_queues_go_in_turns(tmp_path: Path) -> Non
     """And all of them are gone before the log, which alone knows of them, is dropped."""
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 3 * DISCARDS_PER_TURN)
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         removed: list[int] = []
         real = node.store.after_commit
 
@@ -173,7 +173,7 @@ async def test_folders_of_many_deleted_queues_go_in_turns(tmp_path: Path) -> Non
 
         node.store.after_commit = counted  # type: ignore[method-assign]
         await asyncio.gather(*(queue.delete() for queue in queues))
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         assert sum(removed) == len(queues)
         assert max(removed) <= DISCARDS_PER_TURN
 
@@ -222,7 +222,7 @@ async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoint
         async def checkpoints() -> int:
             count = 0
             while not is_done:
-                await node.broker.commits.checkpoint()
+                await node.broker.checkpoints.checkpoint()
                 count += 1
             return count
 
@@ -230,7 +230,7 @@ async def test_queues_that_are_sent_to_and_read_keep_their_order_over_checkpoint
             for number in range(30):
                 await one.send(queue.id, b"%d" % number)
                 if number % 5 == 4:
-                    await node.broker.commits.checkpoint()  # joins the one that is under way
+                    await node.broker.checkpoints.checkpoint()  # joins the one that is under way
 
         async def read(queue: Queue) -> list[bytes]:
             bodies: list[bytes] = []
@@ -267,7 +267,7 @@ async def test_a_checkpoint_that_is_cut_short_by_a_stop_leaves_everything_to_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread is done with the files before they are closed; the next start replays the log."""
-    monkeypatch.setattr("moorline.queues.commits.STOP_CHECKPOINT_MS_MAX", 1)
+    monkeypatch.setattr("moorline.queues.checkpoints.STOP_CHECKPOINT_MS_MAX", 1)
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queues = await filled(moor, 2 * CHECKPOINT_GROUP_QUEUES)
         gate = Gate(monkeypatch, node.disk, "make_folders")

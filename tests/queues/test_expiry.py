@@ -47,7 +47,7 @@ async def test_j15_on_send(tmp_path: Path, flushed: bool) -> None:
         for body, age_s in ((b"old", TTL_S + 60), (b"older", TTL_S + 60), (b"young", TTL_S - 60)):
             await put(node, queue.id, body, age_s=age_s)
         if flushed:
-            await node.broker.commits.checkpoint()
+            await node.broker.checkpoints.checkpoint()
         await moor.send(queue.id, b"new")
         assert bodies(node, queue.id) == [b"young", b"new"]
         assert node.broker.counts.expired == 2
@@ -95,7 +95,7 @@ async def test_j15_a_pass_takes_what_is_old_everywhere(tmp_path: Path, flushed: 
             for age_s in ages_s:
                 await put(node, queue_id, b"%d" % age_s, age_s=age_s)
         if flushed:
-            await node.broker.commits.checkpoint()
+            await node.broker.checkpoints.checkpoint()
         assert await pass_over(node) == 3
         assert bodies(node, old) == []
         assert bodies(node, mixed) == [b"%d" % (TTL_S - 60), b"%d" % (TTL_S - 61)]
@@ -140,7 +140,7 @@ async def test_j16_a_quota_marker_never_expires(tmp_path: Path, flushed: bool) -
         for _ in range(4):
             await put(node, queue.id, b"old", age_s=TTL_S + 60)
         if flushed:
-            await node.broker.commits.checkpoint()
+            await node.broker.checkpoints.checkpoint()
         assert await pass_over(node) == 3
         assert await tried(moor, queue, b"refused") == "QUOTA"
         marker = await take(queue.read())
@@ -169,10 +169,10 @@ async def test_j14_an_expired_and_drained_queue_leaves_no_files(tmp_path: Path) 
     async with queue_server(tmp_path, AGED) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await put(node, queue.id, b"old", age_s=TTL_S + 60)
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         assert len(list((tmp_path / "queues").rglob("messages.*.log"))) == 1
         assert await pass_over(node) == 1
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         names = [path.name for path in (tmp_path / "queues" / "messages").rglob("queue*.log")]
         assert len(names) == 1
         assert names != ["queue.log"]

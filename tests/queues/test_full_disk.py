@@ -37,7 +37,7 @@ async def broker_on(disk: MemoryDisk) -> AsyncIterator[QueueBroker]:
     try:
         yield broker
     finally:
-        await broker.commits.close()
+        await broker.close()
         store.close()
 
 
@@ -71,12 +71,12 @@ async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
     async with broker_on(disk) as broker:
         queue = await filled(broker, 40)
         leave_free(disk, CHECKPOINT_SPARE_BYTES + 100 * KIB)
-        watch = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+        watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
         watch.look()
         assert broker.is_disk_full
-        assert broker.commits.lacks_room
+        assert broker.checkpoints.lacks_room
         with pytest.raises(NodeDiskFull, match="checkpoint"):
-            await broker.commits.checkpoint_anew()
+            await broker.checkpoints.checkpoint_anew()
         assert broker.store.log.size_bytes > 600 * KIB
     assert disk.free_bytes("") > 0
     disk.crash(random.Random(1), "all")
@@ -84,13 +84,13 @@ async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
         found = broker.store.find(queue.id)
         assert found is not None
         assert found.size == 40
-        watch = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+        watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
         watch.look()
         assert broker.is_disk_full, "known before anybody is served"
         await drained(broker, found)
         watch.look()
-        assert not broker.commits.lacks_room
-        await until(lambda: broker.commits.checkpoints == 1)
+        assert not broker.checkpoints.lacks_room
+        await until(lambda: broker.checkpoints.count == 1)
         assert broker.store.log.size_bytes == 0
         assert disk.free_bytes("") > CHECKPOINT_SPARE_BYTES + 500 * KIB
         assert not broker.commits.failed.done()
@@ -119,7 +119,7 @@ async def test_what_a_checkpoint_wants_is_never_less_than_it_takes() -> None:
                 wanted - CHECKPOINT_SPARE_BYTES < (41 - acknowledged) * (16 * KIB + 512) + 13 * KIB
             )
             leave_free(disk, wanted)
-            await broker.commits.checkpoint_anew()
+            await broker.checkpoints.checkpoint_anew()
             assert not broker.commits.failed.done()
             assert broker.store.log.size_bytes == 0
 
@@ -132,9 +132,9 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
         leave_free(disk, 3 * MIB)
         queues = [await filled(broker, 100), await filled(broker, 60)]
         store = broker.store
-        assert (broker.commits.checkpoints, store.log.size_bytes) > (0, SETTINGS.log_bytes_max)
-        assert broker.commits.look_for_room(disk.free_bytes(""))
-        assert broker.commits.lacks_room
+        assert (broker.checkpoints.count, store.log.size_bytes) > (0, SETTINGS.log_bytes_max)
+        assert broker.checkpoints.look_for_room(disk.free_bytes(""))
+        assert broker.checkpoints.lacks_room
         async with served(broker) as address, connect(address) as moor:
             # Whoever is held is not read from: neither of these would be answered.
             async with asyncio.timeout(WITHIN_S):
@@ -142,8 +142,8 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
                     found = moor.queue(queue.id)
                     while (head := await found.get()) is not None:
                         await head.ack()
-        broker.commits.look_for_room(disk.free_bytes(""))
-        await until(lambda: broker.commits.checkpoints == 1)
+        broker.checkpoints.look_for_room(disk.free_bytes(""))
+        await until(lambda: broker.checkpoints.count == 1)
         assert store.log.size_bytes == 0
 
 

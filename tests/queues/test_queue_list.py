@@ -21,7 +21,7 @@ async def test_pages_of_any_size_are_all_queues_those_of_the_index_and_new_ones(
 ) -> None:
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         known = {queue.id for queue in await moor.create_queues(60)}
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         fresh = await moor.create_queues(50)
         known |= {queue.id for queue in fresh}
         await moor.send(fresh[0].id, b"waits")
@@ -56,7 +56,7 @@ async def test_others_are_served_and_a_checkpoint_is_made_while_a_page_is_listed
             await other.get_all([queue])
             served += not listing.done()
             if checkpoint is None:
-                checkpoint = asyncio.create_task(node.broker.commits.checkpoint())
+                checkpoint = asyncio.create_task(node.broker.checkpoints.checkpoint())
         assert served > 3
         assert [one for one, _ in (await listing).queues] == known
         assert checkpoint is not None

@@ -53,7 +53,7 @@ async def stored(node: QueueServer, moor: Moor, *bodies: bytes) -> Queue:
     queue = await moor.create_queue()
     for body in bodies:
         await moor.send(queue.id, body)
-    await node.broker.commits.checkpoint()
+    await node.broker.checkpoints.checkpoint()
     closed(node, queue)
     return queue
 
@@ -145,7 +145,7 @@ async def test_what_was_repaired_survives_a_crash_behind_the_answer(tmp_path: Pa
         spoil(folder_of(node, queue, tmp_path), BODIES[0])
         with pytest.raises(QueueDamaged):
             await queue.get()
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         await queue.repair()
         copy = tmp_path / "crashed" / "queues"
         for name, data in tree(tmp_path / "queues").items():
@@ -260,7 +260,7 @@ async def test_calls_about_the_queue_wait_and_others_do_not(tmp_path: Path, held
             assert await tried(moor, other, b"1") == "OK"
             assert await read_out(other, 1) == [b"1"]
             # Nor does what the node does by itself touch it.
-            await node.broker.commits.checkpoint()
+            await node.broker.checkpoints.checkpoint()
             found = node.store.find(queue.id)
             assert found is not None
             assert node.broker.expire(found, 1 << 60) == 0
@@ -334,7 +334,7 @@ async def test_a_look_at_the_files_lets_others_in_and_begins_anew_if_they_change
         # Their files are others now, and the one behind the pause is gone.
         assert await read_out(queue, len(BODIES)) == BODIES
         await moor.send(queue.id, b"new")
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         assert result_of(look) == 0
         assert (await queue.info()).waiting == 1
         queue = await stored(node, moor, *BODIES)

@@ -137,7 +137,7 @@ async def test_get_is_the_head_and_changes_nothing(tmp_path: Path) -> None:
             last = head
         assert await last.ack() == 1
         # From the files it is the same.
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         second = await queue.get()
         assert second is not None
         assert second.body == b"2"
@@ -200,10 +200,10 @@ async def test_j19_large_records_of_concurrent_senders_never_mix(tmp_path: Path,
                 for n in range(each):
                     await moor.send(queues[n % 2], body(sender, n))
                     if sender == 0 and n % 4 == 3:
-                        await node.broker.commits.checkpoint()
+                        await node.broker.checkpoints.checkpoint()
 
         await asyncio.gather(*(send(sender) for sender in range(senders)))
-        assert node.broker.commits.checkpoints == each // 4
+        assert node.broker.checkpoints.count == each // 4
         live = owner.queue(queues[0]).read(window=QUEUE_WINDOW_MAX)
         check([(await take(live)).body for _ in range(senders * each // 2)])
     async with queue_server(tmp_path, settings) as node, node.connect() as owner:
@@ -249,5 +249,5 @@ async def test_senders_and_a_reader_at_full_speed_lose_and_repeat_nothing(
             await message.ack()
         await sending
         assert got == sorted(sent)
-        assert node.broker.commits.checkpoints >= 1
+        assert node.broker.checkpoints.count >= 1
         assert node.store.log.size_bytes <= settings.log_bytes_max * 2

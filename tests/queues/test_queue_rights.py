@@ -91,7 +91,7 @@ async def test_ownership_survives_restarts(tmp_path: Path, certificates: Certifi
 async def test_the_operator_pages_through_all_queues(tmp_path: Path) -> None:
     async with queue_server(tmp_path) as node, node.connect() as moor:
         queues = await moor.create_queues(25)
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         queues += await moor.create_queues(25)
         doomed = [queues.pop(3), queues.pop(-3)]
         for queue in doomed:

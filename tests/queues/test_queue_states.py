@@ -40,7 +40,7 @@ async def test_j18_deleting_while_subscribed_tells_the_reader(tmp_path: Path) ->
     async with queue_server(tmp_path) as node, node.connect() as reader, node.connect() as owner:
         queue = await reader.create_queue()
         await reader.send(queue.id, b"1")
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         folder = path_of(queue.id, node.settings.folder_levels)
         assert node.disk.exists(folder)
         messages = queue.read()
@@ -92,14 +92,14 @@ async def test_j18_deleting_while_others_write_read_and_expire(tmp_path: Path) -
                 reading = asyncio.create_task(read(two.queue(queue.id)))
                 stored = node.broker.counts.stored
                 await until(lambda now=stored: node.broker.counts.stored > now + 50)  # type: ignore[misc]
-                await node.broker.commits.checkpoint()
-                checkpointing = asyncio.create_task(node.broker.commits.checkpoint())
+                await node.broker.checkpoints.checkpoint()
+                checkpointing = asyncio.create_task(node.broker.checkpoints.checkpoint())
                 await queue.delete()
                 async with asyncio.timeout(WITHIN_S):
                     await asyncio.gather(*work, checkpointing)
                     assert await reading in {"NOT_FOUND", "SUBSCRIPTION_ENDED"}
         assert codes <= {"OK", "QUOTA", "NOT_FOUND"}
-        await node.broker.commits.checkpoint()
+        await node.broker.checkpoints.checkpoint()
         assert (await owner.list_queues()).total == 0
     files = [path for path in (tmp_path / "queues").rglob("*") if path.is_file()]
     assert [path.name for path in files if "messages" in str(path)] == []
@@ -232,8 +232,8 @@ async def test_a_checkpoint_that_waits_for_a_failing_commit_ends_quietly(
         monkeypatch.setattr(node.store, "write", broken)
         sending = asyncio.create_task(moor.send(queue.id, b"promised?"))
         await until(lambda: node.store.writing is not None)
-        checkpoint = asyncio.create_task(node.broker.commits.checkpoint())
-        await until(lambda: node.broker.commits._checkpointing is not None)
+        checkpoint = asyncio.create_task(node.broker.checkpoints.checkpoint())
+        await until(lambda: node.broker.checkpoints._checkpointing is not None)
         held.set()
         try:
             await checkpoint

@@ -7,7 +7,7 @@ import pytest
 from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, until
 
 from moorline.errors import OutcomeUnknown
-from moorline.staging.queue_commits import durable, send_row
+from moorline.staging.queue_commits import durable
 
 
 async def test_a_decided_commit_waits_for_room_and_not_for_ever(
@@ -16,12 +16,12 @@ async def test_a_decided_commit_waits_for_room_and_not_for_ever(
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await moor.create_queue()
         node.broker.is_disk_full = True
-        assert send_row(node.store, queue.id, b"1") == ""
+        assert node.broker.send_row(queue.id, b"1", is_decided=True) == ""
         waiting = asyncio.create_task(durable(node.broker))
         await until(lambda: bool(node.broker._has_room._waiters))
         with monkeypatch.context() as patch:
             patch.setattr("moorline.staging.queue_commits.STAGED_ROOM_MS_MAX", 1)
-            assert send_row(node.store, queue.id, b"2") == ""
+            assert node.broker.send_row(queue.id, b"2", is_decided=True) == ""
             with pytest.raises(OutcomeUnknown, match="when there is room, and it goes on"):
                 await asyncio.wait_for(durable(node.broker), WITHIN_S)
         assert not waiting.done()
@@ -40,7 +40,7 @@ async def test_a_commit_is_told_when_the_disk_of_the_queues_fails(
             raise OSError(5, "the disk is broken")
 
         monkeypatch.setattr(node.store, "write", broken)
-        assert send_row(node.store, queue.id, b"promised?") == ""
+        assert node.broker.send_row(queue.id, b"promised?", is_decided=True) == ""
         with pytest.raises(OutcomeUnknown, match="failed"):
             await asyncio.wait_for(durable(node.broker), WITHIN_S)
         assert node.broker.commits.failed.done()

@@ -80,8 +80,7 @@ class ServiceServer:
         await self.listeners.close()
         if self.services.turns._tasks:
             await asyncio.wait(self.services.turns._tasks, timeout=WITHIN_S)
-        self.queues.close()
-        await self.queues.commits.close()
+        await self.queues.close()
         self.store.close()
 
     def connect(self, name: str = "service") -> Connecting:

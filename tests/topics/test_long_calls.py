@@ -21,6 +21,7 @@ from moorline.testing.memory_disk import MemoryDisk
 from moorline.topics.commands import TopicBroker
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import FirstNames
+from moorline.topics.upkeep import StreamUpkeep
 from moorline.wire.group import FindRetained, RetainedFound
 from moorline.wire.link import Welcome
 from moorline.wire.node import Echo, Echoed
@@ -44,10 +45,10 @@ class Serving:
     async def seal(self) -> None:
         """All generations end here, and are sealed: their topics are in files alone."""
         self.store.roll(1 << 60)
-        self.streams.changed()
+        self.streams.commits.changed()
         while not self.store.unsealed():
             await asyncio.sleep(0)
-        await self.streams._seal()
+        await StreamUpkeep(self.streams)._seal()
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,8 @@ from moorline.journal.streams.inspection import StreamProblem
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import DAMAGE_LINES_MAX, STREAM_SEALS_PER_LOOK
 from moorline.testing.memory_disk import MemoryDisk
-from moorline.topics.streams import LocalStreams, log_problems
+from moorline.topics.streams import LocalStreams
+from moorline.topics.upkeep import StreamUpkeep, log_problems
 
 
 async def test_many_generations_without_a_seal_are_sealed_look_by_look() -> None:
@@ -22,9 +23,10 @@ async def test_many_generations_without_a_seal_are_sealed_look_by_look() -> None
     for offset in range(1, count + 1):
         store.skip_to(0, offset)
     streams = LocalStreams(store, "n1")
+    upkeep = StreamUpkeep(streams)
     unsealed = [len(store.unsealed())]
     while store.unsealed():
-        await streams._seal()
+        await upkeep._seal()
         unsealed.append(len(store.unsealed()))
     assert unsealed == [count, count - STREAM_SEALS_PER_LOOK, 1, 0]
     await streams.close()
@@ -51,11 +53,12 @@ async def test_a_step_that_fails_keeps_no_other_step_from_running(
     for offset in range(1, 4):
         store.skip_to(0, offset)
     streams = LocalStreams(store, "n1")
-    await streams._keep_up()
+    upkeep = StreamUpkeep(streams)
+    await upkeep._keep_up()
     assert store.unsealed() == []
     disk.remove("000/00000002.seg")
-    streams._files_looked_s = float("-inf")
-    await streams._keep_up()
+    upkeep._files_looked_s = float("-inf")
+    await upkeep._keep_up()
     told = [record.getMessage() for record in caplog.records]
     assert "the upkeep of streams was interrupted" in told
     assert "messages of a stream are damaged or gone" in told
@@ -74,9 +77,10 @@ async def test_damage_in_many_places_is_a_few_lines_and_a_count(
     for place in range(places):
         store.skip_to(0, 10 * (place + 1))
     streams = LocalStreams(store, "n1")
+    upkeep = StreamUpkeep(streams)
     caplog.clear()
-    streams._log_damage()
-    streams._log_damage()
+    upkeep._log_damage()
+    upkeep._log_damage()
     told = [record for record in caplog.records if "damaged or gone" in record.getMessage()]
     named = [record for record in told if hasattr(record, "first")]
     (counted,) = [record for record in told if hasattr(record, "places")]
@@ -105,8 +109,9 @@ async def test_retention_drops_one_generation_in_a_turn_of_the_loop() -> None:
     for shard, generation in store.unsealed():
         store.sealed(shard, generation, store.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
+    upkeep = StreamUpkeep(streams)
     left: list[int] = []
-    dropping = asyncio.create_task(streams._drop())
+    dropping = asyncio.create_task(upkeep._drop())
     while not dropping.done():
         left.append(len(list(store.all_generations())))
         await asyncio.sleep(0)
@@ -157,9 +162,10 @@ async def test_the_disk_work_of_retention_is_not_done_on_the_loop() -> None:
     for shard, generation in store.unsealed():
         store.sealed(shard, generation, store.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
+    upkeep = StreamUpkeep(streams)
     streams.reshaped.append(lambda _: disk._note(f"told of {store.first(0)}"))
     disk.steps_seen, disk.steps_on_the_loop = [], []
-    await streams._drop()
+    await upkeep._drop()
     told = [f"told of {first}" for first in (1, 2, 3)]
     assert disk.steps_on_the_loop == told
     assert disk.steps_seen == [step for first in told for step in ("note", "sync", first, "remove")]
@@ -177,8 +183,9 @@ async def test_a_note_that_fails_leaves_the_generation_in_sight() -> None:
     for shard, generation in store.unsealed():
         store.sealed(shard, generation, store.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
+    upkeep = StreamUpkeep(streams)
     with pytest.raises(PermissionError):
-        await streams._drop()
+        await upkeep._drop()
     assert store.first(0) == 0
     assert disk.exists("000/00000001.seg")
     await streams.close()

@@ -249,9 +249,9 @@ class Node:
         )
         self._handlers.update(topics.handlers())
         watch_topics(self.metrics, topics)
-        topics.streams.failed.add_done_callback(self._end_with)
-        topics.streams.may_answer = self._identity.may_answer
-        self._identity.going_on.append(topics.streams.go_on)
+        topics.streams.commits.failed.add_done_callback(self._end_with)
+        topics.streams.commits.may_answer = self._identity.may_answer
+        self._identity.going_on.append(topics.streams.commits.go_on)
         self._problems.watch(Severity.REFUSES, lambda: full_disk("streams", topics.streams))
         self._problems.watch(Severity.WANTS_CARE, lambda: topics.streams.disk_problem)
         return topics

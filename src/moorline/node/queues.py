@@ -63,7 +63,7 @@ async def open_queues(
         _note(store, owner)
     broker = QueueBroker(store, settings, clock)
     upkeep = Upkeep(broker)
-    room = DiskWatch(disk, "queues", broker, broker.commits.look_for_room)
+    room = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
     room.look()
     tasks = [
         asyncio.create_task(upkeep.expire_forever()),
@@ -75,8 +75,7 @@ async def open_queues(
     finally:
         for task in tasks:
             task.cancel()
-        broker.close()
-        await broker.commits.close()
+        await broker.close()
         if not broker.commits.failed.done():
             _note(store, owner)
         store.close()
@@ -85,7 +84,8 @@ async def open_queues(
 def _note(store: Store, owner: str) -> None:
     """How far the log came. Also without a sync: what a power cut takes then is allowed, and told."""
     try:
-        write_manifest(store.disk, owner, store.next_lsn)
+        # What is not committed, because nobody might be answered any more, has no number for anybody.
+        write_manifest(store.disk, owner, store.committed_lsn + 1)
     except DiskFull:
         log.warning("no room for the manifest of the queues: a later start can tell less")
 
@@ -99,7 +99,7 @@ async def _watch_log_forever(broker: QueueBroker) -> None:
             continue
         log.error("the write-ahead log of the queues vanished: a checkpoint saves what was in it")
         try:
-            await broker.commits.checkpoint()
+            await broker.checkpoints.checkpoint()
         except (OSError, MoorlineError):
             log.exception("the checkpoint failed")
 
@@ -131,8 +131,8 @@ def watch(metrics: Metrics, broker: QueueBroker) -> None:
         "queues_quarantined_total": ("Queues set aside.", lambda: store.files.quarantined),
         "queue_files_open": ("Open files of queues.", lambda: len(store.files.handles)),
         "queue_log_bytes": ("Size of the write-ahead log.", lambda: store.log.size_bytes),
-        "queue_commits_total": ("Group commits.", lambda: broker.commits.commits),
-        "queue_checkpoints_total": ("Checkpoints.", lambda: broker.commits.checkpoints),
+        "queue_commits_total": ("Group commits.", lambda: broker.commits.count),
+        "queue_checkpoints_total": ("Checkpoints.", lambda: broker.checkpoints.count),
         "queue_disk_full": (
             "1 while messages are refused because the disk is nearly full.",
             lambda: int(broker.is_disk_full),

@@ -44,7 +44,8 @@ from moorline.staging.stages import Staging, open_staging
 from moorline.topics.commands import TopicBroker
 from moorline.topics.directory import StreamDirectory
 from moorline.topics.stream_files import StreamFiles
-from moorline.topics.streams import LocalStreams, log_problems
+from moorline.topics.streams import LocalStreams
+from moorline.topics.upkeep import StreamUpkeep, log_problems
 
 log = logging.getLogger("moorline.node")
 
@@ -170,7 +171,7 @@ async def open_topics(
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [
-        asyncio.create_task(topics.streams.keep_up_forever()),
+        asyncio.create_task(StreamUpkeep(topics.streams).keep_up_forever()),
         asyncio.create_task(room.forever()),
         asyncio.create_task(topics.leaders.renew_forever()),
         asyncio.create_task(topics.keep_sessions_forever()),
@@ -274,7 +275,7 @@ def watch(metrics: Metrics, topics: Topics) -> None:
             "Rows of staged writes that their queues refused, and that went to a topic in place.",
             lambda: topics.staging.aside_rows,
         ),
-        "stream_commits_total": ("Group commits of streams.", lambda: streams.commits),
+        "stream_commits_total": ("Group commits of streams.", lambda: streams.commits.count),
         "stream_messages_dropped_total": (
             "Messages that retention took.",
             lambda: streams.dropped_messages,
@@ -299,7 +300,7 @@ def watch(metrics: Metrics, topics: Topics) -> None:
     for name, (help_text, read) in figures.items():
         metrics.watch(name, help_text, read)
     _add_up(metrics, topics)
-    streams.commit_seconds = metrics.latency(
+    streams.commits.commit_seconds = metrics.latency(
         "stream_commit_seconds", "Time from the start of a commit to its end, fsync included."
     )
 

@@ -6,22 +6,25 @@ once. Design and commands: docs/design/queues.md.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue.queue import QUOTA_MARKER, Queue
-from moorline.errors import CallFailed, NotAuthorized, NotFound, QueueBlocked, QueueDamaged
+from moorline.errors import CallFailed, NotAuthorized, NotFound, QuotaExceeded
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.queues.store import Store
+from moorline.journal.queues.wal import Batch
+from moorline.net.group_commit import GroupCommit
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
-from moorline.queues.commits import Commits
+from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
+from moorline.queues.refusals import why_closed, why_unreadable
 from moorline.queues.subscription import Subscriptions
-from moorline.wire.message import Answer, Call, Failed
+from moorline.wire.message import Answer, Failed
 from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
@@ -43,6 +46,8 @@ from moorline.wire.queue import (
     Suspend,
     Unsubscribe,
 )
+
+Change = TypeVar("Change", Suspend, DeleteQueue, BlockQueue)
 
 
 class Counts:
@@ -70,13 +75,22 @@ class QueueBroker(FillsDisk):
         self.parking = Parking(store)
         self._turns = Turns()
         self.subscriptions = Subscriptions(store, self.counts)
-        self.commits = Commits(
-            store, log_bytes_max=settings.log_bytes_max, woken=self.subscriptions.serve
-        )
+        self.commits = GroupCommit(store, "queues", answered=self._answered)
+        self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
 
-    def close(self) -> None:
-        """Ends the looks that are under way; the store is about to close."""
+    async def close(self) -> None:
+        """Ends the looks that are under way, then what goes to the disk; the store is about to close."""
         self._turns.close()
+        await self.checkpoints.close()
+        await self.commits.close()
+
+    async def paced(self) -> None:
+        """Returns when the node itself may send more: as a session that is held and goes on in its turn."""
+        await self.checkpoints.paced()
+
+    def why_closed(self, queue: Queue | None) -> CallFailed | None:
+        """Why a queue takes no messages, whatever its quota; None if it does."""
+        return why_closed(queue)
 
     def handlers(self) -> Handlers:
         of_one_queue: Handlers = {
@@ -103,21 +117,18 @@ class QueueBroker(FillsDisk):
             text = "the node's disk is nearly full; it takes acknowledgements, but nothing new"
             return [Failed(call.call, "NODE_DISK_FULL", text) for call in calls]
         owner = session.identity.fingerprint
-        answers = store.batch.answers
-        for call in calls:
-            answers.append((session, QueueMade(call.call, store.create(owner).id)))
-        self._changed(session)
+        self._changed(session, [QueueMade(call.call, store.create(owner).id) for call in calls])
         return ()
 
     def _send(self, session: Session, calls: list[Send]) -> Iterable[Answer]:
         store, live, settings = self.store, self.store.live, self.settings
-        batch = store.batch
-        answers, woken, send = batch.answers, batch.woken, store.send
+        woken, send = store.batch.woken, store.send
         now_ms = self.clock.stamp_ms()
         expires = settings.expire_on_send and settings.ttl_s
         expire_before = self.clock.expiry_ms() - settings.ttl_s * 1_000 if expires else 0
         routed = self.subscriptions.route is not None
         body_bytes_max, is_disk_full = settings.message_bytes_max, self.is_disk_full
+        answers: list[Answer] = []
         refusals: list[Answer] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
@@ -128,31 +139,46 @@ class QueueBroker(FillsDisk):
                 self.expire(queue, expire_before)
             message = send(queue, call.body, now_ms)
             if message:
-                answers.append((session, Sent(call.call, message)))
+                answers.append(Sent(call.call, message))
             else:
                 self.counts.refused_by_quota += 1
                 text = "the queue is full; its recipient must read it to the end"
                 refusals.append(Failed(call.call, "QUOTA", text))
-            if routed or queue.subscriber is not None:
+            if routed or queue.is_subscribed:
                 woken.append(queue)
-        self.counts.stored += len(calls) - len(refusals)
-        self._changed(session)
+        self.counts.stored += len(answers)
+        self._changed(session, answers)
         return refusals
 
     def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer:
-        if queue is None:
-            return Failed(call.call, "NOT_FOUND", "there is no queue of that id")
-        if queue.is_shut:
-            return _closed(queue, call.call)
+        closed = why_closed(queue)
+        if closed is not None:
+            return Failed(call.call, closed.code, str(closed))
         if len(call.body) > self.settings.message_bytes_max:
             text = f"{len(call.body)} bytes; at most {self.settings.message_bytes_max} are taken"
             return Failed(call.call, "TOO_LARGE", text)
         text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
         return Failed(call.call, "NODE_DISK_FULL", text)
 
+    def send_row(self, queue_id: bytes, body: bytes, *, is_decided: bool) -> str:
+        """As `Send`, with nobody to be answered: into the batch under way, or the code of why not."""
+        queue = self.store.find(queue_id)
+        closed = why_closed(queue)
+        if closed is not None:
+            return closed.code
+        assert queue is not None
+        message = self.store.send(queue, body, self.clock.stamp_ms(), is_decided=is_decided)
+        # Also where it is refused: its recipient is told by a mark.
+        self.store.batch.woken.append(queue)
+        if message:
+            self.counts.stored += 1
+            return ""
+        self.counts.refused_by_quota += 1
+        return QuotaExceeded.code
+
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
-        store, live = self.store, self.store.live
-        answers, acknowledged = store.batch.answers, 0
+        store, live, acknowledged = self.store, self.store.live, 0
+        answers: list[Answer] = []
         at_once: list[Answer] = []
         served: list[Queue] = []
         for call in calls:
@@ -163,24 +189,20 @@ class QueueBroker(FillsDisk):
                 continue
             assert queue is not None
             if store.acknowledge(queue, call.message):
-                answers.append((session, Acknowledged(call.call, queue.size)))
-                if queue.subscriber is not None:
+                answers.append(Acknowledged(call.call, queue.size))
+                if queue.is_subscribed:
                     self.subscriptions.acknowledged(queue, 1)
                     served.append(queue)
                 acknowledged += 1
             elif store.is_gone(queue, call.message):
                 gone = Acknowledged(call.call, queue.size, is_gone=True)
                 # Whatever took the message may be on its way to the disk: it is gone when that is durable.
-                unsettled = store.last_batch
-                if unsettled is None:
-                    at_once.append(gone)
-                else:
-                    unsettled.answers.append((session, gone))
+                (at_once if store.last_batch is None else answers).append(gone)
             else:
                 at_once.append(self._not_the_head(queue, call))
         self.counts.acknowledged += acknowledged
         self.subscriptions.serve(served)
-        self._changed(session)
+        self._changed(session, answers)
         return at_once
 
     # --- subscriptions and single messages --------------------------------------------------------
@@ -199,8 +221,7 @@ class QueueBroker(FillsDisk):
     def _get(self, session: Session, call: Get) -> Answer:
         queue = self._readable(session, call.queue)
         entry = self.store.head(queue)
-        if queue.damaged:
-            raise QueueDamaged("the queue's files are damaged; the operator can repair them")
+        _check_readable(queue)
         if entry is None or entry.lsn > self.store.committed_lsn:
             return Got(call.call, 0)
         return Got(call.call, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
@@ -238,7 +259,7 @@ class QueueBroker(FillsDisk):
             queue=queue.id,
             waiting=queue.size - unreadable,
             stored=max(0, queue.stored - unreadable),
-            is_subscribed=queue.subscriber is not None,
+            is_subscribed=queue.is_subscribed,
             is_suspended=queue.suspended,
             is_blocked=queue.blocked,
             is_damaged=queue.damaged,
@@ -303,10 +324,7 @@ class QueueBroker(FillsDisk):
     def _readable(self, session: Session, queue_id: bytes) -> Queue:
         queue = self._found(queue_id)
         self._check_owner(session, queue)
-        if queue.blocked:
-            raise QueueBlocked("the operator has blocked this queue")
-        if queue.damaged:
-            raise QueueDamaged("the queue's files are damaged; the operator can repair them")
+        _check_readable(queue)
         return queue
 
     def _refusal_of_reader(self, session: Session, queue: Queue | None, call: int) -> Answer | None:
@@ -314,9 +332,8 @@ class QueueBroker(FillsDisk):
             return Failed(call, "NOT_FOUND", "there is no queue of that id")
         if self.store.owners[queue.owner] != session.identity.fingerprint:
             return Failed(call, "AUTH", "only the owner of a queue may do this")
-        if queue.blocked or queue.damaged:
-            return _closed(queue, call)
-        return None
+        unreadable = why_unreadable(queue)
+        return Failed(call, unreadable.code, str(unreadable)) if unreadable else None
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -329,17 +346,27 @@ class QueueBroker(FillsDisk):
             self.commits.changed()
         return expired
 
-    def _changed(self, session: Session) -> None:
-        if self.store.batch.count:
+    def _changed(self, session: Session, answers: list[Answer]) -> None:
+        """These answers leave when what is in the batch now is durable."""
+        if answers:
+            self.commits.answer_all(session, answers)
+        if answers or self.store.batch.count:
             self.commits.changed()
             self.commits.hold_if_behind(session)
+            self.checkpoints.hold_if_ahead(session)
+
+    def _answered(self, batch: Batch) -> None:
+        if batch.woken:
+            self.subscriptions.serve(batch.woken)
+        self.checkpoints.after_commit()
 
     def _change(
-        self, change: Callable[[Session, Any], None]
-    ) -> Callable[[Session, list[Any]], Iterable[Answer]]:
+        self, change: Callable[[Session, Change], None]
+    ) -> Callable[[Session, list[Change]], Iterable[Answer]]:
         """A handler for changes that are answered by `Done` after their commit."""
 
-        def handle(session: Session, calls: list[Call]) -> Iterable[Answer]:
+        def handle(session: Session, calls: list[Change]) -> Iterable[Answer]:
+            done: list[Answer] = []
             refusals: list[Answer] = []
             for call in calls:
                 try:
@@ -347,25 +374,22 @@ class QueueBroker(FillsDisk):
                 except CallFailed as error:
                     refusals.append(Failed(call.call, error.code, str(error)))
                 else:
-                    self.store.batch.answers.append((session, Done(call.call)))
-            self._changed(session)
+                    done.append(Done(call.call))
+            self._changed(session, done)
             return refusals
 
         return handle
 
     def _not_the_head(self, queue: Queue, call: Acknowledge) -> Answer:
-        if queue.damaged:
-            return _closed(queue, call.call)
+        unreadable = why_unreadable(queue)
+        if unreadable is not None:
+            return Failed(call.call, unreadable.code, str(unreadable))
         head = self.store.head(queue)
         text = f"the head is {head.lsn}" if head else "the queue is empty"
         return Failed(call.call, "NO_MESSAGE", f"{call.message} is not the head: {text}")
 
 
-def _closed(queue: Queue, call: int) -> Answer:
-    if queue.blocked:
-        return Failed(call, "BLOCKED", "the operator has blocked this queue")
-    if queue.damaged:
-        return Failed(
-            call, "DAMAGED", "the queue's files are damaged; the operator can repair them"
-        )
-    return Failed(call, "OFF", "the recipient takes no more messages in this queue")
+def _check_readable(queue: Queue) -> None:
+    unreadable = why_unreadable(queue)
+    if unreadable is not None:
+        raise unreadable

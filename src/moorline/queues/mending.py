@@ -91,7 +91,7 @@ class QueueMending:
 
     async def _checkpoint(self, session: Session, call: CheckpointQueues) -> Answer:
         self._check_operator(session)
-        done = await self._broker.commits.checkpoint_anew()
+        done = await self._broker.checkpoints.checkpoint_anew()
         return QueuesCheckpointed(
             call.call, done.queues, done.log_bytes, done.log_bytes_left, done.took_ms
         )
@@ -129,7 +129,7 @@ class QueueMending:
             log.warning("a queue was repaired", extra=extra)
         # The index should know that it is whole, before anybody is told so.
         try:
-            await broker.commits.checkpoint_anew()
+            await broker.checkpoints.checkpoint_anew()
         except NodeDiskFull:
             # It is repaired all the same. A crash before the next checkpoint sets it aside again, whole.
             log.warning("a repaired queue waits for a checkpoint", extra=extra)
@@ -153,10 +153,10 @@ class QueueMending:
     async def _settle(self, queue: Queue) -> None:
         """What is only in the log goes into the files, and what no state needs any more leaves them."""
         store = self._store
-        await self._broker.commits.quiet()
+        await self._broker.commits.durable()
         while queue.touched_lsn > store.committed_lsn:
             # Calls about it wait, but what is in memory may have expired meanwhile.
-            await self._broker.commits.committed(queue.touched_lsn)
+            await self._broker.commits.durable()
         checkpoint.flush(store, queue, wall_ms())
         # At once: what is cached could expire, and that would be a change.
         store.files.close_queue(queue)

@@ -7,13 +7,12 @@ call is refused by name.
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from moorline.errors import QueueInRepair
 from moorline.journal.queues.store import Store
 from moorline.limits import PARKED_BYTES_MAX, PARKED_CALLS_MAX
 from moorline.net.session import Handler, Handlers, Session, mistaken
-from moorline.wire.message import Answer, Failed
+from moorline.wire.message import Answer, Call, Failed
 from moorline.wire.queue import Send
 
 log = logging.getLogger("moorline.queues")
@@ -24,7 +23,7 @@ class Parking:
 
     def __init__(self, store: Store) -> None:
         self._mending = store.mending
-        self._parked: dict[bytes, list[tuple[Handler, Session, Any]]] = {}
+        self._parked: dict[bytes, list[tuple[Handler, Session, Call]]] = {}
         self._bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -37,14 +36,14 @@ class Parking:
         return {kind: self._guarded(handler) for kind, handler in handlers.items()}
 
     def _guarded(self, handler: Handler) -> Handler:
-        def handle(session: Session, calls: list[Any]) -> Iterable[Answer]:
+        def handle(session: Session, calls: list[Call]) -> Iterable[Answer]:
             if not self._mending:
                 return handler(session, calls)
             return self._sorted(handler, session, calls)
 
         return handle
 
-    def _sorted(self, handler: Handler, session: Session, calls: list[Any]) -> list[Answer]:
+    def _sorted(self, handler: Handler, session: Session, calls: list[Call]) -> list[Answer]:
         passing, refused = [], []
         for call in calls:
             queue = getattr(call, "queue", b"")
@@ -55,7 +54,7 @@ class Parking:
                 refused.append(Failed(call.call, QueueInRepair.code, text))
         return [*(handler(session, passing) if passing else ()), *refused]
 
-    def _park(self, queue: bytes, handler: Handler, session: Session, call: Any) -> bool:
+    def _park(self, queue: bytes, handler: Handler, session: Session, call: Call) -> bool:
         parked = self._parked.setdefault(queue, [])
         size = _bytes_of(call)
         if len(parked) >= PARKED_CALLS_MAX or self._bytes + size > PARKED_BYTES_MAX:
@@ -90,5 +89,5 @@ class Parking:
             await waiter
 
 
-def _bytes_of(call: Any) -> int:
+def _bytes_of(call: Call) -> int:
     return len(call.body) if isinstance(call, Send) else 0

@@ -62,6 +62,7 @@ class Subscriptions:
         """Asked about a queue that has a message and no subscriber: a service may want it."""
         self._store = store
         self._counts = counts
+        self._subscribers: dict[Queue, Subscriber] = {}
         self._queues: dict[Session, set[Queue]] = {}
         self._stalled: dict[Session, dict[Queue, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,53 +79,57 @@ class Subscriptions:
         if not session.is_open:
             self.serve([queue])
             return
-        held = queue.subscriber
-        if isinstance(held, Subscriber) and held.session is not session:
+        held = self._subscribers.get(queue)
+        if held is not None and held.session is not session:
             self.end(queue, "TAKEN_OVER")
         self._free(queue)
-        queue.subscriber = Subscriber(session, window)
-        self._of(session).add(queue)
+        self._give(queue, Subscriber(session, window))
         # After the answer to the subscription, which leaves when the handler is done.
         asyncio.get_running_loop().call_soon(self.serve, [queue])
 
     def attach(self, queue: Queue, subscriber: Subscriber) -> None:
         """Gives a queue to the subscriber of a service, and what waits in it."""
-        if queue.subscriber is not subscriber:
+        if self._subscribers.get(queue) is not subscriber:
             self.yield_to_service(queue)
             self.detach(queue)
-            queue.subscriber = subscriber
-            self._of(subscriber.session).add(queue)
+            self._give(queue, subscriber)
         self._serve(queue, subscriber)
+
+    def _give(self, queue: Queue, subscriber: Subscriber) -> None:
+        self._subscribers[queue] = subscriber
+        queue.is_subscribed = True
+        self._of(subscriber.session).add(queue)
 
     def yield_to_service(self, queue: Queue) -> None:
         """A service has the queue from now on: a plain subscriber is told that it has not."""
-        held = queue.subscriber
-        if isinstance(held, Subscriber) and not held.in_flight_max:
+        held = self._subscribers.get(queue)
+        if held is not None and not held.in_flight_max:
             self.end(queue, "TAKEN_OVER")
 
     def detach(self, queue: Queue) -> None:
         """The queue is no service's any more; a plain subscriber keeps it."""
-        held = queue.subscriber
-        if isinstance(held, Subscriber) and held.in_flight_max:
+        held = self._subscribers.get(queue)
+        if held is not None and held.in_flight_max:
             self.remove(held.session, queue)
 
     def remove(self, session: Session, queue: Queue) -> None:
-        held = queue.subscriber
-        if isinstance(held, Subscriber) and held.session is session:
+        held = self._subscribers.get(queue)
+        if held is not None and held.session is session:
             self._free(queue)
             self._of(session).discard(queue)
 
     def leave(self, subscriber: Subscriber) -> None:
         """It gets nothing more; what it did not acknowledge comes again to another."""
         session = subscriber.session
-        for queue in [one for one in self._queues.get(session, ()) if one.subscriber is subscriber]:
-            self.remove(session, queue)
+        for queue in list(self._queues.get(session, ())):
+            if self._subscribers.get(queue) is subscriber:
+                self.remove(session, queue)
 
     def _free(self, queue: Queue) -> None:
-        held = queue.subscriber
-        queue.subscriber = None
+        held = self._subscribers.pop(queue, None)
+        queue.is_subscribed = False
         delivered, queue.delivered = queue.delivered, 0
-        if isinstance(held, Subscriber):
+        if held is not None:
             held.waiting.pop(queue, None)
             held.acknowledged(delivered)
             self._serve_next(held)
@@ -133,8 +138,8 @@ class Subscriptions:
         """So many of the delivered messages are done with."""
         done = min(count, queue.delivered)
         queue.delivered -= done
-        held = queue.subscriber
-        if isinstance(held, Subscriber):
+        held = self._subscribers.get(queue)
+        if held is not None:
             held.acknowledged(done)
             self._serve_next(held)
 
@@ -147,16 +152,17 @@ class Subscriptions:
 
     def end(self, queue: Queue, code: str) -> None:
         """Takes a queue from its subscriber and says why."""
-        held = queue.subscriber
-        if isinstance(held, Subscriber):
+        held = self._subscribers.get(queue)
+        if held is not None:
             held.session.send(Ended(queue.id, code))
             self.remove(held.session, queue)
 
     def serve(self, queues: Iterable[Queue]) -> None:
         """Delivers what may be delivered; only what is committed."""
+        subscribers = self._subscribers
         for queue in queues:
-            held = queue.subscriber
-            if isinstance(held, Subscriber):
+            held = subscribers.get(queue)
+            if held is not None:
                 self._serve(queue, held)
             elif self.route is not None:
                 self.route(queue)

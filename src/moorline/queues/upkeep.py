@@ -49,6 +49,6 @@ class Upkeep:
 
     def _expire(self, queue: Queue, before_ms: int) -> int:
         expired = self._broker.expire(queue, before_ms)
-        if expired and queue.subscriber is not None:
+        if expired and queue.is_subscribed:
             self._broker.store.batch.woken.append(queue)
         return expired

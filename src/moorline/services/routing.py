@@ -70,7 +70,7 @@ class Routes:
                     number = found.get(queue_id, NOBODY)
                     self._known[queue_id] = (number, now_ms)
                     queue = self._store.live.get(queue_id)
-                    if number != NOBODY and queue is not None and queue.subscriber is None:
+                    if number != NOBODY and queue is not None and not queue.is_subscribed:
                         self._attach(number, queue)
                 while len(self._known) > ROUTES_MAX:
                     self._known.popitem(last=False)

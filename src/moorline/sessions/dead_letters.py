@@ -68,10 +68,7 @@ async def bury(
     local = directory.local
     flags = message.flags & TOMBSTONE
     local.store.append(topic, message.body, message.key, headers, 0, flags)
-    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # At a stop of the node this task ends before the commit does.
-    local.when_stored(lambda: None if stored.done() else stored.set_result(None))
-    await stored
+    await local.commits.durable()
     log.warning(
         "a message failed too often",
         extra={"group": str(group), "stream": str(stream), "offset": offset, "kept": topic},

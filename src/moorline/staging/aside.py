@@ -13,12 +13,12 @@ import msgspec
 
 from moorline.core.frames.frame import encode_headers
 from moorline.core.queue.queue import Queue
-from moorline.errors import QuotaExceeded, TooLarge
+from moorline.errors import TooLarge
 from moorline.ids import text_of
 from moorline.journal.queues.store import Store
 from moorline.journal.staging.commit_log import Decided
 from moorline.limits import STAGED_REFUSED_NAMED_MAX, STAGED_ROOM_MS_MAX
-from moorline.staging.queue_commits import NodeQueues, closed, durable, no_room, send_beyond_quota
+from moorline.staging.queue_commits import NodeQueues, durable, no_room
 from moorline.topics.streams import LocalStreams
 from moorline.wire.staging import QueueRow, aside_producer_of
 
@@ -48,23 +48,9 @@ def check_bodies(largest_bytes: int, bytes_max: int) -> None:
         )
 
 
-def send_or_refuse(queues: NodeQueues, row: QueueRow) -> str:
-    """As any sender would: into the batch under way, or the code of why not."""
-    store = queues.store
-    queue = store.find(row.queue)
-    code = closed(queue)
-    if code:
-        return code
-    assert queue is not None
-    is_stored = store.send(queue, row.body, store.now_ms())
-    # Also where it is refused: its recipient is told by a mark.
-    store.batch.woken.append(queue)
-    return "" if is_stored else QuotaExceeded.code
-
-
 def put_aside(store: Store, outbox: Queue, row: AsideRow) -> None:
     """Into the batch under way; the node's own queue has no quota."""
-    send_beyond_quota(store, outbox, msgspec.msgpack.encode(row))
+    store.send(outbox, msgspec.msgpack.encode(row), store.now_ms(), is_decided=True)
 
 
 def aside_of(decided: Decided, partition: int, number: int, row: QueueRow, code: str) -> AsideRow:
@@ -102,7 +88,7 @@ async def _stored(streams: LocalStreams, rows: list[AsideRow]) -> None:
         raise no_room()
     for row in rows:
         _append(streams, row)
-    await streams.stored()
+    await streams.commits.durable()
 
 
 def _append(streams: LocalStreams, row: AsideRow) -> None:

@@ -62,7 +62,6 @@ from moorline.staging.aside import (
     publish_aside,
     publish_leftovers,
     put_aside,
-    send_or_refuse,
 )
 from moorline.staging.queue_commits import (
     NodeQueues,
@@ -71,7 +70,6 @@ from moorline.staging.queue_commits import (
     leave_note,
     no_room,
     noted,
-    send_row,
     undisturbed,
 )
 from moorline.topics.commands import TopicBroker
@@ -137,9 +135,7 @@ class StagedCommits:
         try:
             return await self.in_thread(work, *arguments)
         except (OSError, MoorlineError) as error:
-            failed = self._streams.failed
-            if not failed.done():
-                failed.set_result(StartError(f"the log of staged commits failed: {error}"))
+            self._streams.commits.fail(StartError(f"the log of staged commits failed: {error}"))
             raise
 
     @contextlib.asynccontextmanager
@@ -216,9 +212,7 @@ class StagedCommits:
             try:
                 await self._finish_pending(query)
             except OutcomeUnknown as error:
-                if self._streams.failed.done() or (
-                    self.queues and self.queues.commits.failed.done()
-                ):
+                if self._streams.commits.is_over or (self.queues and self.queues.commits.is_over):
                     raise
                 extra = {"query": query, "why": str(error)}
                 log.warning("a staged commit that was cut short waits", extra=extra)
@@ -261,18 +255,18 @@ class StagedCommits:
                 stored += self._append(chunk, first, producer, decided.batch << 32)
                 since_bytes += len(chunk.rows)
                 if since_bytes > STAGED_NOTE_BYTES:
-                    await self._streams.stored()
+                    await self._streams.commits.durable()
                     done = StagePosition(place, chunk.upto_row)
                     await self._note(self._store.advance, query, done)
                     since_bytes = since_stages = 0
                 elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
-                    await self._streams.stored()
+                    await self._streams.commits.durable()
             since_stages += 1
             if since_stages >= STAGED_NOTE_STAGES_MAX:
-                await self._streams.stored()
+                await self._streams.commits.durable()
                 await self._note(self._store.advance, query, StagePosition(place + 1, 0))
                 since_bytes = since_stages = 0
-        await self._streams.stored()
+        await self._streams.commits.durable()
         await self._note(self._store.complete, query)
         return stored
 
@@ -283,7 +277,7 @@ class StagedCommits:
         self._broker.counts.published += stored
         self._broker.counts.duplicates += rows.count - skip - stored
         self.committed_rows += stored
-        self._streams.changed()
+        self._streams.commits.changed()
         return stored
 
     async def _chunks(self, stage: bytes, first_row: int = 0) -> AsyncIterator[Chunk]:
@@ -337,7 +331,6 @@ class StagedCommits:
                     some = rows[row - chunk.first_row : end - chunk.first_row]
                     await undisturbed(queues)
                     aside = sending.turn(some, row, facts.partition, StagePosition(place, end))
-                    queues.counts.stored += len(some) - len(aside)
                     self.committed_rows += len(some) - len(aside)
                     await durable(queues)
                     if sending.outbox is not None:
@@ -373,10 +366,9 @@ class Sending:
         """
         store, aside = self._queues.store, list[AsideRow]()
         for number, row in enumerate(rows, first):
-            if self.outbox is None:
-                code = send_row(store, row.queue, row.body)
-            else:
-                code = send_or_refuse(self._queues, row)
+            # Without a topic for what is refused, the quota was asked before the decision.
+            is_decided = self.outbox is None
+            code = self._queues.send_row(row.queue, row.body, is_decided=is_decided)
             if not code:
                 continue
             self.refused[row.queue, code] += 1

@@ -29,9 +29,7 @@ from moorline.limits import (
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.staging.commits import StagedCommits
-from moorline.staging.queue_commits import (
-    NodeQueues,
-)
+from moorline.staging.queue_commits import NodeQueues
 from moorline.staging.rows import RowChecker
 from moorline.topics.commands import TopicBroker
 from moorline.wire.message import Answer

@@ -112,8 +112,8 @@ class TopicBroker:
             except CallFailed as error:
                 self.counts.refused += len(call.records)
                 refused.append(Failed(call.call, error.code, str(error)))
-        self.streams.changed()
-        self.streams.hold_if_behind(session)
+        self.streams.commits.changed()
+        self.streams.commits.hold_if_behind(session)
         return refused
 
     def _store(self, session: Session, call: Publish) -> None:
@@ -123,7 +123,9 @@ class TopicBroker:
         if not call.producer and self._is_plain(call.records):
             shard, offset = self.streams.store.append_plain(call.records)
             self.counts.published += len(call.records)
-            self.streams.answer(session, Published(call.call, len(call.records), 0, shard, offset))
+            self.streams.commits.answer(
+                session, Published(call.call, len(call.records), 0, shard, offset)
+            )
             return
         headers = self._checked(call.records)
         append = self.streams.store.append
@@ -155,7 +157,9 @@ class TopicBroker:
         stored_count = len(call.records) - duplicates
         self.counts.published += stored_count
         self.counts.duplicates += duplicates
-        self.streams.answer(session, Published(call.call, stored_count, duplicates, shard, offset))
+        self.streams.commits.answer(
+            session, Published(call.call, stored_count, duplicates, shard, offset)
+        )
 
     def _is_plain(self, records: list[Record]) -> bool:
         """Whether they have a known topic and a body and nothing else: nothing is left to be checked."""

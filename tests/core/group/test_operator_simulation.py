@@ -11,7 +11,13 @@ from tests.core.group.operator_world import AskOver, OperatorWorld, Start, Ticke
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
-from moorline.core.group.operation import CloseTicket, Operation, OperationState, Outcome
+from moorline.core.group.operation import (
+    CloseTicket,
+    Hindrance,
+    Operation,
+    OperationState,
+    Outcome,
+)
 from moorline.core.stream import Shard
 from moorline.testing import SimulationFailed
 
@@ -73,7 +79,7 @@ def test_an_effect_of_a_call_that_was_withdrawn_is_found(monkeypatch: pytest.Mon
 def test_a_failure_that_is_told_before_the_ticket_is_withdrawn_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def settle(self: Operation, error: object) -> list[Effect]:
+    def settle(self: Operation, error: Hindrance | None) -> list[Effect]:
         self.move(OperationState.SETTLING)
         return [CloseTicket(self._ticket), *self._answer(Outcome.FAILED, error)]
 

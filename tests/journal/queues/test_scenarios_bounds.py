@@ -24,7 +24,7 @@ def test_j14_idle_queues_are_closed(life: QueueLife) -> None:
     for _ in range(2):
         for queue in queues:
             assert life.bodies(queue) == [b"1"]
-            assert sum(life.queue(one).reader is not None for one in queues) <= 2
+            assert sum(life.queue(one) in life.store.files._readers for one in queues) <= 2
             # A message file and a state file each, and the log.
             assert life.disk.open_handles <= 2 * 2 + 1
 

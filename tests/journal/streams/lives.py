@@ -3,6 +3,7 @@
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import Stored, all_stored
 from moorline.journal.disk import Disk
+from moorline.journal.streams.dropped import Dropped
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.testing import HandClock, MemoryDisk
 
@@ -41,7 +42,8 @@ class Lives:
         batch = self.store.take_batch()
         assert batch is not None
         self.store.write(batch)
-        return self.store.committed(batch)
+        self.store.committed(batch)
+        return batch.shards
 
     def seal(self) -> None:
         for shard, generation in self.store.unsealed():
@@ -62,6 +64,17 @@ class Lives:
             assert isinstance(block, Block)
             found += all_stored(block.data)
             offset = block.upto
+
+
+def drop_expired(store: StreamStore, now_us: int) -> list[Dropped]:
+    """What retention takes now, one after the other."""
+    dropped = []
+    while (drop := store.next_drop(now_us)) is not None:
+        drop.note()
+        drop.take_effect()
+        drop.remove()
+        dropped.append(drop.gone)
+    return dropped
 
 
 def one_shard(**more: int) -> Lives:

@@ -8,6 +8,7 @@ import random
 from typing import NamedTuple
 
 import xxhash
+from tests.journal.streams.lives import drop_expired
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import (
@@ -177,10 +178,10 @@ class StreamSimulation:
             return
         self.store.write(batch)
         assert before == {shard: self.store.end(shard) for shard in self.lines}, "seen too early"
-        touched = self.store.committed(batch)
+        self.store.committed(batch)
         for shard, line in self.lines.items():
             if line.batch:
-                assert shard in touched
+                assert shard in batch.shards
                 self._read_new(shard)
 
     def _read_new(self, shard: int) -> None:
@@ -212,7 +213,7 @@ class StreamSimulation:
             self.store.sealed(shard, generation, seal)
 
     def _drop(self) -> None:
-        for gone in self.store.drop_expired(self.now_us):
+        for gone in drop_expired(self.store, self.now_us):
             line = self.lines[gone.shard]
             assert gone.count == gone.upto - gone.first
             # A shard that is out of use may have ended with an empty one.

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.journal.streams.lives import BYTES_MAX, Lives, one_shard
+from tests.journal.streams.lives import BYTES_MAX, Lives, drop_expired, one_shard
 
 from moorline.core.frames.block import Block
 from moorline.core.sets.digest import Digest
@@ -232,11 +232,11 @@ def test_retention_by_age_counts_from_the_last_message() -> None:
     _generations(lives, 4)
     size = 64 + 10 * 137
     seeds = [one.head.seed for _, one in lives.store.all_generations()]
-    assert lives.store.drop_expired(lives.now_us()) == [
+    assert drop_expired(lives.store, lives.now_us()) == [
         Dropped(0, 1, 0, 10, 10, size, "AGE", seeds[0]),
         Dropped(0, 2, 10, 20, 10, size, "AGE", seeds[1]),
     ]
-    assert lives.store.drop_expired(lives.now_us()) == []
+    assert drop_expired(lives.store, lives.now_us()) == []
     for _ in range(2):
         assert lives.store.first(0) == 20
         assert lives.store.read(0, 1, 4, BYTES_MAX) == Gap(4, 10, "RETENTION")
@@ -248,7 +248,7 @@ def test_retention_by_age_counts_from_the_last_message() -> None:
         assert [one.offset for one in lives.messages(0)] == list(range(20, 40))
         lives.restart()
     lives.clock.advance(10**9)
-    assert [gone.generation for gone in lives.store.drop_expired(lives.now_us())] == [3, 4]
+    assert [gone.generation for gone in drop_expired(lives.store, lives.now_us())] == [3, 4]
     # The newest stays, so offsets go on.
     assert lives.store.extents() == [Extent(Stream("n1", 0, 5), 40, 40, False)]
     assert lives.store.lost_messages == 0
@@ -271,9 +271,9 @@ def test_retention_by_bytes_takes_the_oldest_of_all_shards() -> None:
         lives.store.roll(lives.now_us() + 60_000_000)
         lives.commit()
         lives.seal()
-    assert lives.store.drop_expired(lives.now_us() + 10**15) == []
+    assert drop_expired(lives.store, lives.now_us() + 10**15) == []
     lives.restart(StreamOptions(shards=2, generation_s=1, retention_s=0, retention_bytes=1_500))
-    dropped = lives.store.drop_expired(lives.now_us())
+    dropped = drop_expired(lives.store, lives.now_us())
     assert [gone.reason for gone in dropped] == ["BYTES"] * len(dropped)
     assert [gone.shard for gone in dropped] == [shard_of[topic] for topic in order[:2]]
     kept = [one.stream for one in lives.store.extents()]
@@ -287,9 +287,9 @@ def test_what_has_no_seal_is_not_dropped() -> None:
     lives.clock.advance(60_000)
     lives.store.roll(lives.now_us())
     lives.commit()
-    assert lives.store.drop_expired(lives.now_us()) == []
+    assert drop_expired(lives.store, lives.now_us()) == []
     lives.seal()
-    assert len(lives.store.drop_expired(lives.now_us())) == 1
+    assert len(drop_expired(lives.store, lives.now_us())) == 1
 
 
 def test_long_names_of_topics_are_counted_in_the_memory_of_short_ones() -> None:
@@ -311,7 +311,7 @@ def test_what_is_said_of_all_generations_is_what_each_of_them_is() -> None:
             case 0:
                 lives.seal()
             case 1:
-                lives.store.drop_expired(lives.now_us())
+                drop_expired(lives.store, lives.now_us())
             case 2 if chance.random() < 0.2:
                 lives.store.skip_to(0, lives.store.end(0) + 5)
             case 3 if chance.random() < 0.1:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 import xxhash
+from tests.journal.streams.lives import drop_expired
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import all_stored
@@ -345,7 +346,7 @@ def expired(owner: bytes, shard: int = 0) -> MemoryDisk:
         store.write(batch)
         store.committed(batch)
     seal(store)
-    assert store.drop_expired(0)
+    assert drop_expired(store, 0)
     store.leave()
     store.close()
     return disk
@@ -392,7 +393,7 @@ def test_a_drop_that_a_crash_cut_short_is_finished() -> None:
     path = segments(whole)[0]
     store = opened(whole, options=KEPT_BYTES)
     before = copied(whole)
-    assert store.drop_expired(0)
+    assert drop_expired(store, 0)
     store.close()
     before.write_whole("000/dropped.log", whole.files()["000/dropped.log"])
     store = opened(before)
@@ -470,7 +471,7 @@ def test_what_follows_a_newest_segment_that_vanished_is_sealed_and_dropped() -> 
     seal(store)
     assert store.unsealed() == []
     extents = store.extents()
-    dropped = store.drop_expired(0)
+    dropped = drop_expired(store, 0)
     assert gone.stream.generation in {one.generation for one in dropped}
     assert len(dropped) == len(extents) - len(store.extents())
     assert store.lost_messages == 9 - gone.first, "what retention took stays counted"
@@ -486,7 +487,7 @@ def test_damage_that_retention_took_is_not_remembered() -> None:
     seal(store)
     assert len(store.new_damage()) == 1
     assert store.new_damage() == []
-    assert store.drop_expired(0)
+    assert drop_expired(store, 0)
     assert store.new_damage() == []
     assert store._told == set()
     store.close()

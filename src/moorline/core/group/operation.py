@@ -13,12 +13,15 @@ Design: docs/design/groups.md.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
 from moorline.core.machine import Machine
 
 DEADLINE_TIMER = "deadline"
+
+Hindrance = Exception | str
+"""What stood in the way: an error to be raised as it is, or words for the operator."""
 
 
 class OperationState(Enum):
@@ -61,7 +64,7 @@ class LeaderDid(Event, frozen=True):
 class LeaderFailed(Event, frozen=True):
     """The Leader says why not, or cannot be reached; it may have done it all the same."""
 
-    error: Any
+    error: Hindrance
 
 
 class Settled(Event, frozen=True):
@@ -73,7 +76,7 @@ class Settled(Event, frozen=True):
 class StepFailed(Event, frozen=True):
     """The ticket, the Leader's name or the withdrawal could not be had."""
 
-    error: Any
+    error: Hindrance
 
 
 # --- what it asks for -----------------------------------------------------------------------------
@@ -111,7 +114,7 @@ class AnswerOperator(Effect, frozen=True):
     """`error` is what stood in the way; None where it was only time."""
 
     outcome: Outcome
-    error: Any = None
+    error: Hindrance | None = None
 
 
 class Operation(Machine[OperationState]):
@@ -129,7 +132,7 @@ class Operation(Machine[OperationState]):
         self._within_ms = within_ms
         self._is_stored = is_stored
         self._ticket = 0
-        self._error: Any = None
+        self._error: Hindrance | None = None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002
         match self.state, event:
@@ -165,7 +168,7 @@ class Operation(Machine[OperationState]):
                 # A refusal that comes while the ticket is withdrawn says nothing: the ticket knows.
                 return []
 
-    def _settle(self, error: object) -> list[Effect]:
+    def _settle(self, error: Hindrance | None) -> list[Effect]:
         self._error = error
         self.move(OperationState.SETTLING)
         return [CancelTimer(DEADLINE_TIMER), Withdraw(self._ticket)]
@@ -178,6 +181,6 @@ class Operation(Machine[OperationState]):
         # Whoever took it may have ended before the effect that should follow.
         return Outcome.DONE if self._is_stored else Outcome.UNKNOWN
 
-    def _answer(self, outcome: Outcome, error: object = None) -> list[Effect]:
+    def _answer(self, outcome: Outcome, error: Hindrance | None = None) -> list[Effect]:
         self.move(OperationState.ANSWERED)
         return [CancelTimer(DEADLINE_TIMER), AnswerOperator(outcome, error)]

@@ -62,14 +62,13 @@ class Queue:
         "delivered",
         "flushed_lsn",
         "id",
+        "is_subscribed",
         "oldest_s",
         "owner",
         "pending",
         "popped",
-        "reader",
         "settled_lsn",
         "stored",
-        "subscriber",
         "suspended",
         "touched_lsn",
     )
@@ -92,10 +91,9 @@ class Queue:
         self.consumed: list[int] | None = None
         self.cache: deque[Entry] | None = None
         self.popped: list[tuple[int, int]] | None = None
-        # The two below belong to the broker and to the store; a queue only carries them.
-        self.subscriber: object | None = None
+        # Whoever delivers keeps these two here: that somebody wants its messages, and how many are out.
+        self.is_subscribed = False
         self.delivered = 0
-        self.reader: object | None = None
 
     @property
     def size(self) -> int:

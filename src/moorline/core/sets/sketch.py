@@ -102,11 +102,6 @@ class Sketch:
         )
         return Sketch(self.salt, cells, words)
 
-    def is_consistent(self) -> bool:
-        """Every partition holds every value once: their XORs must be equal."""
-        sums = np.bitwise_xor.reduce(self.words, axis=1)
-        return bool((sums == sums[0]).all())
-
     def __bytes__(self) -> bytes:
         return self.words.astype(">u8").tobytes()
 

@@ -391,6 +391,7 @@ class Mending:
         entries, lost = self._saved(queue, aside)
         lsn = max([self._store.next_lsn - 1, self._lsn, *(entry.lsn for entry in entries)])
         self._lsn = lsn
+        self._store.files.close_queue(queue)
         _reset(queue, lsn)
         queue.can_write = all(entry.kind != QUOTA_MARKER for entry in entries)
         builder = FolderBuilder(
@@ -441,5 +442,5 @@ class Mending:
 def _reset(queue: Queue, lsn: int) -> None:
     """Nothing is left of what was known of its files and of the log."""
     queue.damaged = False
-    queue.reader = queue.cache = queue.pending = queue.consumed = queue.popped = None
+    queue.pending = queue.consumed = queue.popped = None
     queue.flushed_lsn = queue.touched_lsn = lsn

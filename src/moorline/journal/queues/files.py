@@ -96,14 +96,16 @@ class QueueFiles:
         self._wall_ms = wall_ms
         self._draw = draw
         self._changed = changed
-        self._readers: OrderedDict[bytes, Queue] = OrderedDict()
+        self._readers: OrderedDict[Queue, Reader] = OrderedDict()
+        """Of the queues whose files are in use, the one used last at the end."""
 
     def reader(self, queue: Queue) -> Reader | None:
         """The queue's files, opened if they are not; None if the queue was set aside."""
         self.claim(queue)
-        if isinstance(queue.reader, Reader):
-            self._readers.move_to_end(queue.id)
-            return queue.reader
+        known = self._readers.get(queue)
+        if known is not None:
+            self._readers.move_to_end(queue)
+            return known
         if queue.damaged:
             return None
         path = path_of(queue.id, self._options.levels)
@@ -122,9 +124,7 @@ class QueueFiles:
         journal = QueueJournal(
             text_of(queue.id), state, file_messages_max=self._options.file_messages_max
         )
-        queue.reader = reader = Reader(folder, journal, found.lines)
-        # Before anything can fail: whoever has a reader is among the readers.
-        self._readers[queue.id] = queue
+        self._readers[queue] = reader = Reader(folder, journal, found.lines)
         if state is not None and not state.size:
             try:
                 self.perform(reader, journal.handle(Clean(), self._wall_ms()), [])
@@ -132,8 +132,9 @@ class QueueFiles:
                 self.quarantine(queue, str(error))
                 return None
         if len(self._readers) > self._options.open_queues_max:
-            _, idle = self._readers.popitem(last=False)
-            self._close_reader(idle)
+            idle, of_idle = self._readers.popitem(last=False)
+            self.handles.forget_folder(of_idle.folder.path)
+            idle.cache = None
         return reader
 
     def _was_set_aside(self, queue: Queue, path: str) -> bool:
@@ -203,7 +204,10 @@ class QueueFiles:
                     if left <= pause_at:
                         yield
                         pause_at = left - LOOK_BYTES_PER_TURN
-                        if queue.reader is not reader or reader.journal.stored is not state:
+                        if (
+                            self._readers.get(queue) is not reader
+                            or reader.journal.stored is not state
+                        ):
                             break
                 else:
                     return 0
@@ -301,7 +305,7 @@ class QueueFiles:
         queue.settle(queue.touched_lsn, queue.size)
         queue.pending = None
         queue.damaged = True
-        queue.reader = None
+        self._readers.pop(queue, None)
         queue.cache = None
         self._changed(queue)
 
@@ -316,11 +320,9 @@ class QueueFiles:
 
     def hand_over(self, queue: Queue) -> Reader | None:
         """What is known of a queue's files goes to whoever flushes them; nothing of them stays open here."""
-        reader = queue.reader if isinstance(queue.reader, Reader) else None
+        reader = self._readers.pop(queue, None)
         if reader is not None:
-            self._readers.pop(queue.id, None)
             self.handles.forget_folder(reader.folder.path)
-            queue.reader = None
         return reader
 
     def take_in(self, queue: Queue, reader: Reader | None) -> None:
@@ -331,8 +333,7 @@ class QueueFiles:
             return
         path = reader.folder.path
         folder = QueueFolder(self._disk, self.handles, path, queue.id, self._options.node)
-        queue.reader = Reader(folder, reader.journal, reader.lines)
-        self._readers[queue.id] = queue
+        self._readers[queue] = Reader(folder, reader.journal, reader.lines)
 
     def take_counts(self, other: "QueueFiles") -> None:
         """What another has counted is counted here, and there no longer."""
@@ -345,13 +346,9 @@ class QueueFiles:
     def close_queue(self, queue: Queue) -> None:
         """Closes a queue's files; the next use reads them again."""
         self.claim(queue)
-        self._readers.pop(queue.id, None)
-        self._close_reader(queue)
-
-    def _close_reader(self, queue: Queue) -> None:
-        if isinstance(queue.reader, Reader):
-            self.handles.forget_folder(queue.reader.folder.path)
-        queue.reader = None
+        reader = self._readers.pop(queue, None)
+        if reader is not None:
+            self.handles.forget_folder(reader.folder.path)
         queue.cache = None
 
     def fresh_name(self) -> str:

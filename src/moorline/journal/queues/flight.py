@@ -119,12 +119,11 @@ class Flight:
         del self._group[queue.id]
         was_at_hand = len(queue.cache or ()) == queue.stored
         moved = queue.take_over(passenger.copied)
-        is_wanted = was_at_hand and queue.subscriber is not None and not queue.damaged
+        is_wanted = was_at_hand and queue.is_subscribed and not queue.damaged
         if is_wanted and sum(map(record_bytes, moved)) <= CACHE_BYTES_PER_QUEUE:
             # A subscriber will want what was just flushed: it need not be read back.
             queue.cache = deque([*(queue.cache or ()), *moved])
         if queue.damaged:
-            queue.reader = None
             if queue.is_dirty:
                 # What came since then goes where the rest went.
                 self._files.give_up(queue)

@@ -70,7 +70,7 @@ class QueueWork:
         assert self._mended is not None
         for name in _OF_FILES:
             setattr(queue, name, getattr(self._mended.queue, name))
-        queue.cache = queue.reader = None
+        store.files.close_queue(queue)
         store.files.quarantined += self._mended.quarantined
         store.files.lost_messages += self._mended.report.lost
         store.files.doubled_messages += self._mended.report.doubled

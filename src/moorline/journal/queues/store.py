@@ -4,7 +4,7 @@ Everything here is synchronous and on one thread but for two kinds of calls that
 `write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out. The
 order of one change:
 
-    change memory, add to the batch  →  write the batch (and sync)  →  committed: answers may leave
+    change memory, add to the batch  →  write the batch (and sync)  →  committed: readers see it
 
 Design, invariants and the table of failures: docs/design/queues.md.
 """
@@ -208,9 +208,12 @@ class Store:
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
         return self._created(queue_id, owner, now_ms, lsn)
 
-    def send(self, queue: Queue, body: bytes, now_ms: int) -> int:
-        """Stores a message and returns its id, or 0 if the quota refuses it."""
-        verdict = queue.admit(self._queue_messages_max)
+    def send(self, queue: Queue, body: bytes, now_ms: int, *, is_decided: bool = False) -> int:
+        """Stores a message and returns its id, or 0 if the quota refuses it.
+
+        Of one that `is_decided` the quota was asked before: what came from others since does not undo it.
+        """
+        verdict = STORE if is_decided else queue.admit(self._queue_messages_max)
         if verdict is STORE:
             self.next_lsn += 1
             lsn = self.batch.add(SEND, queue.id, now_ms, body)
@@ -296,6 +299,15 @@ class Store:
         return self.writing if self.writing is not None and lsn < self.batch.first else self.batch
 
     @property
+    def batch_bytes(self) -> int:
+        """What waits for the next commit."""
+        return self.batch.size
+
+    def is_quick(self, batch: Batch) -> bool:  # noqa: ARG002
+        """Whether to write it is less work than to hand it to a thread."""
+        return not self.options.sync
+
+    @property
     def last_batch(self) -> Batch | None:
         """The batch of the newest change that is not committed; None if all are."""
         return self.batch if self.batch.count else self.writing
@@ -310,7 +322,7 @@ class Store:
         self.log.begin_segment(self._written_lsn + 1)
 
     def committed(self, batch: Batch) -> None:
-        """The batch is as durable as it will be: its answers may leave."""
+        """The batch is as durable as it will be: what it carries may be delivered."""
         assert batch is self.writing
         self.writing = None
         self.committed_lsn = batch.first + batch.count - 1
@@ -362,7 +374,7 @@ class Store:
             queue = self.live.get(queue_id)
             if queue is None:
                 continue
-            is_used = queue.subscriber is not None or queue_id in self.mending
+            is_used = queue.is_subscribed or queue_id in self.mending
             is_new = queue_id in self.unindexed
             if not (queue.is_dirty or is_used or is_new or queue_id in self.dirty):
                 del self.live[queue_id]

@@ -28,10 +28,11 @@ import secrets
 import struct
 from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import xxhash
 
+from moorline.core.queue.queue import Queue
 from moorline.errors import FolderUnusable, LogDamaged
 from moorline.journal.disk import Disk, DiskFile
 
@@ -68,16 +69,15 @@ class Change(NamedTuple):
 class Batch:
     """Changes that are committed together."""
 
-    __slots__ = ("answers", "count", "first", "parts", "size", "woken")
+    __slots__ = ("count", "first", "parts", "size", "woken")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.count = 0
         self.parts: list[bytes] = []
         self.size = BATCH.size
-        # Both belong to the broker: what may leave, and who may be served, after the commit.
-        self.answers: list[Any] = []
-        self.woken: list[Any] = []
+        self.woken: list[Queue] = []
+        """Queues that have something to be delivered when this is committed."""
 
     def add(self, kind: int, queue: bytes, number: int, body: bytes) -> int:
         """Adds a change; returns its lsn."""

@@ -1,6 +1,6 @@
 """Room: journal/streams. What goes into a node's streams, and in what batches."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -31,17 +31,19 @@ class PlainRecord(Protocol):
 
 
 class StreamBatch:
-    """What one commit stores. `answers` belongs to the caller."""
+    """What one commit stores."""
 
-    __slots__ = ("answers", "count", "parts", "retained")
+    __slots__ = ("count", "parts", "retained")
 
-    def __init__(
-        self, parts: list[Part], retained: RetainedPart | None, answers: list[Any]
-    ) -> None:
+    def __init__(self, parts: list[Part], retained: RetainedPart | None) -> None:
         self.parts = parts
         self.retained = retained
-        self.answers = answers
         self.count = sum(len(part.block.positions) for part in parts)
+
+    @property
+    def shards(self) -> list[int]:
+        """The shards that have something new by it."""
+        return [part.shard.number for part in self.parts]
 
     @property
     def is_small(self) -> bool:

@@ -15,7 +15,6 @@ import secrets
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import Any
 
 import numpy as np
 import xxhash
@@ -25,7 +24,7 @@ from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
 from moorline.journal.streams.drop import StreamDrop
-from moorline.journal.streams.dropped import Dropped, read_dropped
+from moorline.journal.streams.dropped import read_dropped
 from moorline.journal.streams.inspection import Inspection, StreamProblem, inspect
 from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.streams.manifest import is_long, write_manifest
@@ -97,8 +96,6 @@ class StreamStore(StreamView):
         """Shards that were in use at the last start; 0 if there was none."""
         self.batch_bytes = 0
         """Bytes that wait in the batch under way."""
-        self.answers: list[Any] = []
-        """Of the batch under way; they go with it."""
 
     # --- start and stop ---------------------------------------------------------------------------
 
@@ -330,11 +327,11 @@ class StreamStore(StreamView):
                 part = shard.take(now_us, bytes_max, self._draw)
                 if part is not None:
                     parts.append(part)
-        if not parts and not self.answers:
+        if not parts:
             return None
         retained = self._retained.take(self._retain, now_us) if self._retain else None
-        batch = StreamBatch(parts, retained, self.answers)
-        self._retain, self.answers, self.batch_bytes = [], [], 0
+        batch = StreamBatch(parts, retained)
+        self._retain, self.batch_bytes = [], 0
         self._on_its_way = batch
         return batch
 
@@ -376,15 +373,14 @@ class StreamStore(StreamView):
         """Whether to write it is less work than to hand it to a thread."""
         return not self._options.sync and batch.is_small
 
-    def committed(self, batch: StreamBatch) -> list[int]:
-        """Readers see it from now on; the shards that have something new."""
+    def committed(self, batch: StreamBatch) -> None:
+        """Readers see it from now on."""
         assert batch is self._on_its_way, "this batch was not taken, or is committed already"
         self._on_its_way = None
         for part in batch.parts:
             part.shard.committed(part)
         if batch.retained is not None:
             self._retained.committed(batch.retained)
-        return [part.shard.number for part in batch.parts]
 
     def retained(self, filter_text: str) -> Iterator[Entry | None]:
         """The retained messages that match, step by step, with None where a step found none. One without a
@@ -411,13 +407,3 @@ class StreamStore(StreamView):
     def next_drop(self, now_us: int) -> StreamDrop | None:
         """Retention: the sealed generation that goes first, by age or by the bytes of all, if any does."""
         return self._upkeep.next_drop(now_us)
-
-    def drop_expired(self, now_us: int) -> list[Dropped]:
-        """All that are to go, on this thread."""
-        dropped = []
-        while (drop := self.next_drop(now_us)) is not None:
-            drop.note()
-            drop.take_effect()
-            drop.remove()
-            dropped.append(drop.gone)
-        return dropped
