@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from moorline.core.frames.block import Block
-from moorline.core.stream import Extent, Gap, Shard
+from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import MoorlineError, StartError
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.streams.dropped import Dropped
@@ -22,6 +22,7 @@ from moorline.limits import (
     FILES_LOOK_MS,
     STREAM_BUSY_MESSAGES,
     STREAM_BUSY_MS,
+    STREAM_READ_BYTES_MAX,
     STREAM_SEALS_PER_LOOK,
     STREAM_UPKEEP_MS,
 )
@@ -219,9 +220,10 @@ class LocalStreams(FillsDisk):
     # --- reading ----------------------------------------------------------------------------------
 
     async def read(
-        self, shard: int, generation: int, offset: int, bytes_max: int
+        self, stream: Stream, offset: int, bytes_max: int = STREAM_READ_BYTES_MAX
     ) -> Block | Gap | None:
-        """What follows the offset in that generation, None at its end; from the disk in a thread."""
+        """What follows the offset in that stream of ours, None at its end; from the disk in a thread."""
+        _, shard, generation = stream
         if self.store.read_is_cached(shard, generation, offset):
             return self.store.read(shard, generation, offset, bytes_max)
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
@@ -247,7 +249,7 @@ class LocalStreams(FillsDisk):
     def shard_extents(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
         wanted = self.store.shard_numbers if shards is None else shards
-        found = [self.store.line(number) for number in wanted]
+        found = [self.store.extents_of(number) for number in wanted]
         return {extents[0].stream.shard: extents for extents in found if extents}
 
     # --- upkeep -----------------------------------------------------------------------------------
