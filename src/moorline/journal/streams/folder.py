@@ -15,7 +15,7 @@ import numpy as np
 from moorline.config.settings import Config
 from moorline.core.frames.block import Block
 from moorline.core.frames.byte_columns import PADDING_BYTES
-from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
+from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import read_all
 from moorline.journal.overlay import OverlayDisk
@@ -277,16 +277,23 @@ class FolderStreams:
     def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
         """By the code that the node reads with, over a disk that it cannot change."""
         generation = self._generation(stream, offset)
-        if generation is None:
-            # Dropped, or its head is damaged: what follows begins with the next that is there.
-            behind = self._behind(stream.shard_number, offset)
-            upto = next((one.first for one in behind if one.first > offset), offset)
-            return Gap(offset, upto, RETENTION) if upto > offset else None
-        if offset >= generation.end:
-            return None
-        if offset < generation.first:
-            return Gap(offset, generation.first, RETENTION)
-        return generation.read(offset, bytes_max)
+        if generation is None or offset < generation.first:
+            return self._read_elsewhere(stream, offset, bytes_max)
+        return generation.read(offset, bytes_max) if offset < generation.end else None
+
+    def _read_elsewhere(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
+        """The stream is gone, or begins later in this copy: an offset is read where it is."""
+        _, shard, generation = stream
+        for extent in self._behind(shard, offset):
+            if offset < extent.first:
+                path = path_of(folder_of(shard), generation) + SEGMENT
+                # A segment that is there and cannot be told what it is has lost its head.
+                is_damaged = extent.stream != stream and self._disk.exists(path)
+                return Gap(offset, extent.first, DAMAGE if is_damaged else RETENTION)
+            if offset < extent.end:
+                is_before = extent.stream.generation < generation
+                return self.read(extent.stream, offset, bytes_max) if is_before else None
+        return None
 
     def _generation(self, stream: Stream, offset: int) -> Generation | None:
         if self._last is not None and self._last[0] == stream and offset < self._last[1].end:
