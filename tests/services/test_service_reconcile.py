@@ -1,4 +1,4 @@
-"""The performer of tests/net/test_reconcile.py against a real node: the far set is Postgres, ours is in memory."""
+"""The performer of tests/net/test_reconcile.py against a real node: its set is in Postgres, ours in memory."""
 
 import random
 
