@@ -1,4 +1,4 @@
-"""The performer of tests/net/test_reconcile.py against a real node: its set is in Postgres, ours in memory."""
+"""The performer of tests/net/test_reconcile.py against a real node: its set is in Postgres, ours here."""
 
 import random
 
