@@ -25,11 +25,11 @@ from bench.node import BenchNode, cpu_seconds
 from bench.report import Report
 from moorline.client.moor import Moor
 from moorline.client.service import Service
-from moorline.core.effects import Effect, Event
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.reconcile import Agreed, Asker, Begin, Repair
+from moorline.core.sets.reconcile import Agreed, Repair
 from moorline.core.sets.sketch import Words
+from moorline.net.reconcile import Comparison
 
 NEGENTROPY = {10: 20_514, 1_000: 1_434_277}
 """Bytes of the best peer for a million ids, measured apart on the same kind of machine (one-sided)."""
@@ -102,20 +102,16 @@ class _Hearing:
 
 async def open_service(service: Service) -> None:
     """What every session of a service begins with; it tells the node's digest."""
-    await service._open()  # noqa: SLF001
+    await service._exchange.open()  # noqa: SLF001
 
 
-async def find(service: Service, own: IdSet) -> tuple[int, Effect]:
+async def find(service: Service, own: IdSet) -> tuple[int, Repair | Agreed]:
     """Asks until the difference is known; the number of exchanges, and what is to be repaired."""
-    asker = Asker("bench", own, service._salt)  # noqa: SLF001
-    event: Event = Begin()
-    rounds = 0
-    while True:
-        (effect,) = asker.handle(event, 0)
-        if isinstance(effect, Repair | Agreed):
-            return rounds, effect
-        event = await service._perform(effect, own)  # noqa: SLF001
-        rounds += 1
+    exchange = service._exchange  # noqa: SLF001
+    before = exchange.report.rounds
+    comparison = Comparison("bench", exchange, own, exchange.salt, exchange.theirs)
+    found = await comparison.begin()
+    return exchange.report.rounds - before, found
 
 
 def drifted(base: Words, fresh: Words, d: int, side: str) -> IdSet:

@@ -24,6 +24,7 @@ from moorline.catalog import EmbeddedPostgres
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Endpoint
 from moorline.spark.planning import ends
+from moorline.spark.streams import described
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 SHARDS = 8
@@ -90,13 +91,13 @@ def measure(report: Report, address: str, turns: int) -> None:
         return sum(len(links.streams(tuple(known))) for _, known, _ in told.nodes)
 
     try:
-        bounds = streams.described({}).bounds
+        bounds = described(streams, {}).bounds
         first = dict.fromkeys(bounds, 0)
         last = {shard: max(0, end - 1) for shard, end in ends(bounds).items()}
         listed = took_ms(everything, turns)
         tell(f"{everything()} generations in {len(bounds)} shards")
         for case, since in (("ends", {}), ("a batch", last), ("all of them", first)):
-            value = took_ms(lambda since=since: streams.described(since), turns)  # type: ignore[misc]
+            value = took_ms(lambda since=since: described(streams, since), turns)  # type: ignore[misc]
             report.row(case, "planning_ms", value, "ms", peer="all, in turn", peer_value=listed)
     finally:
         streams.close()

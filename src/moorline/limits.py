@@ -338,6 +338,12 @@ QUEUE_WINDOW_MAX = 1_024
 QUEUES_PER_PAGE_MAX = 4_096
 """Rows of one answer to a listing of queues."""
 
+# --- reconciliation -------------------------------------------------------------------------------
+
+RECONCILE_STARTS_MAX = 16
+"""Comparisons from the beginning, because the own set changed under them; one is usual, and each ends the
+change that it found."""
+
 # --- services -------------------------------------------------------------------------------------
 
 BLOCK_BYTES_MAX = 16_384

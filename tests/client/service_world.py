@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from moorline.core.sets.answerer import answer_verify
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.hashing import hash_ids, misfits
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Mode, answer_verify
+from moorline.core.sets.reconcile import Mode
 from moorline.core.sets.sketch import Salt
 from moorline.errors import CallFailed, ConnectionLost
 from moorline.wire.link import Welcome

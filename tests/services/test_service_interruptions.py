@@ -90,7 +90,7 @@ async def test_d17_a_connection_lost_anywhere_in_a_repair_is_made_good(
     with node.listed() as listed:
         listed.remove(queues[-30:])
     if kind in (RangesTold, ListsTold):
-        monkeypatch.setattr("moorline.services.commands.answer_verify", lambda *_: (Mode.EQUAL, 0))
+        monkeypatch.setattr("moorline.core.sets.answerer.answer_verify", lambda *_: (Mode.EQUAL, 0))
     async with node.connect() as moor:
         session = node.session_of(moor)
         answer = session.answer
@@ -133,7 +133,7 @@ async def test_d17_a_repair_that_was_given_up_does_not_disturb_the_next_one(
             await first
         moor._caller.received = heard  # type: ignore[method-assign]
         # Fewer differences now: the next sketch has another size.
-        service._associations.add(queues[:700])
+        service._list.associations.add(queues[:700])
         report = await within(service.agree())
         assert report.digest == Digest.of([*queues[:700], *queues[2_000:]]) == await node.digest()
         await service.__aexit__(None, None, None)
@@ -165,7 +165,9 @@ async def test_d30_changes_wait_for_the_end_of_the_repair_and_are_not_lost(
         await moor.queue(queues[0]).info()
         assert [len(message.queues) for message in sniffer.of(Associate)] == [5]
         assert not sniffer.of(Dissociate)
-        assert service._associations.digest() == Digest.of(queues), "nor are they in our list yet"
+        assert service._list.associations.digest() == Digest.of(queues), (
+            "nor are they in our list yet"
+        )
         assert not any(change.done() for change in changes)
         gate.is_open.set()
         report = await within(repair)

@@ -39,7 +39,7 @@ async def half_associated(node: ServiceServer, count: int, done: int) -> list[by
         queues = await make_queues(moor, count)
         async with moor.service(node.list_of()) as service:
             await service._list.add(queues)
-            assert await service._associate(queues[:done]) == []
+            assert await service._exchange.associate(queues[:done]) == []
     return queues
 
 
@@ -145,7 +145,7 @@ async def test_what_can_be_no_id_is_refused_before_the_list_has_it(node: Service
         for bad in (b"", b"short", b"l" * 25):
             with pytest.raises(ConfigError, match="the id of a queue is 24 bytes"):
                 await service.associate([queue, bad])
-        assert len(service._associations) == 0
+        assert len(service._list.associations) == 0
         assert await service.associate([queue]) == []
 
 

@@ -81,5 +81,5 @@ async def test_a_queue_stays_in_the_list_if_nobody_knows(node: ServiceServer) ->
         async with lost_at(node.catalog._dsn, "association"):
             with pytest.raises(OutcomeUnknown):
                 await within(read(moor, queue))
-        assert service._associations.digest() == Digest.of([queue])
+        assert service._list.associations.digest() == Digest.of([queue])
         assert (await service.agree()).digest == Digest.of([queue]) == await node.digest()

@@ -173,7 +173,7 @@ async def test_d31_the_repair_is_sub_for_what_is_missing_and_bus_for_what_is_ext
         last = sniffer.of(Associated, Dissociated)[-1]
         assert Digest(last.count, last.hash) == wanted == await node.digest()
         assert service.report.digest == wanted
-        assert service._associations.digest() == wanted
+        assert service._list.associations.digest() == wanted
 
 
 async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: ServiceServer) -> None:
@@ -190,7 +190,7 @@ async def test_d31_a_stale_sketch_is_not_taken_for_the_catalogs(node: ServiceSer
         await keep_a_sketch(node, moor)
         await node.lose(queues[1:3])
         # Through this node: it stamps the sketch that it keeps with the catalog's digest.
-        service._associations.add([fresh])
+        service._list.associations.add([fresh])
         await moor._caller.call(lambda call: Associate(call, [fresh]), Associated)
         wanted = {fresh, queues[0], *queues[2:]}
         try:

@@ -228,7 +228,7 @@ async def test_d03_a_mix_of_commands_keeps_the_digests_right(node: ServiceServer
             await node.check_digests()
         assert min(seen.values()) > 5, seen
         report = await service.agree()
-        assert report.digest == await node.digest() == service._associations.recomputed()
+        assert report.digest == await node.digest() == service._list.associations.recomputed()
         for queue in await node.associated():
             held = node.store.glance(queue)
             assert held is not None

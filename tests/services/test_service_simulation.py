@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from moorline.core.effects import Effect, Event
+from moorline.core.sets.answerer import answer_verify
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
@@ -33,7 +34,6 @@ from moorline.core.sets.reconcile import (
     RangesAnswered,
     Repair,
     Repaired,
-    answer_verify,
 )
 from moorline.core.sets.sketch import Salt, Words
 from moorline.testing import SimulationFailed, Transcript
@@ -59,7 +59,7 @@ class Hashes:
         self.ids = ids
         pairs = hash_ids(ids).tolist()
         self.by_id: dict[bytes, tuple[int, int]] = dict(zip(ids, map(tuple, pairs), strict=True))
-        self.by_hash = {pair: one for one, pair in self.by_id.items()}
+        self.by_high = {high: one for one, (high, _) in self.by_id.items()}
 
     def id_set(self, ids: set[bytes]) -> IdSet:
         pairs = [self.by_id[one] for one in sorted(ids)]
@@ -72,10 +72,8 @@ class Hashes:
         high, low = self.by_id[one]
         return Digest(1, high.to_bytes(8, "big") + low.to_bytes(8, "big"))
 
-    def named(self, own: IdSet, places: Words) -> list[bytes]:
-        chosen = places.astype(np.int64)
-        pairs = zip(own.high[chosen].tolist(), own.low[chosen].tolist(), strict=True)
-        return [self.by_hash[pair] for pair in pairs]
+    def named(self, highs: Words) -> list[bytes]:
+        return [self.by_high[high] for high in highs.tolist()]
 
 
 class Node:
@@ -113,8 +111,7 @@ class Node:
         for prefix in prefixes:
             part = own.slice_of(prefix)
             if prefix.bits == 0 or part.stop - part.start == 1:
-                places = np.arange(part.start, part.stop, dtype=np.uint64)
-                found += self.hashes.named(own, places)
+                found += self.hashes.named(own.high[part])
         return found
 
     def restore(self, snapshot: frozenset[bytes]) -> None:
@@ -271,7 +268,7 @@ class Simulation:
                         assert self.faults, f"nothing changes any more, and yet: {why}"
                         raise Lost("given up")
                     case Repair(missing, extra):
-                        event, refused = self._repair(own, missing, extra)
+                        event, refused = self._repair(missing, extra)
                     case _:
                         event = self._ask(effect, salt, own)
                 (effect,) = asker.handle(event, 0)
@@ -282,11 +279,11 @@ class Simulation:
     def _ask(self, effect: Effect, salt: Salt, own: IdSet) -> Event:
         return self._exchange(lambda: self.node.answer(effect, salt, own))
 
-    def _repair(self, own: IdSet, missing: Words, extra: list[Prefix]) -> tuple[Event, list[bytes]]:
+    def _repair(self, missing: Words, extra: list[Prefix]) -> tuple[Event, list[bytes]]:
         refused: list[bytes] = []
         if extra:
             self._exchange(lambda: self.node.dissociate(self.node.named(extra)))
-        queues = self.hashes.named(own, missing)
+        queues = self.hashes.named(missing)
         for start in range(0, len(queues), 10):
             some = queues[start : start + 10]
             refused += self._exchange(partial(self.node.associate, some))

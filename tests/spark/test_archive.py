@@ -22,7 +22,7 @@ from tests.spark.publishing import COUNT, message, publish, ttl_s_of
 
 from moorline.core.stream import Stream
 from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
-from moorline.spark.folder_link import FolderStreams
+from moorline.journal.streams.folder import FolderStreams
 from moorline.spark.jobs.archive import ArchiveOptions, archive, check, check_format
 from moorline.spark.jobs.archive_files import Archive, archived
 from moorline.spark.jobs.archive_location import OWN

@@ -16,6 +16,7 @@ from moorline.spark.jobs.archive_files import Archive
 from moorline.spark.jobs.node_side import ask, opened_streams
 from moorline.spark.jobs.verify import VerifyOptions, verify
 from moorline.spark.planning import firsts
+from moorline.spark.streams import described
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -24,7 +25,7 @@ def has_dropped(node: NodeProcess) -> bool:
     """Whether the oldest messages of all shards are gone."""
     streams = opened_streams(source_of(node))
     try:
-        return all(first > 0 for first in firsts(streams.described({}).bounds).values())
+        return all(first > 0 for first in firsts(described(streams, {}).bounds).values())
     finally:
         streams.close()
 

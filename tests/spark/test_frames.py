@@ -19,10 +19,10 @@ from moorline.core.frames.frame import (
 )
 from moorline.core.stream import Extent
 from moorline.journal.disk import FileDisk
+from moorline.journal.streams.folder import FolderStreams
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import TTL_S_MAX
 from moorline.spark import runs as finding
-from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.runs import ReadGap, runs
 

@@ -4,17 +4,18 @@ import pytest
 
 from moorline.core.stream import Extent, Stream
 from moorline.errors import ConfigError
+from moorline.journal.streams.source import extents_by_shard
 from moorline.spark.planning import (
     ExtentsByShard,
     Range,
     ShardGap,
     check_order,
-    extents_by_shard,
     limited,
     ranges,
     resolved,
     tasks,
 )
+from moorline.spark.streams import named
 
 
 def extent(shard: int, generation: int, first: int, end: int) -> Extent:
@@ -24,7 +25,8 @@ def extent(shard: int, generation: int, first: int, end: int) -> Extent:
 @pytest.fixture
 def shard_extents() -> ExtentsByShard:
     """Shard 0 has two streams, of which the first hundred messages are gone; shard 1 has one."""
-    return extents_by_shard([extent(0, 3, 200, 250), extent(0, 2, 100, 200), extent(1, 1, 0, 40)])
+    extents = [extent(0, 3, 200, 250), extent(0, 2, 100, 200), extent(1, 1, 0, 40)]
+    return named(extents_by_shard(extents))
 
 
 def test_a_limit_is_shared_by_what_waits() -> None:
@@ -63,7 +65,7 @@ def test_ranges_follow_the_streams_and_name_what_is_gone(shard_extents: ExtentsB
     assert gaps == [ShardGap("node-1/0", 0, 100), ShardGap("node-1/1", 40, 50)]
     assert str(gaps[0]) == "100 messages of node-1/0, 0 to 99"
     # A hole in the middle of a shard, whose head was damaged.
-    holey = extents_by_shard([extent(0, 1, 0, 10), extent(0, 3, 30, 40)])
+    holey = named(extents_by_shard([extent(0, 1, 0, 10), extent(0, 3, 30, 40)]))
     assert ranges({"node-1/0": 0}, {"node-1/0": 40}, holey)[1] == [ShardGap("node-1/0", 10, 30)]
 
 

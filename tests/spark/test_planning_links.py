@@ -15,35 +15,37 @@ from tests.topics.test_pages import NODE, STREAMS, serving
 from moorline.catalog import EmbeddedPostgres
 from moorline.core.stream import Extent, Shard, Stream
 from moorline.journal.disk import FileDisk
+from moorline.journal.streams.folder import FolderStreams
+from moorline.journal.streams.source import DescribedShards, extents_by_shard
 from moorline.journal.streams.store import StreamOptions, StreamStore
-from moorline.spark.folder_link import FolderStreams
 from moorline.spark.node_link import Links, NodeStreams
 from moorline.spark.options import Endpoint
-from moorline.spark.planning import Described, extents_by_shard
 from moorline.testing.memory_disk import MemoryDisk
 
 
-def behind(extents: list[Extent], since: dict[str, int]) -> Described:
+def behind(extents: list[Extent], since: dict[Shard, int]) -> DescribedShards:
     """What is to be told, worked out from all there is."""
     shard_extents = extents_by_shard(extents)
-    bounds = {line: (several[0].first, several[-1].end) for line, several in shard_extents.items()}
-    wanted = [one for one in extents if one.end > since.get(str(one.stream.shard), one.end)]
-    return Described(bounds, extents_by_shard(wanted))
+    bounds = {
+        shard: (several[0].first, several[-1].end) for shard, several in shard_extents.items()
+    }
+    wanted = [one for one in extents if one.end > since.get(one.stream.shard, one.end)]
+    return DescribedShards(bounds, extents_by_shard(wanted))
 
 
-def places(extents: list[Extent]) -> Iterator[dict[str, int]]:
+def places(extents: list[Extent]) -> Iterator[dict[Shard, int]]:
     """None, all, and every edge of every stream."""
     yield {}
-    yield {str(one.stream.shard): 0 for one in extents}
-    yield {str(one.stream.shard): one.end for one in extents}
+    yield {one.stream.shard: 0 for one in extents}
+    yield {one.stream.shard: one.end for one in extents}
     for one in extents:
         for at in {max(0, one.first - 1), one.first, one.end - 1, one.end}:
-            yield {str(one.stream.shard): at}
+            yield {one.stream.shard: at}
 
 
-def without_empty(told: Described) -> Described:
-    return Described(
-        told.bounds, {line: found for line, found in told.shard_extents.items() if found}
+def without_empty(told: DescribedShards) -> DescribedShards:
+    return DescribedShards(
+        told.bounds, {shard: found for shard, found in told.shard_extents.items() if found}
     )
 
 
@@ -73,7 +75,7 @@ def test_a_folder_tells_what_is_behind_a_place_and_opens_nothing_else(
         return read(shard, generation)
 
     monkeypatch.setattr(streams, "_head", counted)
-    streams.described({line: end for line, (_, end) in streams.described({}).bounds.items()})
+    streams.described({shard: end for shard, (_, end) in streams.described({}).bounds.items()})
     assert len(opened) == 8, "twice, of two shards, the oldest and the newest"
 
 
@@ -89,7 +91,7 @@ async def test_more_streams_than_an_answer_holds_come_in_several() -> None:
             streams = NodeStreams(Endpoint(str(address)))
             try:
                 for first in (0, STREAMS - 10):
-                    since = {str(Shard(NODE, 0)): first, str(Shard(NODE, 1)): 0}
+                    since = {Shard(NODE, 0): first, Shard(NODE, 1): 0}
                     asked = streams._shards_of(NODE, (str(address),), since)
                     shards, found = streams._links.run(asked)
                     assert shards == [(0, 0, STREAMS - 1), (1, 0, 0)]
@@ -113,7 +115,9 @@ def test_a_node_tells_what_is_behind_a_place(node: NodeProcess, published: list[
         assert streams.extents() == [one for one in extents if one.end]
         for since in list(places(extents))[:20]:
             assert streams.described(since) == behind(extents, since)
-        assert streams.described({"nobody/0": 0, "node-1/999": 0}).shard_extents == {}
+        assert (
+            streams.described({Shard("nobody", 0): 0, Shard("node-1", 999): 0}).shard_extents == {}
+        )
     finally:
         streams.close()
         links.close()

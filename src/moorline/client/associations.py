@@ -209,27 +209,21 @@ class Associations:
                 low += [row[1] for row in rows]
         return IdSet(_unsigned(high), _unsigned(low))
 
-    def queues_of(self, hashes: IdSet, places: Words) -> Iterable[list[bytes]]:
-        """The ids behind places in a set that `id_set` made, some thousands at a time.
+    def queues_of(self, own: IdSet, highs: Words) -> Iterable[list[bytes]]:
+        """The ids behind high halves of hashes of a set that `id_set` made, some thousands at a time.
 
         Nothing is held between two of them: whoever asks may stop, and the file may be closed.
         """
-        if len(places) == len(hashes):
+        if len(highs) == len(own):
             yield from self._all_queues()
             return
         with self._using() as db:
             db.execute("create index if not exists by_high on association (high)")
-        for start in range(0, len(places), _BATCH):
-            chosen = places[start : start + _BATCH].astype(np.int64)
-            highs = hashes.high[chosen].view(np.int64).tolist()
-            lows = hashes.low[chosen].view(np.int64).tolist()
-            select = "select queue from association where high = ? and low = ?"
+        select = "select queue from association where high = ?"
+        for start in range(0, len(highs), _BATCH):
+            chosen = highs[start : start + _BATCH].view(np.int64).tolist()
             with self._using() as db:
-                found = [
-                    row[0]
-                    for pair in zip(highs, lows, strict=True)
-                    for row in db.execute(select, pair)
-                ]
+                found = [row[0] for one in chosen for row in db.execute(select, (one,))]
             yield found
 
     def _all_queues(self) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""Room: client. The questions of a service over the wire: open, verify, ranges, lists, associate, dissociate.
+"""Room: client. A service over the wire: open, associate, dissociate, and the exchange of its reconciliation.
 
 Whatever is longer than a block goes and comes as several, and all of it is counted in the report.
 """
@@ -6,19 +6,17 @@ Whatever is longer than a block goes and comes as several, and all of it is coun
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 
 from moorline.client.own_list import Refusal
-from moorline.core.effects import Event
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.reconcile import LEAF_COUNT, LISTED_BYTES, Answered, Mode, sketch_bytes
-from moorline.core.sets.sketch import Salt, Words
+from moorline.core.sets.reconcile import LEAF_COUNT, LISTED_BYTES, Answered, Mode, check_answer
+from moorline.core.sets.sketch import Salt
 from moorline.errors import CallFailed, ConnectionLost, Malformed
+from moorline.ids import text_of
 from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.wire.message import Answer, Failed
@@ -34,11 +32,15 @@ from moorline.wire.service import (
     Dissociate,
     Dissociated,
     ListsTold,
+    OpenService,
     PayloadBlock,
     RangesTold,
+    ServiceEnded,
+    ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
 )
+from moorline.wire.service_operator import ListServiceQueues, ServiceQueuesListed
 
 Reply = TypeVar("Reply", bound=Answer)
 
@@ -65,43 +67,87 @@ class Report(msgspec.Struct):
     """Queues that such a list lacked, and got back from the node."""
 
 
-class Exchange:
+Make = Callable[[int], WireMessage]
+
+
+class Asking(NamedTuple):
+    """How a session is opened for a service, and how it verifies."""
+
+    open: Make
+    verify: Callable[[Digest, bytes, int], Make] | None
+    """From digest, estimate and least size of a sketch. None: it must not, and the walk finds all."""
+
+
+def as_service(window: int) -> Asking:
+    """For the service of our own certificate, which is subscribed by this."""
+    return Asking(
+        OpenService,
+        lambda digest, estimate, cells_min: made(
+            SubscribeService, digest.count, digest.hash, estimate, cells_min, window
+        ),
+    )
+
+
+class ServiceExchange:
     """What is asked of the node, on a connection that acts for a service."""
 
-    def __init__(self, caller: Caller, window: int) -> None:
+    def __init__(self, caller: Caller, asking: Asking) -> None:
         self.report = Report()
-        self._caller = caller
-        self._window = window
-        self._salt = Salt(bytes(16))
-        self._blocks: deque[PayloadBlock] = deque()
-        self._news = asyncio.Event()
-        self._ended: Digest | None = None
-        self._theirs = Digest.empty()
-        """The node's digest when the service was opened."""
-        self._absent = 0
+        self.is_opening = self.is_open = False
+        self.ended: Digest | None = None
+        """The node's digest when another session of the service took over."""
+        self.salt = Salt(bytes(16))
+        self.service = b""
+        self.theirs = Digest.empty()
+        """The node's digest, as it was last told."""
+        self.absent = 0
         """Queues of the service that the node does not have, as its last SOKS said."""
-        self._told = Digest.empty()
-        """And after the last change."""
+        self.news = asyncio.Event()
+        """Set when something was pushed, or the connection is lost."""
+        self._caller = caller
+        self._asking = asking
+        self._blocks: deque[PayloadBlock] = deque()
 
-    async def _verify(self, digest: Digest, cells_min: int, own: IdSet) -> Event:
-        estimate = b""
-        if len(own) and self._theirs.count and digest != self._theirs:
-            # Only where it is of use: equal sets are verified by 48 bytes.
-            estimate = bytes(await asyncio.to_thread(own.estimate, self._salt))
-        soks = await self._call(
-            lambda call: SubscribeService(
-                call, digest.count, digest.hash, estimate, cells_min, self._window
-            ),
-            ServiceSubscribed,
-        )
+    async def open(self) -> ServiceOpened:
+        self.is_opening = True
+        opened = await self.call(self._asking.open, ServiceOpened)
+        # What was pushed before is of a service that this connection has closed; it comes again.
+        self.is_open = True
+        self.salt, self.service = Salt(opened.salt), opened.service
+        self.theirs = Digest(opened.count, opened.hash)
+        return opened
+
+    def hear(self, message: WireMessage) -> bool:
+        """Takes what is meant for the exchange; False if it is not."""
+        if not self.is_open:
+            return isinstance(message, PayloadBlock | ServiceEnded)
+        match message:
+            case PayloadBlock():
+                self._blocks.append(message)
+            case ServiceEnded(count, digest):
+                self.ended = Digest(count, digest)
+            case _:
+                return False
+        self.news.set()
+        return True
+
+    # --- what a reconciliation asks ---------------------------------------------------------------
+
+    async def verify(self, digest: Digest, estimate: bytes, cells_min: int) -> Answered:
+        if self._asking.verify is None:
+            # As if the sketch were of no use.
+            return Answered(self.theirs, Mode.EQUAL)
+        make = self._asking.verify(digest, estimate, cells_min)
+        soks = await self.call(make, ServiceSubscribed)
         self.report.bytes_sent += 24 + len(estimate)
         self.report.bytes_received += 24 + soks.payload_bytes
-        _check_soks(soks)
-        self._absent = soks.absent
+        mode = _mode_of(soks)
+        self.absent = soks.absent
         payload = bytearray(soks.payload)
         while len(payload) < soks.payload_bytes:
             payload += await self._next_block(soks.call)
-        return Answered(Digest(soks.count, soks.hash), Mode(soks.mode), soks.cells, bytes(payload))
+        self.theirs = Digest(soks.count, soks.hash)
+        return Answered(self.theirs, mode, soks.cells, bytes(payload))
 
     async def _next_block(self, soks: int) -> bytes:
         while not self._blocks or self._blocks[0].soks != soks:
@@ -111,39 +157,36 @@ class Exchange:
                 continue
             if self._caller.lost.done():
                 raise self._caller.lost.result()
-            self._news.clear()
-            await self._news.wait()
+            self.news.clear()
+            await self.news.wait()
         return self._blocks.popleft().payload
 
-    async def _ranges(self, prefixes: list[Prefix]) -> list[RangeDigest]:
+    async def ranges(self, prefixes: list[Prefix]) -> list[RangeDigest]:
         told: list[RangeDigest] = []
         for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
             some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
-            told += (await self._call(made(AskRanges, some), RangesTold)).ranges
+            told += (await self.call(made(AskRanges, some), RangesTold)).ranges
             self.report.bytes_sent += 9 * len(some)
             self.report.bytes_received += 12 * len(some)
-        if len(told) != len(prefixes):
-            raise Malformed(f"{len(told)} ranges for {len(prefixes)} questions")
         return told
 
-    async def _lists(self, prefixes: list[Prefix]) -> list[Words]:
-        told: list[Words] = []
+    async def lists(self, prefixes: list[Prefix]) -> list[bytes]:
+        told: list[bytes] = []
         for start in range(0, len(prefixes), LISTS_PER_BLOCK):
             some = [(p.bits, p.value) for p in prefixes[start : start + LISTS_PER_BLOCK]]
-            answer = await self._call(made(AskLists, some), ListsTold)
-            if len(answer.highs) != len(some) or any(len(highs) % 8 for highs in answer.highs):
-                raise Malformed("a list that answers no question")
-            told += [np.frombuffer(highs, ">u8").astype(np.uint64) for highs in answer.highs]
+            told += (await self.call(made(AskLists, some), ListsTold)).highs
             self.report.bytes_sent += 9 * len(some)
-            self.report.bytes_received += sum(len(highs) for highs in answer.highs)
+        self.report.bytes_received += sum(map(len, told))
         return told
 
-    async def _associate(self, queues: Sequence[bytes]) -> list[Refusal]:
+    # --- what changes the node's set --------------------------------------------------------------
+
+    async def associate(self, queues: Sequence[bytes]) -> list[Refusal]:
         """In blocks, several on their way at once: the node takes a run of them as one statement."""
         refused: list[Refusal] = []
         together = QUEUES_PER_BLOCK * BLOCKS_TOGETHER
         for start in range(0, len(queues), together):
-            self._check_ended()
+            self.check_ended()
             some = queues[start : start + together]
             blocks = [
                 made(Associate, list(some[place : place + QUEUES_PER_BLOCK]))
@@ -155,45 +198,53 @@ class Exchange:
                     raise CallFailed.of(answer.code, answer.text)
                 if not isinstance(answer, Associated):
                     raise Malformed(f"{type(answer).__name__} does not answer an association")
-                self._told = Digest(answer.count, answer.hash)
+                self.theirs = Digest(answer.count, answer.hash)
                 self.report.associated += answer.changed
                 refused += answer.refused
             self.report.bytes_sent += 24 * len(some)
             self.report.bytes_received += 24 * len(blocks)
         return refused
 
-    async def _dissociate(self, prefixes: list[Prefix]) -> None:
+    async def dissociate(self, prefixes: list[Prefix]) -> None:
         for start in range(0, len(prefixes), PREFIXES_PER_BLOCK):
             some = [(p.bits, p.value) for p in prefixes[start : start + PREFIXES_PER_BLOCK]]
-            answer = await self._call(made(Dissociate, some), Dissociated)
-            self._told = Digest(answer.count, answer.hash)
+            answer = await self.call(made(Dissociate, some), Dissociated)
+            self.theirs = Digest(answer.count, answer.hash)
             self.report.dissociated += answer.changed
             self.report.bytes_sent += 8 * len(some)
             self.report.bytes_received += 24
 
-    async def _call(self, make: Callable[[int], WireMessage], reply: type[Reply]) -> Reply:
-        self._check_ended()
+    async def queues_behind(self, after: bytes) -> list[bytes]:
+        """A page of what the node has for the service, in the order of the hashes."""
+        make = made(ListServiceQueues, text_of(self.service), after)
+        page = (await self.call(make, ServiceQueuesListed)).queues
+        self.report.bytes_received += sum(map(len, page))
+        return page
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def call(self, make: Make, reply: type[Reply]) -> Reply:
+        self.check_ended()
         self.report.rounds += 1
         return await self._caller.call(make, reply)
 
-    def _check_ended(self) -> None:
-        if self._ended is not None:
+    def check_ended(self) -> None:
+        if self.ended is not None:
             raise ConnectionLost("another session of this service took over")
 
 
-def _check_soks(soks: ServiceSubscribed) -> None:
-    """What a node says is checked before we rely on it."""
+def _mode_of(soks: ServiceSubscribed) -> Mode:
+    """What a node says is checked before its payload is waited for."""
     try:
         mode = Mode(soks.mode)
     except ValueError as error:
         raise Malformed(f"a SOKS of the unknown mode {soks.mode}") from error
-    is_sketch = soks.cells > 0 and soks.payload_bytes == sketch_bytes(soks.cells)
-    is_list = soks.payload_bytes % LISTED_BYTES == 0
-    fits = {Mode.SKETCH: is_sketch, Mode.LIST: is_list}.get(mode, soks.payload_bytes == 0)
-    if not fits or soks.payload_bytes > SERVICE_PAYLOAD_BYTES_MAX:
+    check_answer(mode, soks.cells, soks.payload_bytes)
+    if soks.payload_bytes > SERVICE_PAYLOAD_BYTES_MAX:
         raise Malformed(f"a SOKS of mode {mode.name} with {soks.payload_bytes} bytes")
+    return mode
 
 
-def made(kind: Callable[..., WireMessage], *values: object) -> Callable[[int], WireMessage]:
+def made(kind: Callable[..., WireMessage], *values: object) -> Make:
     """A message of that kind and content, for whatever number its call gets."""
     return lambda call: kind(call, *values)

@@ -4,8 +4,8 @@
         side = Reconciler(caller, own, "billing", is_dry=True)
         added, removed = await side.planned()
 
-It is the exchange of client.service: for a service that an operator names, or for that of our own
-certificate; and, in a dry run, only up to what the repair would be.
+The parts are those of client.service: for a service that an operator names, or for that of our own
+certificate; and, in a dry run, only the comparison, which says what the repair would be.
 """
 
 import contextlib
@@ -13,25 +13,26 @@ import hashlib
 import sqlite3
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from moorline.client.associations import Associations
-from moorline.client.own_list import Refusal
-from moorline.client.service import Service
-from moorline.client.service_exchange import Reply
+from moorline.client.service_exchange import (
+    Asking,
+    Report,
+    ServiceExchange,
+    as_service,
+    made,
+)
+from moorline.client.service_repair import Seen, ServiceRepair
 from moorline.config.addresses import listen_address
-from moorline.core.effects import Effect, Event
-from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Answered, AskVerify, Mode, Repair
+from moorline.core.sets.reconcile import Agreed, Repair
 from moorline.errors import ConfigError, FolderUnusable
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.caller import Caller, open_caller
+from moorline.net.reconcile import Comparison
 from moorline.version import SOFTWARE
 from moorline.wire.message import Message
-from moorline.wire.queue import Delivery
-from moorline.wire.service import OpenService, SubscribeService
 from moorline.wire.service_operator import OpenNamedService, VerifyService
 
 
@@ -60,12 +61,8 @@ async def calling(
         caller.close("DONE", "the client is done")
 
 
-class Planned(Exception):
-    """What a repair would do, known before it is done: queues to add, queues to remove."""
-
-
-class Reconciler(Service):
-    """The same exchange for a service that an operator names, or for our own, and up to its plan."""
+class Reconciler:
+    """The exchange of a service for one that an operator names, or for our own; all of it, or its plan."""
 
     def __init__(
         self,
@@ -75,66 +72,62 @@ class Reconciler(Service):
         *,
         is_dry: bool,
         bind: bool = False,
-        seen: Callable[[int, int], None] = lambda _done, _total: None,
+        seen: Seen = lambda _done, _total: None,
     ) -> None:
-        super().__init__(caller, own, window=1, bind=bind)
-        self._named, self._is_dry, self._seen = named, is_dry, seen
-        self._added = self._to_add = 0
+        self._caller = caller
+        self._is_dry = is_dry
+        self._exchange = ServiceExchange(caller, _asking(named, is_dry=is_dry))
+        self._repair = ServiceRepair(caller, self._exchange, own, bind=bind, seen=seen)
         caller.pushed = self._hear_all
-        caller.lost.add_done_callback(lambda _: self.connection_lost())
+        caller.lost.add_done_callback(lambda _: self._exchange.news.set())
+
+    @property
+    def report(self) -> Report:
+        return self._exchange.report
 
     async def planned(self) -> tuple[int, int]:
         """Agrees; in a dry run only up to the repair, and returns what it would add and remove."""
-        try:
-            await self.agree()
-        except Planned as plan:
-            missing, extra = plan.args
-            return missing, extra
+        self._caller.check_loop()
+        if self._is_dry:
+            return await self._plan()
+        await self._repair.agree()
         return 0, 0
+
+    async def _plan(self) -> tuple[int, int]:
+        exchange = self._exchange
+        own = await self._repair.enter()
+        comparison = Comparison("plan", exchange, own, exchange.salt, exchange.theirs)
+        match await comparison.begin():
+            case Agreed(digest):
+                self.report.lost = await self._repair.list.settle(digest.count)
+                self.report.digest = digest
+                return 0, 0
+            case Repair(missing, extra):
+                is_all = any(prefix.bits == 0 for prefix in extra)
+                surplus = exchange.theirs.count if is_all else len(extra)
+                if self._repair.list.is_doubtful:
+                    # A list that failed its check takes nothing away: it would come back.
+                    self.report.restored = surplus
+                    return len(missing), 0
+                return len(missing), surplus
 
     def _hear_all(self, messages: list[Message]) -> None:
         for message in messages:
-            self.hear(message)
+            # Nobody reads what is delivered, and unacknowledged it comes again.
+            self._exchange.hear(message)
 
-    def hear(self, message: Message) -> bool:
-        # Nobody reads them here, and unacknowledged they come again.
-        return isinstance(message, Delivery) or super().hear(message)
 
-    async def _call(self, make: Callable[[int], Message], reply: type[Reply]) -> Reply:
-        match make(0):
-            case OpenService() if self._named is not None:
-                name = self._named
-                return await super()._call(lambda call: OpenNamedService(call, name), reply)
-            case SubscribeService(_, count, digest, estimate, cells) if self._named is not None:
-                return await super()._call(
-                    lambda call: VerifyService(call, count, digest, estimate, cells), reply
-                )
-        return await super()._call(make, reply)
-
-    async def _perform(self, effect: Effect, own: IdSet) -> Event:
-        match effect:
-            case AskVerify() if self._is_dry and self._named is None:
-                # A SUBS would take the subscription over: the walk finds the same without it.
-                return Answered(self._theirs, Mode.EQUAL)
-            case Repair(missing, extra):
-                is_all = any(prefix.bits == 0 for prefix in extra)
-                if self._is_dry:
-                    raise Planned(len(missing), self._theirs.count if is_all else len(extra))
-                self._added, self._to_add = 0, len(missing)
-        return await super()._perform(effect, own)
-
-    async def _restore(self, service: bytes, missing: int, extra: list[Prefix]) -> int:
-        if self._is_dry:
-            is_all = any(prefix.bits == 0 for prefix in extra)
-            self.report.restored = self._theirs.count if is_all else len(extra)
-            raise Planned(missing, 0)
-        return await super()._restore(service, missing, extra)
-
-    async def _associate(self, queues: Sequence[bytes]) -> list[Refusal]:
-        refused = await super()._associate(queues)
-        self._added += len(queues)
-        self._seen(self._added, self._to_add)
-        return refused
+def _asking(named: str | None, *, is_dry: bool) -> Asking:
+    if named is not None:
+        return Asking(
+            made(OpenNamedService, named),
+            lambda digest, estimate, cells_min: made(
+                VerifyService, digest.count, digest.hash, estimate, cells_min
+            ),
+        )
+    asking = as_service(window=1)
+    # A SUBS would take the subscription over: the walk finds the same without it.
+    return asking._replace(verify=None) if is_dry else asking
 
 
 @contextlib.contextmanager

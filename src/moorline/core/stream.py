@@ -1,6 +1,6 @@
 """Room: core. What a stream is called, how far it goes, and what it may lack."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -42,6 +42,9 @@ class Extent(NamedTuple):
     end: int
     sealed: bool
 
+
+SegmentPart = Literal["segment", "index", "dense"]
+"""The frames of a stream themselves, the sparse index, and the dense one that a sealed stream has."""
 
 RETENTION = "RETENTION"
 DAMAGE = "DAMAGE"

@@ -1,7 +1,7 @@
 """Room: services. Services: one identity that receives the messages of very many queues, and cannot drift.
 
-The catalog is the only truth about associations. This file checks who may change them, and answers the
-questions of a reconciliation; service_delivery.py sends the messages. Design: docs/design/services.md.
+The catalog is the only truth about associations. This file checks who may change them, and lets an answerer
+answer the questions of a reconciliation; delivery.py sends the messages. Design: docs/design/services.md.
 """
 
 import logging
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import OpenedService
+from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Mode, answer_verify
+from moorline.core.sets.reconcile import Answered
 from moorline.errors import CallFailed, ConnectionLost, Malformed, NotAuthorized, ServiceDisabled
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES
@@ -23,6 +23,7 @@ from moorline.net.session import Handler, Handlers, Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
 from moorline.services.delivery import ServiceDelivery, ServiceSession
+from moorline.services.service_set import ServiceSet
 from moorline.services.sketches import Sketches
 from moorline.wire.message import Answer
 from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed, Unsubscribe
@@ -44,6 +45,7 @@ from moorline.wire.service import (
     ServiceSubscribed,
     SubscribeService,
 )
+from moorline.wire.service_operator import VerifyService
 
 log = logging.getLogger("moorline.queues")
 
@@ -181,27 +183,17 @@ class ServiceBroker:
         acting = self._acting(session)
         theirs = Digest(call.count, call.hash)
         await self._prove(acting)
-        own = await self.services.digest(acting.service.number)
-        self._count(own, theirs)
-        mode, cells, payload = await self._help(acting.service, own, theirs, call)
-        answer = ServiceSubscribed(
-            call.call,
-            own.count,
-            own.hash,
-            mode.value,
-            cells,
-            len(payload),
-            payload[:PAYLOAD_PER_BLOCK],
-            acting.absent,
-        )
+        answered = await self._verified(session, call)
+        self._count(answered.digest, theirs)
+        answer = soks_of(call.call, answered, acting.absent)
         if not session.is_open:
             return answer
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
             acting.is_checked = True
-        self.delivery.take_over(acting, own)
-        rest = payload[PAYLOAD_PER_BLOCK:]
+        self.delivery.take_over(acting, answered.digest)
+        rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
             # What is pushed must follow the answer, which leaves when this returns.
             self.turns.spawn(self._after_soks(acting, call.call, rest, call.window))
@@ -209,17 +201,14 @@ class ServiceBroker:
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
         self.counts.rounds += 1
-        prefixes = _prefixes(call)
-        number = self._acting(session).service.number
-        return RangesTold(call.call, await self.services.ranges(number, prefixes))
+        ranges = await self._answerer(session).ranges(_prefixes(call))
+        return RangesTold(call.call, ranges)
 
     async def _lists(self, session: Session, call: AskLists) -> Answer:
         self.counts.rounds += 1
-        prefixes = _prefixes(call)
-        number = self._acting(session).service.number
-        return ListsTold(call.call, await self.services.lists(number, prefixes))
+        return ListsTold(call.call, await self._answerer(session).lists(_prefixes(call)))
 
-    # --- verify and help --------------------------------------------------------------------------
+    # --- the answering side of a reconciliation ---------------------------------------------------
 
     async def _prove(self, acting: ServiceSession) -> None:
         """What a SOKS tells is what is there: once in every agreement the ids are hashed anew.
@@ -248,23 +237,18 @@ class ServiceBroker:
             )
         acting.is_checked = True
 
-    async def _help(
-        self, service: OpenedService, own: Digest, theirs: Digest, call: SubscribeService
-    ) -> tuple[Mode, int, bytes]:
-        """What goes with a SOKS: nothing, a sketch, or the whole list."""
-        differences = None
-        if own not in (theirs, Digest.empty()) and len(call.estimate) == ESTIMATE_BYTES:
-            kept = await self.sketches.get(service, own)
-            differences = kept.estimate.differences(Estimate.parse(kept.salt, call.estimate))
-        mode, cells = answer_verify(own, theirs, differences, call.cells_min)
-        payload = b""
-        if mode is Mode.SKETCH:
-            kept = await self.sketches.get(service, own)
-            payload = bytes(await self.sketches.of_size(service, kept, cells))
-        elif mode is Mode.LIST:
-            (payload,) = await self.services.lists(service.number, [Prefix(0, 0)])
-        self.counts.payload_bytes += len(payload)
-        return mode, cells, payload
+    def _answerer(self, session: Session) -> Answerer:
+        return Answerer(self._set_of(session))
+
+    def _set_of(self, session: Session) -> ServiceSet:
+        """What a reconciliation with this session is about."""
+        return ServiceSet(self.services, self.sketches, self._acting(session).service)
+
+    async def _verified(self, session: Session, call: SubscribeService | VerifyService) -> Answered:
+        theirs = Digest(call.count, call.hash)
+        answered = await self._answerer(session).verify(theirs, call.estimate, call.cells_min)
+        self.counts.payload_bytes += len(answered.payload)
+        return answered
 
     def _count(self, own: Digest, theirs: Digest) -> None:
         self.counts.verifies += 1
@@ -399,6 +383,21 @@ class ServiceBroker:
         acting = self._by_session.pop(session, None)
         if acting is not None:
             self.delivery.retire(acting)
+
+
+def soks_of(call: int, answered: Answered, absent: int = 0) -> ServiceSubscribed:
+    """The answer to SUBS, with as much of its payload as fits a block."""
+    digest, payload = answered.digest, answered.payload
+    return ServiceSubscribed(
+        call,
+        digest.count,
+        digest.hash,
+        answered.mode.value,
+        answered.cells,
+        len(payload),
+        payload[:PAYLOAD_PER_BLOCK],
+        absent,
+    )
 
 
 async def push_payload(session: Session, call: int, rest: bytes) -> None:

@@ -17,17 +17,15 @@ from moorline.core.sets.digest import Digest
 from moorline.errors import Ambiguous, NotAuthorized, NotFound
 from moorline.net.session import Handler, Handlers, Session
 from moorline.queues.commands import QueueBroker
-from moorline.services.commands import ServiceBroker, push_payload
+from moorline.services.commands import ServiceBroker, push_payload, soks_of
 from moorline.services.delivery import ServiceSession
+from moorline.services.service_set import AuditedServiceSet, ServiceSet
 from moorline.wire.message import Answer
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
-    AskRanges,
     CloseService,
     OpenService,
-    RangesTold,
     ServiceOpened,
-    ServiceSubscribed,
     SubscribeService,
 )
 from moorline.wire.service_operator import (
@@ -167,24 +165,17 @@ class OperatorBroker(ServiceBroker):
     async def _verify(self, session: Session, call: VerifyService) -> Answer:
         if session not in self._operating:
             raise NotAuthorized("this session acts for no service: name it first")
-        service = self._acting(session).service
-        own = await self._rows.recomputed(service.number)
-        asked = SubscribeService(call.call, call.count, call.hash, call.estimate, call.cells_min)
-        mode, cells, payload = await self._help(service, own, Digest(call.count, call.hash), asked)
-        first, rest = payload[:PAYLOAD_PER_BLOCK], payload[PAYLOAD_PER_BLOCK:]
+        answered = await self._verified(session, call)
+        rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest:
             # What is pushed must follow the answer, which leaves when this returns.
             self.turns.spawn(push_payload(session, call.call, rest))
-        return ServiceSubscribed(
-            call.call, own.count, own.hash, mode.value, cells, len(payload), first
-        )
+        return soks_of(call.call, answered)
 
-    async def _ranges(self, session: Session, call: AskRanges) -> Answer:
-        """For an operator the buckets are those of the associations, not the kept ones."""
-        if session not in self._operating or any(bits != 8 for bits, _ in call.prefixes):
-            return await super()._ranges(session, call)
-        found = await self._rows.checked(self._acting(session).service.number)
-        return RangesTold(call.call, [found.buckets[value & 255] for _, value in call.prefixes])
+    def _set_of(self, session: Session) -> ServiceSet:
+        if session in self._operating:
+            return AuditedServiceSet(self._rows, self.sketches, self._acting(session).service)
+        return super()._set_of(session)
 
     async def _open(self, session: Session, call: OpenService) -> Answer:
         async with self.turns.turn(OPENING):

@@ -16,7 +16,6 @@ from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
 from moorline.limits import (
     PEER_RETRY_MS,
-    STREAM_READ_BYTES_MAX,
     TOPIC_BYTES_MAX,
     TOPIC_HEADERS_BYTES_MAX,
     TOPIC_LEVELS_MAX,
@@ -91,9 +90,7 @@ async def _read(directory: StreamDirectory, one: OpenFeed, offset: int) -> Block
             if stream.home != directory.node:
                 found = await directory.read(stream, offset)
             elif not local.is_disk_full:
-                found = await local.read(
-                    stream.shard_number, stream.generation, offset, STREAM_READ_BYTES_MAX
-                )
+                found = await local.read(stream, offset)
         except MoorlineError as error:
             log.warning("a dead letter waits", extra={"stream": str(stream), "error": str(error)})
         if found is not None and not local.is_disk_full:

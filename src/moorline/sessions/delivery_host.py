@@ -16,6 +16,7 @@ from moorline.core.delivery.open_feed import Window
 from moorline.core.effects import Effect
 from moorline.core.ranges import Range
 from moorline.errors import MoorlineError
+from moorline.journal.streams.source import StreamReader
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
@@ -150,12 +151,8 @@ class DeliveryHost:
         """From the disk, or from another node, which waits until there is something."""
         stream, directory = read.stream, self._directory
         try:
-            if stream.home == directory.node:
-                found = await directory.local.read(
-                    stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
-                )
-            else:
-                found = await directory.read(stream, read.offset)
+            reader: StreamReader = directory.local if stream.home == directory.node else directory
+            found = await reader.read(stream, read.offset)
         except (MoorlineError, OSError) as error:
             log.debug(
                 "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}

@@ -33,6 +33,7 @@ from moorline.spark.lag import lag_of
 from moorline.spark.options import ENDPOINT, Offsets, TopicOptions, check_names, topic_options
 from moorline.spark.planning import Range, ShardGap, ends
 from moorline.spark.stopping import stop_on_sigterm
+from moorline.spark.streams import described
 from moorline.spark.topic_reader import TopicReads
 
 log = logging.getLogger("moorline.spark")
@@ -199,10 +200,10 @@ class GroupStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             return []
         since: Offsets = {}
         for stream, at in wanted.items():
-            line = str(stream.shard)
+            shard = str(stream.shard)
             # The message before it: a stream that is read to its end is wanted too.
-            since[line] = min(since.get(line, at), max(0, at - 1))
-        shard_extents = self.streams().described(since).shard_extents
+            since[shard] = min(since.get(shard, at), max(0, at - 1))
+        shard_extents = described(self.streams(), since).shard_extents
         return [extent for several in shard_extents.values() for extent in several]
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from moorline.core.stream import Extent
+from moorline.journal.read_only_disk import ReadOnlyDisk
+from moorline.journal.streams.folder import LAYOUT, STREAMS
 from moorline.journal.streams.generation import SEAL, SNAPSHOT
 from moorline.journal.streams.seal import OTHERS, Memory, Summary, read_seal
 from moorline.journal.streams.shard import folder_of, path_of
@@ -22,11 +24,9 @@ from moorline.limits import (
     TOPICS_COUNTED_MAX,
     TOPICS_PER_PAGE_MAX,
 )
-from moorline.spark.folder_link import LAYOUT, STREAMS
 from moorline.spark.node_link import Links, Told
 from moorline.spark.options import Endpoint
 from moorline.spark.planning import Range
-from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.topic import ListTopics, TopicsListed
 
 Scan = Callable[[list[Range], frozenset[str]], set[str]]

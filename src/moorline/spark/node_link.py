@@ -7,17 +7,23 @@ answers the nodes' pings while a task is busy with something else.
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from moorline.config.addresses import Address, listen_address
+from moorline.core.frames.block import Block, block_of_frames
 from moorline.core.frames.byte_columns import PADDING_BYTES
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.stream import Extent, Gap, SegmentPart, Shard, Stream
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, JournalDamaged, Untrusted
-from moorline.journal.streams.segment import SEGMENT_HEAD, SegmentHead, head_of
-from moorline.journal.streams.segment_index import DENSE_BYTES
+from moorline.journal.streams.segment import SEGMENT_HEAD, head_of
+from moorline.journal.streams.source import (
+    DescribedShards,
+    SegmentParts,
+    ShardBounds,
+    extents_by_shard,
+)
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,
@@ -28,16 +34,14 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller, open_caller
-from moorline.spark.options import Endpoint, Offsets
-from moorline.spark.planning import Bounds, Described, extents_by_shard
+from moorline.spark.options import Endpoint
 from moorline.version import SOFTWARE
-from moorline.wire.group import FindOffsets, OffsetsFound
+from moorline.wire.group import FindOffsets, OffsetsFound, ReadStream, StreamRead
 from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
     DescribeShards,
-    Part,
     ReadStreamFile,
     ShardsDescribed,
     StreamFileRead,
@@ -203,33 +207,26 @@ def address_of(text: str) -> Address:
         raise ConfigError(f"address: {text!r}: {error}") from None
 
 
-class NodeSegment:
+class NodeSegment(SegmentParts):
     """A segment on a node; reads of a block are under way together."""
 
-    def __init__(self, links: Links, addresses: tuple[str, ...], stream: Stream) -> None:
-        self.name = f"{stream.home}: streams/{stream.shard_number:03}/{stream.generation:08}.seg"
+    def __init__(
+        self, links: Links, addresses: tuple[str, ...], stream: Stream, told: StreamFileRead
+    ) -> None:
+        name = f"{stream.home}: streams/{stream.shard_number:03}/{stream.generation:08}.seg"
+        head = head_of(told.data)
+        if head is None:
+            raise JournalDamaged(f"{name}: its head is damaged: no message of it can be read")
+        super().__init__(name, head, told.end, told.size_bytes)
         self._links = links
         self._addresses = addresses
         self._stream = stream
-        told = self._piece("segment", 0, SEGMENT_HEAD.size)
-        self.is_gone = bool(told.reason)
-        self.end = told.end
-        self.size_bytes = told.size_bytes
-        self.head = SegmentHead(stream.shard_number, stream.generation, told.first, 0, 0)
-        if not self.is_gone:
-            self.head = self._head(told.data)
-
-    def _head(self, data: bytes) -> SegmentHead:
-        head = head_of(data)
-        if head is None:
-            raise JournalDamaged(f"{self.name}: its head is damaged: no message of it can be read")
-        return head
 
     def close(self) -> None:
         """The links outlive it."""
 
-    def read_at(self, offset: int, length: int) -> bytes:
-        return self._links.run(self._read("segment", offset, length))
+    def part(self, part: SegmentPart, position: int, length: int) -> bytes:
+        return self._links.run(self._read(part, position, length))
 
     def begin(self, position: int, length: int) -> Callable[[], bytearray]:
         read = self._links.begin(self._read("segment", position, length))
@@ -241,30 +238,16 @@ class NodeSegment:
 
         return padded
 
-    def dense(self, number: int, count: int) -> bytes:
-        count = min(count, self.end - self.head.first - number)
-        data = self._links.run(self._read("dense", number * DENSE_BYTES, count * DENSE_BYTES))
-        return data if len(data) == count * DENSE_BYTES else b""
-
     def index(self) -> bytes:
-        parts, position = [], 0
-        while True:
-            told = self._piece("index", position, STREAM_READ_BYTES_MAX)
-            parts.append(told.data)
-            position += len(told.data)
-            if len(told.data) < STREAM_READ_BYTES_MAX:
-                return b"".join(parts)
+        parts = [self.part("index", 0, STREAM_READ_BYTES_MAX)]
+        while len(parts[-1]) == STREAM_READ_BYTES_MAX:
+            position = len(parts) * STREAM_READ_BYTES_MAX
+            parts.append(self.part("index", position, STREAM_READ_BYTES_MAX))
+        return b"".join(parts)
 
-    def _piece(self, part: Part, position: int, length: int) -> StreamFileRead:
-        return self._links.call(self._addresses, self._call(part, position, length), StreamFileRead)
-
-    def _call(self, part: Part, position: int, length: int) -> Callable[[int], Message]:
-        shard, generation = self._stream.shard_number, self._stream.generation
-        return lambda call: ReadStreamFile(call, shard, generation, part, position, length)
-
-    async def _read(self, part: Part, position: int, length: int) -> bytes:
+    async def _read(self, part: SegmentPart, position: int, length: int) -> bytes:
         calls = [
-            self._call(part, position + at, min(STREAM_READ_BYTES_MAX, length - at))
+            _asked(self._stream, part, position + at, min(STREAM_READ_BYTES_MAX, length - at))
             for at in range(0, length, STREAM_READ_BYTES_MAX)
         ]
         parts: list[bytes] = []
@@ -273,6 +256,13 @@ class NodeSegment:
             answers = await self._links.ask_all(self._addresses, some, StreamFileRead)
             parts += [answer.data for answer in answers]
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _asked(
+    stream: Stream, part: SegmentPart, position: int, length: int
+) -> Callable[[int], Message]:
+    _, shard, generation = stream
+    return lambda call: ReadStreamFile(call, shard, generation, part, position, length)
 
 
 class NodeStreams:
@@ -295,9 +285,9 @@ class NodeStreams:
     def addresses(self, node: str) -> tuple[str, ...]:
         return self._known.get(node, ())
 
-    def described(self, since: Offsets) -> Described:
+    def described(self, since: Mapping[Shard, int]) -> DescribedShards:
         """Asks the nodes side by side, for how far their shards go and for what is behind those offsets."""
-        bounds: Bounds = {}
+        bounds: ShardBounds = {}
         extents: list[Extent] = []
         for node, told in self._links.run(self._ask_nodes(since)).items():
             if isinstance(told, ConnectionLost) and not isinstance(told, Untrusted):
@@ -307,16 +297,16 @@ class NodeStreams:
             if isinstance(told, BaseException):
                 raise told
             shards, streams = told
-            bounds |= {str(Shard(node, shard)): (first, end) for shard, first, end in shards}
+            bounds |= {Shard(node, shard): (first, end) for shard, first, end in shards}
             extents += streams
-        return Described(bounds, extents_by_shard(extents))
+        return DescribedShards(bounds, extents_by_shard(extents))
 
     def extents(self) -> list[Extent]:
         bounds = self.described({}).bounds
         shard_extents = self.described(dict.fromkeys(bounds, 0)).shard_extents
         return [extent for several in shard_extents.values() for extent in several]
 
-    async def _ask_nodes(self, since: Offsets) -> dict[str, Told[NodeShards]]:
+    async def _ask_nodes(self, since: Mapping[Shard, int]) -> dict[str, Told[NodeShards]]:
         """Those that are known are asked while the cluster is; those that are new, behind that."""
         asked: dict[str, asyncio.Task[NodeShards]] = {}
         begun: list[asyncio.Task[NodeShards]] = []
@@ -342,8 +332,10 @@ class NodeStreams:
                 task.cancel()
             await asyncio.gather(*begun, return_exceptions=True)
 
-    async def _shards_of(self, node: str, addresses: tuple[str, ...], since: Offsets) -> NodeShards:
-        wanted = {shard.number: at for shard, at in _by_shard(since) if shard.home == node}
+    async def _shards_of(
+        self, node: str, addresses: tuple[str, ...], since: Mapping[Shard, int]
+    ) -> NodeShards:
+        wanted = {shard.number: at for shard, at in since.items() if shard.home == node}
         streams: dict[Stream, Extent] = {}
         while True:
             make = partial(DescribeShards, since=list(wanted.items()))
@@ -367,31 +359,46 @@ class NodeStreams:
         if told.node in self._silent:
             self._silent.remove(told.node)
 
-    def offsets_at(self, time_us: int) -> dict[str, int]:
+    def offsets_at(self, time_us: int) -> dict[Shard, int]:
         works = {
             node: self._links.ask(addresses, partial(FindOffsets, time_us=time_us), OffsetsFound)
             for node, addresses in self._known.items()
             if node not in self._silent
         }
-        found: dict[str, int] = {}
+        found: dict[Shard, int] = {}
         for node, told in self._links.together(works).items():
             if isinstance(told, BaseException):
                 raise told
-            found.update({str(Shard(node, shard)): at for shard, at in told.offsets})
+            found.update({Shard(node, shard): at for shard, at in told.offsets})
         return found
 
-    def segment(self, stream: Stream, addresses: tuple[str, ...]) -> NodeSegment | None:
+    def _reached(self, node: str) -> tuple[str, ...]:
+        if node not in self._known:
+            self._links.run(self._find_nodes())
+        if node not in self._known:
+            raise ConnectionLost(f"no node of this cluster has the streams of {node}")
+        return self._known[node]
+
+    def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
+        _, shard, generation = stream
+        length = min(bytes_max, STREAM_READ_BYTES_MAX)
+        told = self._links.call(
+            self._reached(stream.home),
+            lambda call: ReadStream(call, shard, generation, offset, length),
+            StreamRead,
+        )
+        if told.reason:
+            return Gap(told.first, told.upto, told.reason)
+        return block_of_frames(told.first, told.frames) if told.frames else None
+
+    def segment(self, stream: Stream, addresses: tuple[str, ...] = ()) -> NodeSegment | None:
         """None if it is gone."""
-        found = NodeSegment(self._links, addresses, stream)
-        return None if found.is_gone else found
+        reached = addresses or self._reached(stream.home)
+        make = _asked(stream, "segment", 0, SEGMENT_HEAD.size)
+        told = self._links.call(reached, make, StreamFileRead)
+        return None if told.reason else NodeSegment(self._links, reached, stream, told)
 
 
 async def _together(works: Mapping[str, Awaitable[Result]]) -> dict[str, Told[Result]]:
     found = await asyncio.gather(*works.values(), return_exceptions=True)
     return dict(zip(works, found, strict=True))
-
-
-def _by_shard(offsets: Offsets) -> Iterator[tuple[Shard, int]]:
-    for line, at in offsets.items():
-        node, _, number = line.rpartition("/")
-        yield Shard(node, int(number)), at

@@ -4,7 +4,6 @@ Pure: what there is comes in as extents, and a query's place is a dict `{"node-1
 entry for each shard, because offsets count through all generations of it.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -56,19 +55,12 @@ class ShardGap(NamedTuple):
         return f"{self.messages} messages of {self.shard}, {self.first} to {self.upto - 1}"
 
 
-def extents_by_shard(extents: Iterable[Extent]) -> ExtentsByShard:
-    shard_extents: ExtentsByShard = {}
-    for extent in sorted(extents, key=lambda one: one.stream):
-        shard_extents.setdefault(str(extent.stream.shard), []).append(extent)
-    return shard_extents
-
-
 def firsts(bounds: Bounds) -> Offsets:
-    return {line: first for line, (first, _) in bounds.items()}
+    return {shard: first for shard, (first, _) in bounds.items()}
 
 
 def ends(bounds: Bounds) -> Offsets:
-    return {line: end for line, (_, end) in bounds.items()}
+    return {shard: end for shard, (_, end) in bounds.items()}
 
 
 def resolved(given: str | Offsets, otherwise: str, bounds: Bounds, option: str) -> Offsets:
@@ -77,37 +69,39 @@ def resolved(given: str | Offsets, otherwise: str, bounds: Bounds, option: str) 
     if isinstance(given, str):
         return first if given == "earliest" else end
     found = dict(first if otherwise == "earliest" else end)
-    for line, offset in given.items():
-        if line not in bounds:
+    for shard, offset in given.items():
+        if shard not in bounds:
             known = ", ".join(bounds) or "none"
-            raise ConfigError(f"{option}: there is no stream {line!r}; there are {known}")
-        if offset > end[line]:
-            raise ConfigError(f"{option}: {line!r} has messages up to {end[line]}, not to {offset}")
-        found[line] = {EARLIEST: first[line], LATEST: end[line]}.get(offset, offset)
+            raise ConfigError(f"{option}: there is no stream {shard!r}; there are {known}")
+        if offset > end[shard]:
+            raise ConfigError(
+                f"{option}: {shard!r} has messages up to {end[shard]}, not to {offset}"
+            )
+        found[shard] = {EARLIEST: first[shard], LATEST: end[shard]}.get(offset, offset)
     return found
 
 
 def check_order(start: Offsets, end: Offsets) -> None:
     """Refuses a start behind its end: nothing can be between them."""
-    for line, offset in start.items():
-        if offset > end.get(line, offset):
+    for shard, offset in start.items():
+        if offset > end.get(shard, offset):
             raise ConfigError(
-                f"the start of {line!r} is {offset}, above its end, {end[line]}: give a start below it"
+                f"the start of {shard!r} is {offset}, above its end, {end[shard]}: give a start below it"
             )
 
 
 def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     """At most so many messages, of each shard a part that goes with what waits in it."""
-    waiting = {line: max(0, end[line] - start.get(line, end[line])) for line in end}
+    waiting = {shard: max(0, end[shard] - start.get(shard, end[shard])) for shard in end}
     total = sum(waiting.values())
     if total <= rows_max:
         return end
     found = dict(end)
-    for line, count in waiting.items():
+    for shard, count in waiting.items():
         if count:
             # At least one of each, or a shard with little in it would wait for ever.
             share = max(1, rows_max * count // total)
-            found[line] = start[line] + min(share, count)
+            found[shard] = start[shard] + min(share, count)
     return found
 
 
@@ -117,21 +111,21 @@ def ranges(
     """The pieces of streams between two places, and what between them is not there any more."""
     found: list[Range] = []
     gaps: list[ShardGap] = []
-    for line, upto in sorted(end.items()):
-        at = start.get(line, upto)
-        for extent in shard_extents.get(line, ()):
+    for shard, upto in sorted(end.items()):
+        at = start.get(shard, upto)
+        for extent in shard_extents.get(shard, ()):
             if at >= upto or extent.first >= upto:
                 break
             if extent.end <= at:
                 continue
             if extent.first > at:
-                gaps.append(ShardGap(line, at, extent.first))
+                gaps.append(ShardGap(shard, at, extent.first))
                 at = extent.first
             stop = min(extent.end, upto)
             found.append(Range(extent.stream, at, stop))
             at = stop
         if at < upto:
-            gaps.append(ShardGap(line, at, upto))
+            gaps.append(ShardGap(shard, at, upto))
     return found, gaps
 
 

@@ -23,11 +23,11 @@ from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal.queues.files import StoreOptions
 from moorline.journal.queues.offline import viewed, waiting
 from moorline.journal.queues.store import Store
+from moorline.journal.read_only_disk import ReadOnlyDisk
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links
 from moorline.spark.options import endpoint_of, partitions_of, path_of
-from moorline.spark.read_only_disk import ReadOnlyDisk
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
 

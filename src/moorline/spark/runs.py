@@ -1,14 +1,13 @@
 """Room: spark. Finding the frames of a range of messages in a segment, block by block, checked.
 
 Where a stream is sealed its dense index says where each frame begins. Where it is not, the sparse index
-does for every 128th, and the others are found in lanes (journal.streams.stretches). No index is relied
-upon: a
-block that is not as it should be is read again frame by frame, past damage, from the last place that was
+does for every 128th, and the others are found in lanes (journal.streams.frame_scan). No index is relied upon:
+a block that is not as it should be is read again frame by frame, past damage, from the last place that was
 good.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -16,37 +15,11 @@ from moorline.core.frames.byte_columns import PADDING_BYTES, words_at
 from moorline.core.frames.frame import HEAD
 from moorline.journal.disk import DiskFile
 from moorline.journal.streams.frame_scan import FrameRange, Span, cut, find_frames, sparse_ranges
-from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentHead, walk
+from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, walk
 from moorline.journal.streams.segment_index import DENSE_BYTES
+from moorline.journal.streams.source import SegmentFile
 from moorline.limits import SPARK_BLOCK_BYTES, SPARK_SLICE_MESSAGES
 from moorline.spark.frames import Block, Frames
-
-
-class SegmentFile(Protocol):
-    """A segment, wherever it is: messages `first` to before `end` in its first `size_bytes`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def head(self) -> SegmentHead: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def read_at(self, offset: int, length: int) -> bytes: ...
-
-    def begin(self, position: int, length: int) -> Callable[[], bytearray]:
-        """Begins to read; what it returns gives the bytes, padded, and may be called once."""
-
-    def dense(self, number: int, count: int) -> bytes:
-        """Entries of the dense index; nothing if there is none."""
-
-    def index(self) -> bytes:
-        """The sparse index; nothing if there is none."""
 
 
 class ReadGap(NamedTuple):

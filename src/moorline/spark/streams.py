@@ -1,32 +1,49 @@
-"""Room: spark. What readers of topics ask of the place where streams are."""
+"""Room: spark. What readers of topics ask of the place where streams are, in the names of Spark's offsets."""
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from moorline.core.stream import Extent, Stream
-from moorline.spark.folder_link import FolderSegment
-from moorline.spark.node_link import NodeSegment
-from moorline.spark.options import Offsets
+from moorline.core.stream import Shard
+from moorline.journal.streams.folder import FolderStreams
+from moorline.journal.streams.source import StreamSource
+from moorline.spark.node_link import NodeStreams
+from moorline.spark.options import Endpoint, Offsets
 from moorline.spark.planning import Described
 
+Value = TypeVar("Value")
 
-class Streams(Protocol):
-    """Where streams are: a folder, or nodes."""
 
-    def described(self, since: Offsets) -> Described:
-        """All shards, and of those that are named the streams that end behind that offset."""
-
-    def extents(self) -> list[Extent]:
-        """All streams of all shards: there may be very many."""
+class Streams(StreamSource, Protocol):
+    """Where streams are, as a driver sees it, which tells its tasks where to ask."""
 
     def silent(self) -> list[str]:
         """Nodes whose streams are not known now."""
 
     def addresses(self, node: str) -> tuple[str, ...]: ...
 
-    def offsets_at(self, time_us: int) -> dict[str, int]: ...
 
-    def segment(
-        self, stream: Stream, addresses: tuple[str, ...]
-    ) -> FolderSegment | NodeSegment | None: ...
+def opened(path: str, node: str, endpoint: Endpoint) -> Streams:
+    """Those of a folder if a path is given, else of nodes. Whoever opens them closes them."""
+    return FolderStreams(path, node) if path else NodeStreams(endpoint)
 
-    def close(self) -> None: ...
+
+def described(streams: StreamSource, since: Offsets) -> Described:
+    """All shards, and of those that are named the streams that end behind that offset."""
+    bounds, shard_extents = streams.described(shards_of(since))
+    return Described(named(bounds), named(shard_extents))
+
+
+def offsets_at(streams: StreamSource, time_us: int) -> Offsets:
+    return named(streams.offsets_at(time_us))
+
+
+def shards_of(offsets: Offsets) -> dict[Shard, int]:
+    found: dict[Shard, int] = {}
+    for name, at in offsets.items():
+        home, _, number = name.rpartition("/")
+        found[Shard(home, int(number))] = at
+    return found
+
+
+def named(by_shard: dict[Shard, Value]) -> dict[str, Value]:
+    """As the offsets of Spark name them."""
+    return {str(shard): value for shard, value in by_shard.items()}

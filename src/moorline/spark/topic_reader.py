@@ -26,12 +26,10 @@ from pyspark.sql.types import StructType
 from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
 from moorline.spark.endpoint_errors import naming_endpoint
-from moorline.spark.folder_link import FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.gaps import GAP, GapPartition, of_gaps, of_messages, without_gap
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
 from moorline.spark.lag import lag_of
-from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.planning import (
     Bounds,
@@ -49,7 +47,7 @@ from moorline.spark.planning import (
 )
 from moorline.spark.runs import ReadGap, runs
 from moorline.spark.stopping import stop_on_sigterm
-from moorline.spark.streams import Streams
+from moorline.spark.streams import Streams, described, offsets_at, opened
 
 log = logging.getLogger("moorline.spark")
 
@@ -89,11 +87,7 @@ class TopicReads:
     def streams(self) -> Streams:
         if self._opened is None:
             options = self.options
-            self._opened = (
-                FolderStreams(options.path, options.node)
-                if options.path
-                else NodeStreams(options.endpoint)
-            )
+            self._opened = opened(options.path, options.node, options.endpoint)
         return self._opened
 
     def close(self) -> None:
@@ -108,7 +102,7 @@ class TopicReads:
         cluster may be away is the caller's."""
         streams = self.streams()
         with naming_endpoint(self.options.endpoint):
-            described = streams.described(since)
+            found = described(streams, since)
         away = ", ".join(streams.silent())
         if away and needs_all and self.options.fail_on_loss:
             raise ConnectionLost(
@@ -116,19 +110,19 @@ class TopicReads:
             )
         if away:
             log.warning("streams are left out, their node does not answer", extra={"nodes": away})
-        return described
+        return found
 
     def bounds(self, *, needs_all: bool) -> Bounds:
         return self.described({}, needs_all=needs_all).bounds
 
     def start(self, bounds: Bounds) -> Offsets:
         if self.options.starting_us >= 0:
-            return {**ends(bounds), **self.streams().offsets_at(self.options.starting_us)}
+            return {**ends(bounds), **offsets_at(self.streams(), self.options.starting_us)}
         return resolved(self.options.starting, "earliest", bounds, "startingOffsets")
 
     def end(self, bounds: Bounds) -> Offsets:
         if self.options.ending_us >= 0:
-            return {**ends(bounds), **self.streams().offsets_at(self.options.ending_us)}
+            return {**ends(bounds), **offsets_at(self.streams(), self.options.ending_us)}
         return resolved(self.options.ending, "latest", bounds, "endingOffsets")
 
     def plan(
@@ -189,7 +183,7 @@ class TopicReads:
         options = self.options
         if options.path:
             return unknown_to_folder(names, options.path, self.streams().extents(), self._scan)
-        nodes = {line.rpartition("/")[0] for line in bounds}
+        nodes = {shard.rpartition("/")[0] for shard in bounds}
         addresses = {node: self.streams().addresses(node) for node in sorted(nodes)}
         return unknown_to_nodes(names, options.endpoint, addresses)
 
@@ -329,7 +323,7 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         stop_on_sigterm()
         bounds, shard_extents = self.described(start, needs_all=False)
         end = self._reached(start, bounds)
-        waiting = sum(end[line] - start[line] for line in start)
+        waiting = sum(end[shard] - start[shard] for shard in start)
         self._ended = start
         if self._waits_for_more(waiting, is_grown=len(end) > len(start)):
             return start
@@ -346,16 +340,16 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         now, first = ends(bounds), firsts(bounds)
         goal = self._goal
         found = dict(start)
-        for line, end in now.items():
-            if line not in start:
-                if goal is None or line in goal:
-                    found[line] = first[line]
+        for shard, end in now.items():
+            if shard not in start:
+                if goal is None or shard in goal:
+                    found[shard] = first[shard]
                 continue
-            if end < start[line]:
+            if end < start[shard]:
                 # A folder that was restored from before the checkpoint.
-                self.report([ShardGap(line, end, start[line])])
-            upto = end if goal is None else min(end, goal.get(line, start[line]))
-            found[line] = max(start[line], upto)
+                self.report([ShardGap(shard, end, start[shard])])
+            upto = end if goal is None else min(end, goal.get(shard, start[shard]))
+            found[shard] = max(start[shard], upto)
         return found
 
     def _waits_for_more(self, waiting: int, *, is_grown: bool) -> bool:
@@ -367,18 +361,18 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of all shards, how far they are behind the batch, and what this run found gone."""
         bounds = self.bounds(needs_all=False)
-        lag = lag_of(end - self._ended.get(line, first) for line, (first, end) in bounds.items())
+        lag = lag_of(end - self._ended.get(shard, first) for shard, (first, end) in bounds.items())
         return {**ends(bounds), **lag.told(), **self.told_gaps()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         stop_on_sigterm()
         shard_extents = self.described(start, needs_all=False).shard_extents
         away = set(self.streams().silent())
-        for line, upto in end.items():
+        for shard, upto in end.items():
             # Whose node is away is not gone: the batch is planned again when it is back.
-            if upto > start.get(line, upto) and line.rpartition("/")[0] in away:
+            if upto > start.get(shard, upto) and shard.rpartition("/")[0] in away:
                 raise ConnectionLost(
-                    f"the batch has messages of {line}, whose node is away: start it"
+                    f"the batch has messages of {shard}, whose node is away: start it"
                 )
         return self.plan(start, end, shard_extents)
 

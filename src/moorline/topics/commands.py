@@ -9,7 +9,7 @@ import xxhash
 from moorline.config.settings import Streams as Settings
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
-from moorline.core.stream import Extent, Gap
+from moorline.core.stream import Extent, Gap, Stream
 from moorline.core.topic import check_filter
 from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
 from moorline.journal.streams.retained import Entry
@@ -311,7 +311,8 @@ class TopicBroker:
     async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
         self._check_read(call)
         bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        found = await self.streams.read(call.shard, call.generation, call.offset, bytes_max)
+        stream = Stream(self.streams.node, call.shard, call.generation)
+        found = await self.streams.read(stream, call.offset, bytes_max)
         if found is None:
             return StreamRead(call.call, call.offset, call.offset, b"")
         if isinstance(found, Gap):

@@ -155,7 +155,7 @@ class StreamDirectory:
     def _heard(self, streams: list[Extent]) -> None:
         """News of a link. Most of them, many times a second, say that a stream has grown: all sessions and
         Leaders need not look at their streams because of that."""
-        shard_extents = by_line(streams)
+        shard_extents = by_shard(streams)
         grown = {
             shard
             for shard in shard_extents
@@ -172,7 +172,7 @@ class StreamDirectory:
 
     def _seen(self, streams: Iterable[Extent]) -> None:
         """What a link begins with: whatever was known before, everybody looks again."""
-        shard_extents = by_line(streams)
+        shard_extents = by_shard(streams)
         self._remote.update(shard_extents)
         self._tell(shard_extents)
 
@@ -217,7 +217,7 @@ async def all_streams(caller: Caller) -> list[Extent]:
         after = (page[-1].stream.shard_number, page[-1].stream.generation)
 
 
-def by_line(streams: Iterable[Extent]) -> ShardExtents:
+def by_shard(streams: Iterable[Extent]) -> ShardExtents:
     """The streams of each shard, in their order."""
     shard_extents: dict[Shard, list[Extent]] = {}
     for extent in streams:

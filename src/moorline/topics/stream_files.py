@@ -1,15 +1,12 @@
 """Room: topics. Gives the files of this node's streams to readers that decode them themselves."""
 
 import asyncio
-from typing import assert_never
 
 from moorline.catalog import Catalog
-from moorline.core.stream import RETENTION
+from moorline.core.stream import RETENTION, SegmentPart
 from moorline.errors import BadStart
 from moorline.ids import text_of
-from moorline.journal.disk import Disk
-from moorline.journal.streams.generation import DENSE, INDEX, SEGMENT
-from moorline.journal.streams.shard import folder_of, path_of
+from moorline.journal.streams.segment_file import DiskSegment
 from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
@@ -18,7 +15,6 @@ from moorline.wire.message import Answer
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
-    Part,
     ReadStreamFile,
     StreamFileRead,
 )
@@ -59,38 +55,27 @@ class StreamFiles:
         store = self._streams.store
         # Both on the loop, so that they speak of the same commit.
         extent = store.extent(call.shard, call.generation)
-        size_bytes = store.measures(call.shard, call.generation)[0]
-        if extent is None:
+        segment = store.segment(call.shard, call.generation)
+        if extent is None or segment is None:
             return StreamFileRead(call.call, b"", 0, 0, 0, True, RETENTION)
         length = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        if call.part == "segment":
-            length = min(length, max(0, size_bytes - call.position))
-        path = path_of(folder_of(call.shard), call.generation) + _ending(call.part)
-        data = await asyncio.to_thread(_bytes, store.disk, path, call.position, length)
-        reason = RETENTION if data is None and call.part == "segment" else ""
+        data = await asyncio.to_thread(_bytes, segment, call.part, call.position, length)
         return StreamFileRead(
-            call.call, data or b"", extent.first, extent.end, size_bytes, extent.sealed, reason
+            call.call,
+            data or b"",
+            extent.first,
+            extent.end,
+            segment.size_bytes,
+            extent.sealed,
+            RETENTION if data is None else "",
         )
 
 
-def _ending(part: Part) -> str:
-    match part:
-        case "segment":
-            return SEGMENT
-        case "index":
-            return INDEX
-        case "dense":
-            return DENSE
-    assert_never(part)
-
-
-def _bytes(disk: Disk, path: str, position: int, length: int) -> bytes | None:
-    """None if there is no such file: retention was faster, or an index that was never made."""
+def _bytes(segment: DiskSegment, part: SegmentPart, position: int, length: int) -> bytes | None:
+    """None if there is no such file: retention was faster."""
     try:
-        file = disk.open(path, create=False)
+        return segment.part(part, position, length)
     except FileNotFoundError:
         return None
-    try:
-        return file.read_at(position, length)
     finally:
-        file.close()
+        segment.close()

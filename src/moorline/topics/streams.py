@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from moorline.core.frames.block import Block
-from moorline.core.stream import Extent, Gap, Shard
+from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.streams.store import StreamBatch, StreamStore
-from moorline.limits import STREAM_BUSY_MESSAGES, STREAM_BUSY_MS
+from moorline.limits import STREAM_BUSY_MESSAGES, STREAM_BUSY_MS, STREAM_READ_BYTES_MAX
 from moorline.net.group_commit import GroupCommit
 from moorline.net.trusted_clock import TrustedClock
 
@@ -72,9 +72,10 @@ class LocalStreams(FillsDisk):
     # --- reading ----------------------------------------------------------------------------------
 
     async def read(
-        self, shard: int, generation: int, offset: int, bytes_max: int
+        self, stream: Stream, offset: int, bytes_max: int = STREAM_READ_BYTES_MAX
     ) -> Block | Gap | None:
-        """What follows the offset in that generation, None at its end; from the disk in a thread."""
+        """What follows the offset in that stream of ours, None at its end; from the disk in a thread."""
+        _, shard, generation = stream
         if self.store.read_is_cached(shard, generation, offset):
             return self.store.read(shard, generation, offset, bytes_max)
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
@@ -100,7 +101,7 @@ class LocalStreams(FillsDisk):
     def shard_extents(self, shards: Iterable[int] | None = None) -> dict[Shard, tuple[Extent, ...]]:
         """All streams of these shards, oldest first."""
         wanted = self.store.shard_numbers if shards is None else shards
-        found = [self.store.line(number) for number in wanted]
+        found = [self.store.extents_of(number) for number in wanted]
         return {extents[0].stream.shard: extents for extents in found if extents}
 
     async def close(self) -> None:

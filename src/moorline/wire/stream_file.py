@@ -4,11 +4,11 @@ A reader of everything (a Spark task) asks for bytes of a segment as they lie on
 itself: the node only reads and sends.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 
-from moorline.core.stream import Extent
+from moorline.core.stream import Extent, SegmentPart
 from moorline.limits import (
     CLUSTER_NODES_MAX,
     NODE_ADDRESSES_MAX,
@@ -19,10 +19,6 @@ from moorline.wire.bounds import Body, Code, Name, RowsMax
 from moorline.wire.message import Answer, Call
 from moorline.wire.node import AddressText
 from moorline.wire.topic import Number
-
-Part = Literal["segment", "index", "dense"]
-"""The frames themselves, the sparse index, and the dense one that a sealed stream has."""
-
 
 NodeAddresses = Annotated[list[AddressText], Meta(max_length=NODE_ADDRESSES_MAX)]
 NodeRow = tuple[Name, NodeAddresses, bool]
@@ -50,7 +46,7 @@ class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
 
     shard: Number
     generation: Number
-    part: Part
+    part: SegmentPart
     position: Number
     bytes_max: Annotated[int, Meta(ge=0, le=STREAM_READ_BYTES_MAX)]
 

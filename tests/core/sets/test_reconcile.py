@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import diagram
+from moorline.core.sets.answerer import answer_verify
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.id_set import IdSet
@@ -31,7 +32,6 @@ from moorline.core.sets.reconcile import (
     RangesAnswered,
     Repair,
     Repaired,
-    answer_verify,
     sketch_bytes,
 )
 from moorline.core.sets.sketch import CELLS_FULL, DIVISORS, Salt, Sketch, Words, cells_for
@@ -94,7 +94,8 @@ class Side:
     def _repair(
         self, own: IdSet, missing: Words, extra: list[Prefix], asker: IdSet, names: list[bytes]
     ) -> Event:
-        self.ids |= {names[asker.order[int(place)]] for place in missing}
+        places = np.flatnonzero(np.isin(asker.high, missing))
+        self.ids |= {names[place] for place in asker.order[places].tolist()}
         ordered = sorted(self.ids)
         now = hashed(ordered)
         for prefix in extra:
@@ -276,6 +277,6 @@ def test_the_estimate_is_near(count: int) -> None:
 
 
 def test_the_document_draws_the_moves_of_the_map() -> None:
-    document = (Path(__file__).parents[3] / "docs/design/services.md").read_text()
+    document = (Path(__file__).parents[3] / "docs/design/reconciliation.md").read_text()
     for move in diagram(Asker).splitlines()[1:]:
         assert move.strip() in document

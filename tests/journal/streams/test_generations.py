@@ -319,7 +319,7 @@ def test_what_is_said_of_all_generations_is_what_each_of_them_is() -> None:
             case _:
                 lives.put("t")
                 lives.commit()
-        said = lives.store.line(0)
+        said = lives.store.extents_of(0)
         each = [
             lives.store.extent(0, one.number)
             for shard, one in lives.store.all_generations()
@@ -339,10 +339,10 @@ def test_generations_that_have_ended_are_not_looked_at_again() -> None:
     before: tuple[Extent, ...] = ()
     after = before
     while not before or len(before) != len(after):
-        before = lives.store.line(0)
+        before = lives.store.extents_of(0)
         lives.put("t")
         lives.commit()
-        after = lives.store.line(0)
+        after = lives.store.extents_of(0)
     assert len(before) > 5
     assert all(one is other for one, other in zip(before[:-1], after[:-1], strict=True))
     assert after[-1].end == before[-1].end + 1

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import FramePositions, topics_of
+from moorline.core.frames.frame import HEAD
 
 
 class Block(NamedTuple):
@@ -35,6 +36,15 @@ def block_of(first: int, data: bytes, positions: Numbers) -> Block:
         [name.decode() for name in names],
         topics,
     )
+
+
+def block_of_frames(first: int, data: bytes) -> Block:
+    """The same of frames that came over a link, which says only how many bytes they are."""
+    positions, place = [], 0
+    while place < len(data):
+        positions.append(place)
+        place += HEAD.size + HEAD.unpack_from(data, place)[0]
+    return block_of(first, data, np.array(positions, np.int64))
 
 
 def part_of(block: Block, offset: int, bytes_max: int) -> Block:

@@ -24,11 +24,11 @@ class Estimate:
     """The parity bits of one set."""
 
     def __init__(self, salt: Salt, bits: npt.NDArray[np.uint8] | None = None) -> None:
-        self._salt = salt
+        self.salt = salt
         self.bits = np.zeros((LEVELS, BITS), np.uint8) if bits is None else bits
 
     def toggle(self, high: Words) -> None:
-        drawn = _mixed_all(short_ids(high) ^ np.uint64(self._salt.keys[4]))
+        drawn = _mixed_all(short_ids(high) ^ np.uint64(self.salt.keys[4]))
         level = np.zeros(len(drawn), np.int64)
         tail = drawn >> np.uint64(8)
         undecided = np.ones(len(drawn), bool)

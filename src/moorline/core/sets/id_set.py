@@ -11,7 +11,7 @@ import numpy as np
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import Estimate
 from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.sketch import CELLS_FULL, Salt, Sketch, Words
+from moorline.core.sets.sketch import CELLS_FULL, Salt, Sketch, Words, short_ids
 
 
 class IdSet:
@@ -57,14 +57,12 @@ class IdSet:
         return estimate
 
     def of_shorts(self, shorts: Words) -> tuple[Words, Words]:
-        """The hashes with these short ids, as places in the arrays; and the short ids of no hash."""
-        own = self.high >> np.uint64(16)
+        """The high halves of the hashes with these short ids; and the short ids of no hash."""
+        own = short_ids(self.high)
         start = np.searchsorted(own, shorts)
         end = np.searchsorted(own, shorts, "right")
-        places = [
-            np.arange(a, b, dtype=np.uint64) for a, b in zip(start, end, strict=True) if b > a
-        ]
-        found = np.concatenate(places) if places else np.empty(0, np.uint64)
+        parts = [self.high[a:b] for a, b in zip(start, end, strict=True) if b > a]
+        found = np.concatenate(parts) if parts else np.empty(0, np.uint64)
         return found, shorts[start == end]
 
 

@@ -27,6 +27,10 @@ class Prefix(NamedTuple):
         return [Prefix(self.bits + bits, self.value << bits | child) for child in range(1 << bits)]
 
 
+ALL = Prefix(0, 0)
+"""Every hash has it."""
+
+
 class RangeDigest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Count and 64 bits of the hash: enough to find a difference, which the whole digest then proves."""
 

@@ -1,7 +1,8 @@
 """Room: core/sets. Reconciliation: two sets are made equal at a cost in proportion to their difference.
 
-The side that repairs is the *asker* (a client); the other one is the *answerer* (a node). In steps, each
-only if the one before it was not enough:
+The side that repairs is the *asker*; the other one is the *answerer*. Neither knows what the ids are of:
+queues of a service, paths of a publisher, records with their numbers. In steps, each only if the one before
+it was not enough:
 
     1  verify   digests are equal: done, 48 bytes
     2  sketch   in the same reply; the asker subtracts its own and peels
@@ -10,30 +11,23 @@ only if the one before it was not enough:
     5  repair   what the other side lacks is added, what it has too much is removed; the answer carries
                 its digest again and must be equal
 
-The answerer keeps no state: `answer_verify` decides by cost in bytes which of 2 and 4 to send. The asker is
-a machine. Design: docs/design/services.md.
+The asker is a machine: net/reconcile.py performs what it asks, over whatever wire there is. The answerer
+keeps no state: core/sets/answerer.py. Design: docs/design/reconciliation.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import Machine
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.sketch import (
-    CELL_BYTES,
-    PARTITIONS,
-    Salt,
-    Sketch,
-    Words,
-    cells_for,
-    size_at_least,
-)
+from moorline.core.sets.estimate import Estimate
+from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
+from moorline.core.sets.sketch import CELL_BYTES, PARTITIONS, Salt, Sketch, Words
+from moorline.errors import Malformed
 
 LISTED_BYTES = 8
 """Bytes of an id in a list: the high half of its hash."""
@@ -48,9 +42,6 @@ CHILD_BITS = 4
 LEAF_COUNT = 16 * RANGE_BYTES // LISTED_BYTES
 """A range of so many ids or fewer is cheaper to list than to divide once more."""
 
-FIRST_CELLS = 630
-"""Sketch for an asker that sent no estimate: one block, good for about 1,300 differences."""
-
 TRIES_MAX = 6
 """Exchanges before a reconciliation is given up; a set that changes all the time cannot be proven."""
 
@@ -61,6 +52,27 @@ class Mode(Enum):
     SURPLUS = 2
     SKETCH = 3
     LIST = 4
+
+
+class OwnSet(Protocol):
+    """What the asker must know of its own set, which does not change while it is at work (`IdSet` is one).
+
+    Hashes go by their high halves: 64 bits name an id, and the digest has the other 64.
+    """
+
+    def digest(self) -> Digest: ...
+
+    def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]: ...
+
+    def sketch(self, salt: Salt, cells: int) -> Sketch: ...
+
+    def highs(self, prefix: Prefix) -> Words: ...
+
+    def estimate(self, salt: Salt) -> Estimate:
+        """Goes along with a question, for the answerer to choose the size of its sketch by."""
+
+    def of_shorts(self, shorts: Words) -> tuple[Words, Words]:
+        """The hashes with these short ids; and the short ids of no hash."""
 
 
 class Answered(Event, frozen=True):
@@ -95,7 +107,7 @@ class Begin(Event, frozen=True):
 
 
 class AskVerify(Effect, frozen=True):
-    """SUBS: our digest, and the least size of sketch that is of use."""
+    """Our digest (SUBS of a service), and the least size of sketch that is of use."""
 
     digest: Digest
     cells_min: int
@@ -110,7 +122,7 @@ class AskLists(Effect, frozen=True):
 
 
 class Repair(Effect, frozen=True):
-    """SUB for `missing` (places in our set), BUS for `extra` (prefixes of hashes that we do not have)."""
+    """They lack `missing`, hashes of ours, and have `extra`, prefixes of hashes that we do not have."""
 
     missing: Words
     extra: list[Prefix]
@@ -151,7 +163,7 @@ class Asker(Machine[Asking]):
         Asking.REPAIRING: frozenset({Asking.VERIFYING, Asking.AGREED, Asking.GIVEN_UP}),
     }
 
-    def __init__(self, name: str, own: IdSet, salt: Salt) -> None:
+    def __init__(self, name: str, own: OwnSet, salt: Salt) -> None:
         super().__init__(name, Asking.IDLE)
         self._own = own
         self._salt = salt
@@ -200,15 +212,13 @@ class Asker(Machine[Asking]):
                 self.move(Asking.AGREED)
                 return [Agreed(answer.digest)]
             case Mode.EMPTY:
-                return self._repair(np.arange(len(self._own), dtype=np.uint64), [])
+                return self._repair(self._own.highs(ALL), [])
             case Mode.SURPLUS:
-                return self._repair(np.empty(0, np.uint64), [Prefix(0, 0)])
+                return self._repair(np.empty(0, np.uint64), [ALL])
             case Mode.SKETCH:
                 return self._decode(answer)
             case Mode.LIST:
-                return self._compare(
-                    [Prefix(0, 0)], [np.frombuffer(answer.payload, ">u8").astype(np.uint64)]
-                )
+                return self._compare([ALL], [words_of(answer.payload)])
 
     def _decode(self, answer: Answered) -> list[Effect]:
         if self._repairs > 1:
@@ -231,7 +241,7 @@ class Asker(Machine[Asking]):
     def _begin_walk(self) -> list[Effect]:
         self.move(Asking.WALKING)
         self._leaves = []
-        self._asked = Prefix(0, 0).children(FIRST_BITS)
+        self._asked = ALL.children(FIRST_BITS)
         return [AskRanges(self._asked)]
 
     def _walk(self, ranges: list[RangeDigest]) -> list[Effect]:
@@ -262,10 +272,8 @@ class Asker(Machine[Asking]):
         missing: list[Words] = []
         extra: list[Prefix] = []
         for prefix, theirs in zip(prefixes, highs, strict=True):
-            part = self._own.slice_of(prefix)
-            own = self._own.high[part]
-            lacking = np.flatnonzero(~np.isin(own, theirs)) + part.start
-            missing.append(lacking.astype(np.uint64))
+            own = self._own.highs(prefix)
+            missing.append(own[~np.isin(own, theirs)])
             extra += [Prefix(64, int(high)) for high in theirs[~np.isin(theirs, own)]]
         return self._repair(np.concatenate(missing), extra)
 
@@ -279,29 +287,24 @@ class Asker(Machine[Asking]):
         return [Repair(missing, extra)]
 
 
-def answer_verify(
-    own: Digest, theirs: Digest, differences: int | None, cells_min: int
-) -> tuple[Mode, int]:
-    """What goes with the answer to SUBS, by cost in bytes; and the size of the sketch, if it is one.
-
-    `differences` is the estimate, or None where the asker sent none.
-    """
-    if own == theirs:
-        return Mode.EQUAL, 0
-    if not own.count:
-        return Mode.EMPTY, 0
-    if not theirs.count:
-        return Mode.SURPLUS, 0
-    if differences is None:
-        cells = FIRST_CELLS
-    else:
-        apart = max(differences, abs(own.count - theirs.count), 1)
-        cells = cells_for(apart * 6 // 5 + 1)
-    cells = size_at_least(max(cells, cells_min))
-    if sketch_bytes(cells) < own.count * LISTED_BYTES:
-        return Mode.SKETCH, cells
-    return Mode.LIST, 0
+def check_answer(mode: Mode, cells: int, payload_bytes: int) -> None:
+    """What the other side says is checked before we rely on it."""
+    is_sketch = cells > 0 and payload_bytes == sketch_bytes(cells)
+    is_list = payload_bytes % LISTED_BYTES == 0
+    fits = {Mode.SKETCH: is_sketch, Mode.LIST: is_list}.get(mode, payload_bytes == 0)
+    if not fits:
+        raise Malformed(f"an answer of mode {mode.name} with {payload_bytes} bytes")
 
 
 def sketch_bytes(cells: int) -> int:
     return PARTITIONS * cells * CELL_BYTES
+
+
+def words_of(listed: bytes) -> Words:
+    """The hashes of a list, as they travel: eight bytes each."""
+    return np.frombuffer(listed, ">u8").astype(np.uint64)
+
+
+def listed_of(high: Words) -> bytes:
+    """The inverse of `words_of`."""
+    return high.astype(">u8").tobytes()

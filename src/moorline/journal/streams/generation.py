@@ -98,6 +98,11 @@ class Generation:
         self._reach = (end, self._reach[1])
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """End and bytes, both of one commit."""
+        return self._reach
+
+    @property
     def size_bytes(self) -> int:
         return self._reach[1]
 

@@ -14,6 +14,7 @@ from moorline.journal.disk import Disk
 from moorline.journal.streams.generation import SEAL, Generation
 from moorline.journal.streams.seal import Seal, read_seal
 from moorline.journal.streams.segment import SegmentGap
+from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.shard import ShardLog
 
 
@@ -38,7 +39,7 @@ class StreamView:
         wanted = self._shards if shards is None else sorted(set(shards) & self._shards.keys())
         return [extent for number in wanted for extent in self._shards[number].extents()]
 
-    def line(self, shard: int) -> tuple[Extent, ...]:
+    def extents_of(self, shard: int) -> tuple[Extent, ...]:
         """All generations that are kept of one shard, the oldest first."""
         found = self._shards.get(shard)
         return found.extents() if found is not None else ()
@@ -75,11 +76,11 @@ class StreamView:
 
         Nobody looks at those before: a shard may keep very many.
         """
-        line = self._shards.get(shard)
-        if line is None:
+        found = self._shards.get(shard)
+        if found is None:
             return []
-        at = bisect_right(line.generations, offset, key=lambda generation: generation.end)
-        return [line.extent_of(generation) for generation in line.generations[at : at + count]]
+        at = bisect_right(found.generations, offset, key=lambda generation: generation.end)
+        return [found.extent_of(generation) for generation in found.generations[at : at + count]]
 
     def extent(self, shard: int, generation: int) -> Extent | None:
         found = self._find(shard, generation)
@@ -90,8 +91,8 @@ class StreamView:
 
     def first(self, shard: int) -> int:
         """Everything below is gone; 0 for a shard that was never there."""
-        line = self._shards.get(shard)
-        return line.first if line is not None else 0
+        found = self._shards.get(shard)
+        return found.first if found is not None else 0
 
     def newest_generations(self) -> dict[int, int]:
         """The generation that each shard has come to."""
@@ -175,8 +176,8 @@ class StreamView:
         return found
 
     def _find(self, shard: int, generation: int) -> Generation | None:
-        line = self._shards.get(shard)
-        return line.find(generation) if line is not None else None
+        found = self._shards.get(shard)
+        return found.find(generation) if found is not None else None
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -186,11 +187,20 @@ class StreamView:
 
     def read_is_cached(self, shard: int, generation: int, offset: int) -> bool:
         """Whether `read` answers from memory; if not, read in a thread."""
-        line = self._shards[shard]
-        found = line.find(generation)
-        if found is None or not line.first <= offset < found.end:
+        log = self._shards[shard]
+        found = log.find(generation)
+        if found is None or not log.first <= offset < found.end:
             return True
-        return line.tail.find(offset) is not None
+        return log.tail.find(offset) is not None
+
+    def segment(self, shard: int, generation: int) -> DiskSegment | None:
+        """Its files as they are now, for whoever decodes them; None if it is gone. Opens nothing yet."""
+        found = self._find(shard, generation)
+        if found is None:
+            return None
+        # Both of the same commit.
+        end, size_bytes = found.reach
+        return DiskSegment(self._disk, found.path, found.head, end, size_bytes)
 
     def offset_at(self, shard: int, time_us: int) -> int:
         """The first message that is not older; the end if all are. Reads the disk."""

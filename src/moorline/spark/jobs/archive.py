@@ -34,6 +34,7 @@ from moorline.spark.jobs.node_side import node_ids, opened_streams
 from moorline.spark.jobs.patience import Patience, Told, now_ms, silent, wait_for_nodes
 from moorline.spark.jobs.watching import Seen, Stopping, moved, never, nobody, share_of, wait
 from moorline.spark.planning import ends, firsts
+from moorline.spark.streams import described
 from moorline.spark.topic_reader import REMEDY
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ def _waiting(options: ArchiveOptions, target: Archive) -> int:
     """Messages that are stored and not archived yet, for the bar."""
     streams = opened_streams(options.source)
     try:
-        bounds = streams.described({}).bounds
+        bounds = described(streams, {}).bounds
     finally:
         streams.close()
     start = firsts(bounds) | reached(target.entries())

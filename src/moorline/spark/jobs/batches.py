@@ -72,15 +72,16 @@ class Batch:
         """The ranges of streams between the batch before and this one, with their nodes; and what is gone."""
         from moorline.spark.jobs.node_side import opened_streams
         from moorline.spark.planning import firsts, ranges
+        from moorline.spark.streams import described
 
         streams = opened_streams(self._source)
         try:
             start = (
                 _logged(self._checkpoint, number - 1)
                 if number
-                else self._first(firsts(streams.described({}).bounds))
+                else self._first(firsts(described(streams, {}).bounds))
             )
-            shard_extents = streams.described(start).shard_extents
+            shard_extents = described(streams, start).shard_extents
             away = set(streams.silent())
             for shard, end in ends.items():
                 if end > start.get(shard, end) and shard.rpartition("/")[0] in away:

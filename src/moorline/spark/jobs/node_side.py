@@ -14,17 +14,18 @@ import pyarrow as pa
 
 from moorline.core.stream import Stream
 from moorline.errors import CallFailed, ConnectionLost, Untrusted
+from moorline.journal.read_only_disk import ReadOnlyDisk
+from moorline.journal.streams.folder import STREAMS, FolderStreams
 from moorline.journal.streams.generation import SEAL
 from moorline.journal.streams.seal import read_summary
 from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark import runs
-from moorline.spark.folder_link import STREAMS, FolderStreams
 from moorline.spark.frames import Batches
 from moorline.spark.jobs.archive_files import SealedStream
 from moorline.spark.jobs.parquet import SCHEMA_AS_READ, as_archived
-from moorline.spark.node_link import Links, NodeStreams
+from moorline.spark.node_link import Links
 from moorline.spark.options import endpoint_of
-from moorline.spark.read_only_disk import ReadOnlyDisk
+from moorline.spark.streams import Streams, opened
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
 
@@ -114,11 +115,9 @@ def _of_folder(source: dict[str, str]) -> list[SealedStream]:
     return seals
 
 
-def opened_streams(source: dict[str, str]) -> FolderStreams | NodeStreams:
+def opened_streams(source: dict[str, str]) -> Streams:
     """Whoever opens them closes them."""
-    if source.get("path"):
-        return FolderStreams(source["path"], source.get("node", ""))
-    return NodeStreams(endpoint_of(source))
+    return opened(source.get("path", ""), source.get("node", ""), endpoint_of(source))
 
 
 def node_rows(

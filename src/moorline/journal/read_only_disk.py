@@ -1,4 +1,4 @@
-"""Room: spark. A folder of which nothing can be changed: the base of every read without a server.
+"""Room: journal. A folder of which nothing can be changed: the base of every read without a server.
 
 The node that owns the folder may run meanwhile. What only looks opens files for reading, makes none, and
 needs no right to write.

@@ -1,4 +1,4 @@
-"""Room: spark. The streams of a data folder, or of a copy of one, without a server.
+"""Room: journal/streams. The streams of a data folder, or of a copy of one, without a server.
 
 Nothing is written and nothing is locked: the node that owns the folder may run. Of the stream that grows
 all whole frames count, and they are synced before anyone relies on them; a torn end is left out.
@@ -7,18 +7,20 @@ all whole frames count, and they are synced before anyone relies on them; a torn
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from moorline.config.settings import Config
+from moorline.core.frames.block import Block
 from moorline.core.frames.byte_columns import PADDING_BYTES
-from moorline.core.stream import Extent, Shard, Stream
+from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import read_all
 from moorline.journal.overlay import OverlayDisk
-from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, Generation
+from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
+from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
@@ -28,13 +30,12 @@ from moorline.journal.streams.segment import (
     read_head,
     walk,
 )
-from moorline.journal.streams.segment_index import DENSE_BYTES, ENTRY_BYTES
+from moorline.journal.streams.segment_file import DiskSegment
+from moorline.journal.streams.segment_index import ENTRY_BYTES
 from moorline.journal.streams.shard import folder_of, path_of
-from moorline.spark.options import Offsets
-from moorline.spark.planning import Bounds, Described, ExtentsByShard
-from moorline.spark.read_only_disk import ReadOnlyDisk, ReadOnlyFile
+from moorline.journal.streams.source import DescribedShards, ShardBounds
 
-log = logging.getLogger("moorline.spark")
+log = logging.getLogger("moorline.spark")  # as users filter it
 
 STREAMS = "streams"
 LAYOUT = "layout"
@@ -55,8 +56,8 @@ class Buffer:
         return self._data
 
 
-class FolderSegment:
-    """A segment file of a folder."""
+class FolderSegment(DiskSegment):
+    """A segment of a folder; its blocks share a buffer."""
 
     def __init__(
         self,
@@ -65,58 +66,21 @@ class FolderSegment:
         head: SegmentHead,
         end: int,
         size_bytes: int,
-        buffer: "Buffer",
+        buffer: Buffer,
     ) -> None:
-        self.head = head
-        self.end = end
-        self.size_bytes = size_bytes
-        self.name = str(disk.where(path + SEGMENT))
-        self._disk = disk
-        self._path = path
-        file = disk.open(path + SEGMENT, create=False)
-        assert isinstance(file, ReadOnlyFile)
-        self._file = file
+        super().__init__(disk, path, head, end, size_bytes, str(disk.where(path + SEGMENT)))
+        self.file("segment")  # while it is there
         self._buffer = buffer
-        self._dense: ReadOnlyFile | None = None
-        self._dense_count = -1
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        return self._file.read_at(offset, length)
 
     def begin(self, position: int, length: int) -> Callable[[], bytearray]:
-        """The kernel reads ahead by itself: there is nothing to begin."""
         return lambda: self._read(position, length)
 
     def _read(self, position: int, length: int) -> bytearray:
+        file = self.file("segment")
+        assert isinstance(file, ReadOnlyFile)
         data = self._buffer.of(length + PADDING_BYTES)
-        count = self._file.read_into(memoryview(data)[:length], position)
+        count = file.read_into(memoryview(data)[:length], position)
         return data if count == length else bytearray()
-
-    def dense(self, number: int, count: int) -> bytes:
-        if self._dense_count < 0:
-            self._open_dense()
-        if self._dense is None:
-            return b""
-        count = min(count, self._dense_count - number)
-        return self._dense.read_at(number * DENSE_BYTES, count * DENSE_BYTES)
-
-    def _open_dense(self) -> None:
-        self._dense_count = 0
-        with contextlib.suppress(FileNotFoundError):
-            file = self._disk.open(self._path + DENSE, create=False)
-            assert isinstance(file, ReadOnlyFile)
-            self._dense, self._dense_count = file, self.end - self.head.first
-            if file.size() != self._dense_count * DENSE_BYTES:
-                self._dense = None
-                file.close()
-
-    def index(self) -> bytes:
-        return read_all(self._disk, self._path + INDEX)
-
-    def close(self) -> None:
-        self._file.close()
-        if self._dense is not None:
-            self._dense.close()
 
 
 class FolderStreams:
@@ -133,6 +97,8 @@ class FolderStreams:
         self._buffer = Buffer()
         self._ends: dict[Stream, tuple[int, int, int]] = {}
         """Of streams that grow: the seed, and the message and place up to which frames were whole."""
+        self._last: tuple[Stream, Generation] | None = None
+        """What was read last: most readers go on there."""
 
     def id(self) -> str:
         """The id of the data folder that they are in; empty where only its streams were copied."""
@@ -152,20 +118,20 @@ class FolderStreams:
 
     # --- what is there ----------------------------------------------------------------------------
 
-    def described(self, since: Offsets) -> Described:
+    def described(self, since: Mapping[Shard, int]) -> DescribedShards:
         """All shards, and of those that are named the streams behind that offset; no other file is opened."""
-        bounds: Bounds = {}
-        shard_extents: ExtentsByShard = {}
-        for shard in self._shards():
-            line = str(Shard(self.node, shard))
-            known = self._behind(shard, since.get(line))
+        bounds: ShardBounds = {}
+        shard_extents: dict[Shard, list[Extent]] = {}
+        for number in self._shards():
+            shard = Shard(self.node, number)
+            known = self._behind(number, since.get(shard))
             if known:
-                oldest = next(self._heads(shard), None)  # None: retention was faster
+                oldest = next(self._heads(number), None)  # None: retention was faster
                 first = known[0].first if oldest is None else min(oldest.first, known[0].first)
-                bounds[line] = first, known[-1].end
-            if known and line in since:
-                shard_extents[line] = [extent for extent in known if extent.end > since[line]]
-        return Described(bounds, shard_extents)
+                bounds[shard] = first, known[-1].end
+            if known and shard in since:
+                shard_extents[shard] = [extent for extent in known if extent.end > since[shard]]
+        return DescribedShards(bounds, shard_extents)
 
     def _behind(self, shard: int, offset: int | None) -> list[Extent]:
         """From the newest stream back to the one that has the offset; without one, the newest alone."""
@@ -292,34 +258,83 @@ class FolderStreams:
 
     # --- places and files -------------------------------------------------------------------------
 
-    def offsets_at(self, time_us: int) -> dict[str, int]:
+    def offsets_at(self, time_us: int) -> dict[Shard, int]:
         """The first message of each shard that is not older; the end if all are."""
-        found: dict[str, int] = {}
+        found: dict[Shard, int] = {}
         # What a look repairs, such as a lost index, it repairs in memory.
         overlay = OverlayDisk(self._disk)
-        for shard, head, end, size, _ in self._found():
-            line = str(Shard(self.node, shard))
-            if found.get(line, -1) >= 0:
+        for number, head, end, size, _ in self._found():
+            shard = Shard(self.node, number)
+            if found.get(shard, -1) >= 0:
                 continue
             generation = Generation(overlay, self._path(head), head)
             generation.end, generation.size_bytes = end, size
             offset = generation.offset_at(time_us) if end > head.first else end
             # Negative: the end so far, and perhaps not the last one.
-            found[line] = offset if offset < end else -end - 1
-        return {line: at if at >= 0 else -at - 1 for line, at in found.items()}
+            found[shard] = offset if offset < end else -end - 1
+        return {shard: at if at >= 0 else -at - 1 for shard, at in found.items()}
 
-    def segment(self, stream: Stream, addresses: tuple[str, ...]) -> FolderSegment | None:  # noqa: ARG002
+    def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
+        """By the code that the node reads with, over a disk that it cannot change."""
+        generation = self._generation(stream, offset)
+        if generation is None or offset < generation.first:
+            return self._read_elsewhere(stream, offset, bytes_max)
+        return generation.read(offset, bytes_max) if offset < generation.end else None
+
+    def _read_elsewhere(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
+        """The stream is gone, or begins later in this copy: an offset is read where it is."""
+        _, shard, generation = stream
+        for extent in self._behind(shard, offset):
+            if offset < extent.first:
+                path = path_of(folder_of(shard), generation) + SEGMENT
+                # A segment that is there and cannot be told what it is has lost its head.
+                is_damaged = extent.stream != stream and self._disk.exists(path)
+                return Gap(offset, extent.first, DAMAGE if is_damaged else RETENTION)
+            if offset < extent.end:
+                is_before = extent.stream.generation < generation
+                return self.read(extent.stream, offset, bytes_max) if is_before else None
+        return None
+
+    def _generation(self, stream: Stream, offset: int) -> Generation | None:
+        if self._last is not None and self._last[0] == stream and offset < self._last[1].end:
+            return self._last[1]
+        try:
+            found = self._whole(stream, is_planning=False)
+            if found is None:
+                return None
+            head, end, size, _ = found
+            generation = Generation(OverlayDisk(self._disk), self._path(head), head)
+            generation.end, generation.size_bytes = end, size
+            generation.summary = self._summary(head)
+        except FileNotFoundError:
+            return None
+        self._last = stream, generation
+        return generation
+
+    def _whole(
+        self, stream: Stream, *, is_planning: bool
+    ) -> tuple[SegmentHead, int, int, bool] | None:
+        """Head, end, bytes and whether it is sealed, of one stream; None if it has no head."""
+        head = self._head(stream.shard_number, stream.generation)
+        if head is None:
+            return None
+        following = None
+        with contextlib.suppress(FileNotFoundError):
+            following = self._head(stream.shard_number, stream.generation + 1)
+        return head, *self._end(head, following, is_planning=is_planning)
+
+    def segment(
+        self,
+        stream: Stream,
+        addresses: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> FolderSegment | None:
         """None if it is gone."""
         try:
-            head = self._head(stream.shard_number, stream.generation)
-            if head is None:
+            found = self._whole(stream, is_planning=False)
+            if found is None:
                 return None
-            following = None
-            with contextlib.suppress(FileNotFoundError):
-                following = self._head(stream.shard_number, stream.generation + 1)
-            end, size, _ = self._end(head, following, is_planning=False)
-            path = self._path(head)
-            return FolderSegment(self._disk, path, head, end, size, self._buffer)
+            head, end, size, _ = found
+            return FolderSegment(self._disk, self._path(head), head, end, size, self._buffer)
         except FileNotFoundError:
             return None
 

@@ -1,0 +1,110 @@
+"""Room: client. What a difference between a service's list and its node leads to.
+
+The list decides: what the node lacks is associated, what it has besides is dissociated. What the node refuses
+leaves the list. A list that failed its own check takes nothing away: what it lacks comes back from the node.
+"""
+
+from collections.abc import Callable
+
+from moorline.client.associations import Associations
+from moorline.client.own_list import OwnList, Refusal, can_be_id
+from moorline.client.service_exchange import Report, ServiceExchange
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import ALL, Prefix
+from moorline.core.sets.sketch import Words
+from moorline.net.caller import Caller
+from moorline.net.reconcile import reconcile
+
+Seen = Callable[[int, int], None]
+"""Hears how many of how many queues are associated."""
+
+
+class ServiceRepair:
+    """A service's list and its node, and how they come to agree."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        exchange: ServiceExchange,
+        associations: Associations,
+        *,
+        bind: bool,
+        seen: Seen = lambda _done, _total: None,
+    ) -> None:
+        self.list = OwnList(associations, is_bound=bind)
+        self._caller = caller
+        self._exchange = exchange
+        self._associations = associations
+        self._seen = seen
+        self._entered: IdSet | None = None
+        """What entering has read, until the first comparison takes it."""
+        self._is_restoring = False
+
+    async def enter(self) -> IdSet:
+        """Opens the service at the node; the list, which is whole and of that node."""
+        self._exchange.report = Report()
+        opened = await self._exchange.open()
+        name = self._caller.node.node if self._caller.node is not None else ""
+        own, self._exchange.report.mended = await self.list.enter(opened.node, name)
+        self._entered, self._is_restoring = own, self.list.is_doubtful
+        return own
+
+    async def agree(self) -> Report:
+        """Verifies that both sides mean the same queues, and repairs what differs."""
+        exchange = self._exchange
+        await self.enter()
+        exchange.absent = 0
+        digest = await self._reconciled()
+        if exchange.absent:
+            # The digests say nothing about queues that are gone: refusing them, the node names them.
+            self._is_restoring = False
+            own = await self.own_set()
+            await self._associate(own, own.highs(ALL))
+            digest = await self._reconciled()
+        exchange.report.lost = await self.list.settle(digest.count)
+        exchange.report.digest = digest
+        return exchange.report
+
+    async def _reconciled(self) -> Digest:
+        exchange = self._exchange
+        return await reconcile("service", exchange, self, exchange.salt, exchange.theirs)
+
+    # --- as a reconciliation asks for it ----------------------------------------------------------
+
+    async def own_set(self) -> IdSet:
+        own, self._entered = self._entered, None
+        if own is None:
+            own = await self.list.thread.run(self._associations.id_set)
+        return own
+
+    async def repair(self, own: IdSet, missing: Words, extra: list[Prefix]) -> Digest | None:
+        if extra and self._is_restoring:
+            self._is_restoring = await self._restore() > 0
+            return None
+        if extra:
+            await self._exchange.dissociate(extra)
+        if len(missing) and await self._associate(own, missing):
+            return None
+        return self._exchange.theirs
+
+    async def _associate(self, own: IdSet, highs: Words) -> bool:
+        """Whether the node refused some, which have left the list."""
+        refused: list[Refusal] = []
+        pages, done = iter(self._associations.queues_of(own, highs)), 0
+        while queues := await self.list.thread.run(next, pages, None):
+            refused += await self._exchange.associate(queues)
+            done += len(queues)
+            self._seen(done, len(highs))
+        if refused:
+            await self.list.let_go(refused)
+        return bool(refused)
+
+    async def _restore(self) -> int:
+        """Takes over what the node has, page by page; how many queues our list lacked."""
+        self.list.check_restorable()
+        report, before, after = self._exchange.report, self._exchange.report.restored, b""
+        while page := await self._exchange.queues_behind(after):
+            report.restored += await self.list.add([one for one in page if can_be_id(one)])
+            after = page[-1]
+        return report.restored - before

@@ -1,0 +1,118 @@
+"""Room: core/sets. The answering side of a reconciliation, over a small interface that any store can give.
+
+It keeps no state: what goes with its digest is decided by cost in bytes, from what the asker has sent along.
+Postgres answers for the queues of a service (services/service_set.py), memory for anything else.
+
+    answerer = Answerer(InMemory(paths))
+    answered = await answerer.verify(digest, estimate, cells_min)
+
+Its functions wait for the store alone; over memory they never wait.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
+from moorline.core.sets.memory_set import MemorySet
+from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
+from moorline.core.sets.reconcile import LISTED_BYTES, Answered, Mode, listed_of, sketch_bytes
+from moorline.core.sets.sketch import Salt, Sketch, cells_for, size_at_least
+
+FIRST_CELLS = 630
+"""Sketch for an asker that sent no estimate: one block, good for about 1,300 differences."""
+
+
+class AnsweringSet(Protocol):
+    """What a store must be able to tell of a set. Salt and store are its own affair."""
+
+    @property
+    def salt(self) -> Salt: ...
+
+    async def digest(self) -> Digest: ...
+
+    async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]: ...
+
+    async def estimate(self, digest: Digest) -> Estimate:
+        """Of the set that has this digest; of a newer one, if it changes all the time."""
+
+    async def sketch(self, digest: Digest, cells: int) -> Sketch:
+        """As above."""
+
+    async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
+        """Below each prefix the high halves of the hashes, eight bytes each."""
+
+
+class InMemory:
+    """A set in memory as an answerer asks for it: nothing is between its digest and its sketch."""
+
+    def __init__(self, own: MemorySet) -> None:
+        self._own = own
+        self.salt = own.salt
+
+    async def digest(self) -> Digest:
+        return self._own.digest()
+
+    async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        return self._own.digests(prefixes)
+
+    async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
+        return self._own.estimate()
+
+    async def sketch(self, digest: Digest, cells: int) -> Sketch:  # noqa: ARG002
+        return self._own.sketch(cells)
+
+    async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
+        return [listed_of(self._own.ids(prefix)) for prefix in prefixes]
+
+
+class Answerer:
+    """Answers for one set."""
+
+    def __init__(self, own: AnsweringSet) -> None:
+        self._own = own
+
+    async def verify(self, theirs: Digest, estimate: bytes = b"", cells_min: int = 0) -> Answered:
+        """Our digest; if theirs is another one, with it what helps them to find out."""
+        own = await self._own.digest()
+        differences = None
+        if own not in (theirs, Digest.empty()) and len(estimate) == ESTIMATE_BYTES:
+            ours = await self._own.estimate(own)
+            differences = ours.differences(Estimate.parse(self._own.salt, estimate))
+        mode, cells = answer_verify(own, theirs, differences, cells_min)
+        payload = b""
+        if mode is Mode.SKETCH:
+            payload = bytes(await self._own.sketch(own, cells))
+        elif mode is Mode.LIST:
+            (payload,) = await self._own.ids([ALL])
+        return Answered(own, mode, cells, payload)
+
+    async def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        return await self._own.digests(prefixes)
+
+    async def lists(self, prefixes: Sequence[Prefix]) -> list[bytes]:
+        return await self._own.ids(prefixes)
+
+
+def answer_verify(
+    own: Digest, theirs: Digest, differences: int | None, cells_min: int
+) -> tuple[Mode, int]:
+    """What goes with the answer, by cost in bytes; and the size of the sketch, if it is one.
+
+    `differences` is the estimate, or None where the asker sent none.
+    """
+    if own == theirs:
+        return Mode.EQUAL, 0
+    if not own.count:
+        return Mode.EMPTY, 0
+    if not theirs.count:
+        return Mode.SURPLUS, 0
+    if differences is None:
+        cells = FIRST_CELLS
+    else:
+        apart = max(differences, abs(own.count - theirs.count), 1)
+        cells = cells_for(apart * 6 // 5 + 1)
+    cells = size_at_least(max(cells, cells_min))
+    if sketch_bytes(cells) < own.count * LISTED_BYTES:
+        return Mode.SKETCH, cells
+    return Mode.LIST, 0
