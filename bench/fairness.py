@@ -19,7 +19,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import trustme
 import uvloop
@@ -46,7 +46,7 @@ LISTS_OF = 10
 TURNS, REPEATS = 50_000, 7
 WITHOUT = "without the flood"
 
-Ends = "multiprocessing.connection.Connection[Any, Any]"
+Ends: TypeAlias = "multiprocessing.connection.Connection[Any, Any]"
 
 
 class Plan(NamedTuple):

@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,8 +20,8 @@ from moorline.core.access.audit import (
     decoded,
 )
 from moorline.errors import NotAudited
-from moorline.journal.audit import Wanted, name_of, read_all_pages
-from moorline.journal.disk import DiskFile
+from moorline.journal.audit import FOLDER, Wanted, name_of, read_all_pages
+from moorline.journal.disk import DiskFile, FileDisk
 from moorline.limits import AUDIT_PENDING_LINES_MAX, AUDIT_SUM_MS
 from moorline.testing.memory_disk import MemoryDisk
 from moorline.wire.message import Message
@@ -160,6 +161,25 @@ async def test_many_that_wait_share_a_write() -> None:
         await asyncio.gather(first, *others)
         assert disk.steps - before <= 4, "an append and a sync, twice"
     assert len(stored(disk)) == 501
+
+
+async def test_the_trail_is_in_the_folder_of_a_real_disk(tmp_path: Path) -> None:
+    for number in range(3):
+        async with open_audit(FileDisk(tmp_path / FOLDER), f"node-{number}", sync=True) as audit:
+            await audit.recorded(GRANT)
+            audit.heard(refusal())
+            page = await audit.read(await audit.first_place(Wanted()), Wanted(kind="grant"))
+            assert len(page.lines) == number + 1
+    (file,) = (tmp_path / FOLDER).iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_bytes().count(b"\n") == 6
+
+
+async def test_behind_the_end_nothing_is_recorded_and_nobody_waits() -> None:
+    async with open_audit(MemoryDisk(), "node-1", sync=True) as audit:
+        pass
+    with pytest.raises(NotAudited, match="stopping"):
+        await audit.recorded(GRANT)
 
 
 # --- failures -------------------------------------------------------------------------------------

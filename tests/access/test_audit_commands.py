@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 from moorline.access.audit import Audit, open_audit
 from moorline.access.audit_commands import AuditCommands
@@ -67,10 +68,8 @@ async def pages(
     """All pages from there on."""
     found: list[AuditRead] = []
     while True:
-        at = (file, offset)
-        page = await caller.call(
-            lambda call, at=at: ReadAudit(call, *at, principal=principal), AuditRead
-        )
+        make = partial(ReadAudit, file=file, offset=offset, principal=principal)
+        page = await caller.call(make, AuditRead)
         found.append(page)
         file, offset = page.file, page.offset
         if page.is_end:

@@ -87,6 +87,7 @@ class Audit:
         """Somebody waits for it."""
         self._published = asyncio.Event()
         self._is_stopping = False
+        self._is_over = False
         self._failure = ""
         self._gap: tuple[int, int, int] | None = None
         """Of the acts that no line has: how many, and the times of the first and the last."""
@@ -110,6 +111,10 @@ class Audit:
     async def recorded(self, act: Act) -> None:
         """A change of rights, or an operator's act: to be called before it is done."""
         assert act.kind in (Kind.GRANT, Kind.OPERATOR), "logins and refusals do not wait"
+        if self._is_over:
+            raise NotAudited(
+                "nothing was done: the node is stopping, and its audit trail is closed"
+            )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((line_of(act, self._wall_ms()), written))
         self._wanted.set()
@@ -146,6 +151,7 @@ class Audit:
         self._add(self._trail.ended())
         while self._pending or self._waiters:
             await self._write()
+        self._is_over = True
 
     async def publish_forever(self) -> None:
         """Apart from the files: a stream that is slow, or full, delays no line and loses none."""

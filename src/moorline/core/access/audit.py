@@ -295,7 +295,8 @@ def bounded(text: str, length_max: int) -> str:
     assert type(text) is str, f"a field of the trail is a text, not {type(text).__name__}"
     if len(text) <= length_max and text.isprintable() and "\\" not in text:
         return text
-    parts, room = [], length_max - 1
+    parts: list[str] = []
+    room = length_max - 1
     for character in text:
         part = character if character.isprintable() else _escape(ord(character))
         if character == "\\":

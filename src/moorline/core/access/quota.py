@@ -14,7 +14,7 @@ lost to rounding, however often somebody asks.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -25,8 +25,9 @@ UNBOUNDED: Final = 1 << 62
 _THOUSANDTHS: Final = 1_000
 
 
-class Quota(Enum):
-    """What is bounded; the names are those of the settings and of the catalog."""
+class Quota(StrEnum):
+    """What is bounded; the names are those of the settings and of the catalog. Texts, since those are keys
+    of tables at no cost; another Enum is hashed by a call into Python."""
 
     CONNECTIONS = "connections"
     QUEUES = "queues"
