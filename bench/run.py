@@ -24,6 +24,7 @@ BENCHMARKS = (
     "pipeline",
     "planning",
     "stalls",
+    "fairness",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

@@ -46,6 +46,8 @@
     │   ├── ServiceDisabled    the operator has disabled the service
     │   ├── Ambiguous          several services are meant by that name
     │   ├── NodeDiskFull       the node's disk is nearly full
+    │   ├── OverQuota          a principal has, or asks for, as much as it may
+    │   ├── NotAudited         the audit trail cannot be written, and must be before this is done
     │   ├── TooManyFiles       the node has as many files open as the system allows
     │   └── OutcomeUnknown     nobody can say whether it was done: look before you ask again
     └── MachineError           ours: a state machine met what it must never meet
@@ -348,6 +350,21 @@ class TooManyFiles(CallFailed):
     """The node has as many files open as the system lets it. Nothing was done: try again."""
 
     code = "TOO_MANY_FILES"
+
+
+class OverQuota(CallFailed):
+    """The principal has as much of something as it may have, or asks for it too often.
+
+    The text says which quota, its bound, and when to come again. Nothing was done.
+    """
+
+    code = "OVER_QUOTA"
+
+
+class NotAudited(CallFailed):
+    """What must be in the audit trail before it is done cannot be written there. Nothing was done."""
+
+    code = "NOT_AUDITED"
 
 
 class OutcomeUnknown(CallFailed):

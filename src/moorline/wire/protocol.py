@@ -6,7 +6,7 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import group, queue, queue_contents, service, staging, stream_file, topic
+from moorline.wire import audit, group, queue, queue_contents, service, staging, stream_file, topic
 from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
@@ -39,6 +39,7 @@ HeardByNode = (
     | stream_file.COMMANDS
     | queue_contents.COMMANDS
     | holding.COMMANDS
+    | audit.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -59,6 +60,7 @@ HeardByClient = (
     | stream_file.EVENTS
     | queue_contents.EVENTS
     | holding.EVENTS
+    | audit.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

@@ -1,0 +1,221 @@
+"""Room: core/access. How much of everything one principal may have, and how often it may ask.
+
+    over = account.take(Quota.QUEUES, 1, now_ms)          None, or why not and when to come again
+    account.give_back(Quota.QUEUES, 1)
+
+A count (queues, bytes stored) is held until it is given back. A rate (messages in a second) is a bucket that
+holds what one second allows, and fills all the time: so within any time t at most bound + bound · t are
+taken. What is asked for at once is given whole or not at all; nothing is slowed. More than a second's worth
+at once is never given: whoever asks is told the bound, and can ask for less.
+
+All numbers are whole: a bucket counts thousandths, of which `bound` come in a millisecond, so that nothing is
+lost to rounding, however often somebody asks.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+UNBOUNDED: Final = 1 << 62
+"""A bound that nobody meets."""
+
+_THOUSANDTHS: Final = 1_000
+
+
+class Quota(StrEnum):
+    """What is bounded; the names are those of the settings and of the catalog. Texts, since those are keys
+    of tables at no cost; another Enum is hashed by a call into Python."""
+
+    CONNECTIONS = "connections"
+    QUEUES = "queues"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    SUBSCRIPTIONS = "subscriptions"
+    STAGES = "stages"
+    STORED_BYTES = "stored_bytes"
+    MESSAGES_PER_S = "messages_per_s"
+    BYTES_PER_S = "bytes_per_s"
+    HEAVY_CALLS_PER_S = "heavy_calls_per_s"
+
+
+RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
+COUNTS: Final = frozenset(Quota) - RATES
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound for each quota; None says nothing, so that the next one who is asked decides."""
+
+    connections: int | None = None
+    queues: int | None = None
+    topics: int | None = None
+    groups: int | None = None
+    subscriptions: int | None = None
+    stages: int | None = None
+    stored_bytes: int | None = None
+    messages_per_s: int | None = None
+    bytes_per_s: int | None = None
+    heavy_calls_per_s: int | None = None
+
+    def of(self, quota: Quota) -> int | None:
+        bound: int | None = getattr(self, quota.value)
+        return bound
+
+
+NO_BOUNDS: Final = Bounds()
+
+
+class OverBound(msgspec.Struct, frozen=True):
+    """It was not given."""
+
+    quota: Quota
+    bound: int
+    retry_ms: int | None
+    """When there will be enough if nobody takes meanwhile; None: when something is given back, or never."""
+    is_too_much_at_once: bool = False
+    """More than the bound was asked for in one go: to wait changes nothing."""
+
+
+class Account:
+    """What one principal, or all who come through one listener, have and may have."""
+
+    __slots__ = ("_bounds", "_buckets", "_held", "has_rates")
+
+    def __init__(self, bounds: Bounds = NO_BOUNDS, now_ms: int = 0) -> None:
+        self._bounds: dict[Quota, int] = {}
+        self._held: dict[Quota, int] = {}
+        """Of counts, only what is above 0."""
+        self._buckets: dict[Quota, list[int]] = {}
+        """Of rates that are bounded: [thousandths that are left, when that was so]."""
+        self.has_rates = False
+        """Whether any rate is bounded. Who publishes looks at this first: it costs nothing where none is."""
+        self.set_bounds(bounds, now_ms)
+
+    def bound(self, quota: Quota) -> int:
+        return self._bounds.get(quota, UNBOUNDED)
+
+    def held(self, quota: Quota) -> int:
+        return self._held.get(quota, 0)
+
+    def set_bounds(self, bounds: Bounds, now_ms: int) -> None:
+        """They hold from now on. What is held above a new bound stays, and no more is given until it is
+        below; what is left of a rate stays too, up to what the new one allows."""
+        found = {quota: bounds.of(quota) for quota in Quota}
+        new = {quota: bound for quota, bound in found.items() if bound is not None}
+        assert all(bound >= 0 for bound in new.values()), "a bound is not below 0"
+        for quota in RATES:
+            bound = new.get(quota, UNBOUNDED)
+            if bound >= UNBOUNDED:
+                self._buckets.pop(quota, None)
+            elif quota in self._buckets:
+                left = min(self._filled(quota, now_ms), bound * _THOUSANDTHS)
+                self._buckets[quota] = [left, now_ms]
+            else:
+                self._buckets[quota] = [bound * _THOUSANDTHS, now_ms]
+        self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
+        self.has_rates = bool(self._buckets)
+
+    def take(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
+        """Gives it, all of it, or says why not."""
+        over = self._over(quota, amount, now_ms)
+        if over is None:
+            self._take(quota, amount)
+        return over
+
+    def take_all(self, wanted: Iterable[tuple[Quota, int]], now_ms: int) -> OverBound | None:
+        """Several quotas, each named once: all of them or none."""
+        wanted = list(wanted)
+        for quota, amount in wanted:
+            over = self._over(quota, amount, now_ms)
+            if over is not None:
+                return over
+        for quota, amount in wanted:
+            self._take(quota, amount)
+        return None
+
+    def give_back(self, quota: Quota, amount: int) -> None:
+        """Of a count. What was taken of a rate comes back with the time."""
+        assert quota in COUNTS, f"{quota.value} comes back by itself"
+        left = self._held.get(quota, 0) - amount
+        assert amount >= 0, "less than nothing cannot be given back"
+        assert left >= 0, f"{quota.value}: more is given back than was taken"
+        if left:
+            self._held[quota] = left
+        else:
+            self._held.pop(quota, None)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Nothing is held and every bucket is full: a new account would be the same."""
+        return not self._held and all(
+            self._filled(quota, now_ms) >= self._bounds[quota] * _THOUSANDTHS
+            for quota in self._buckets
+        )
+
+    def _over(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
+        assert amount >= 0, "less than nothing cannot be taken"
+        bound = self._bounds.get(quota)
+        if bound is None:
+            return None
+        if quota in COUNTS:
+            if self._held.get(quota, 0) + amount <= bound or not amount:
+                return None
+            return OverBound(quota, bound, None, is_too_much_at_once=amount > bound)
+        left = self._filled(quota, now_ms)
+        self._buckets[quota] = [left, max(now_ms, self._buckets[quota][1])]
+        missing = amount * _THOUSANDTHS - left
+        if missing <= 0:
+            return None
+        if amount > bound:
+            return OverBound(quota, bound, None, is_too_much_at_once=True)
+        return OverBound(quota, bound, -(-missing // bound))
+
+    def _take(self, quota: Quota, amount: int) -> None:
+        if quota in COUNTS:
+            if amount:
+                self._held[quota] = self._held.get(quota, 0) + amount
+        elif quota in self._buckets:
+            self._buckets[quota][0] -= amount * _THOUSANDTHS
+
+    def _filled(self, quota: Quota, now_ms: int) -> int:
+        """What is in a bucket by now; a clock that stands still, or goes back, adds nothing."""
+        left, since_ms = self._buckets[quota]
+        bound = self._bounds.get(quota, 0)
+        return min(bound * _THOUSANDTHS, left + bound * max(0, now_ms - since_ms))
+
+
+class Accounts:
+    """One for each name; those that say nothing more than a new one would are forgotten."""
+
+    def __init__(self) -> None:
+        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        """Those that were not looked at for longest first. A plain dict that loses its first again and again
+        has to look over all that it lost to find the next."""
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def __iter__(self) -> Iterator[tuple[str, Account]]:
+        return iter(list(self._accounts.items()))
+
+    def get(self, name: str) -> Account | None:
+        return self._accounts.get(name)
+
+    def open(self, name: str, bounds: Bounds, now_ms: int) -> Account:
+        """The account of that name, made if there is none. Hold something of it, or ask again each time."""
+        found = self._accounts.get(name)
+        if found is None:
+            found = self._accounts[name] = Account(bounds, now_ms)
+        return found
+
+    def forget_idle(self, now_ms: int, looks: int) -> int:
+        """Looks at so many, those that were not looked at for longest; how many were forgotten."""
+        forgotten = 0
+        for _ in range(min(looks, len(self._accounts))):
+            name, account = self._accounts.popitem(last=False)
+            if account.is_idle(now_ms):
+                forgotten += 1
+            else:
+                self._accounts[name] = account
+        return forgotten

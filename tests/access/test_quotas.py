@@ -1,0 +1,128 @@
+"""Which bound applies to whom, and what whoever meets it is told."""
+
+import pytest
+
+from moorline.access.quotas import Quotas, QuotaTable
+from moorline.core.access.quota import UNBOUNDED, Bounds, Quota
+from moorline.errors import CallFailed, OverQuota
+
+GROUPS = {"alice": ("@everyone", "@small", "@large"), "bob": ("@everyone",)}
+TABLE = QuotaTable(
+    rows={
+        "alice": Bounds(queues=2),
+        "@small": Bounds(queues=100, groups=5, messages_per_s=10),
+        "@large": Bounds(groups=50, messages_per_s=UNBOUNDED),
+    },
+    default=Bounds(queues=7, groups=1, stages=3),
+    listeners={"tcp://0.0.0.0:7411": Bounds(connections=3, messages_per_s=4)},
+)
+
+
+class Hand:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def quotas(table: QuotaTable = TABLE) -> tuple[Quotas, Hand]:
+    now = Hand()
+    return Quotas(table, lambda name: GROUPS.get(name, ()), now), now
+
+
+@pytest.mark.parametrize(
+    ("principal", "quota", "bound"),
+    [
+        ("alice", Quota.QUEUES, 2),  # her own row, though a group is more generous
+        ("alice", Quota.GROUPS, 50),  # the most generous of her groups
+        ("alice", Quota.MESSAGES_PER_S, UNBOUNDED),
+        ("alice", Quota.STAGES, 3),  # nobody said anything: the default
+        ("alice", Quota.TOPICS, UNBOUNDED),
+        ("bob", Quota.QUEUES, 7),
+        ("stranger", Quota.GROUPS, 1),
+    ],
+)
+def test_the_first_that_says_anything_decides(principal: str, quota: Quota, bound: int) -> None:
+    found, _ = quotas()
+    assert found.held_by(principal).principal.bound(quota) == bound
+
+
+def test_at_the_bound_it_is_refused_and_below_it_given_again() -> None:
+    found, _ = quotas()
+    alice = found.held_by("alice")
+    found.take(alice, (Quota.QUEUES, 2))
+    with pytest.raises(OverQuota, match="the quota queues is 2, and all of it is taken"):
+        found.take(alice, (Quota.QUEUES, 1))
+    found.take(found.held_by("bob"), (Quota.QUEUES, 1))
+    found.give_back(alice, (Quota.QUEUES, 1))
+    found.take(alice, (Quota.QUEUES, 1))
+
+
+def test_a_rate_says_when_to_come_again() -> None:
+    found, now = quotas(QuotaTable(default=Bounds(messages_per_s=1_500)))
+    bob = found.held_by("bob")
+    assert bob.has_rates
+    found.take(bob, (Quota.MESSAGES_PER_S, 1_500))
+    with pytest.raises(
+        OverQuota, match="the quota messages_per_s is 1,500: come again in 1,000 ms"
+    ):
+        found.take(bob, (Quota.MESSAGES_PER_S, 1_500))
+    with pytest.raises(OverQuota, match="ask for less"):
+        found.take(bob, (Quota.MESSAGES_PER_S, 1_501))
+    now.ms += 1_000
+    found.take(bob, (Quota.MESSAGES_PER_S, 1_500))
+
+
+def test_connections_of_one_principal_share_its_account() -> None:
+    found, _ = quotas()
+    assert found.held_by("alice").principal is found.held_by("alice").principal
+
+
+def test_a_listener_has_bounds_for_all_who_come_through_it() -> None:
+    found, _ = quotas()
+    through = [found.held_by(name, "tcp://0.0.0.0:7411") for name in ("alice", "bob", "carol")]
+    for one in through:
+        found.take(one, (Quota.CONNECTIONS, 1))
+    dave = found.held_by("dave", "tcp://0.0.0.0:7411")
+    with pytest.raises(OverQuota, match="connections is 3"):
+        found.take(dave, (Quota.CONNECTIONS, 1))
+    assert dave.principal.held(Quota.CONNECTIONS) == 0, "what was refused is not held"
+    found.take(found.held_by("dave", "tls://0.0.0.0:7412"), (Quota.CONNECTIONS, 1))
+    found.give_back(through[0], (Quota.CONNECTIONS, 1))
+    found.take(dave, (Quota.CONNECTIONS, 1))
+    assert dave.has_rates
+    assert not found.held_by("dave", "tls://0.0.0.0:7412").has_rates
+
+
+def test_other_bounds_hold_at_once_for_those_who_are_here() -> None:
+    found, _ = quotas()
+    carol = found.held_by("carol", "tls://0.0.0.0:7412")
+    found.take(carol, (Quota.QUEUES, 7))
+    found.load(
+        QuotaTable(
+            rows={"carol": Bounds(queues=8)},
+            listeners={"tls://0.0.0.0:7412": Bounds(messages_per_s=1)},
+        )
+    )
+    found.take(carol, (Quota.QUEUES, 1), (Quota.MESSAGES_PER_S, 1))
+    with pytest.raises(OverQuota):
+        found.take(carol, (Quota.QUEUES, 1))
+    with pytest.raises(OverQuota, match="messages_per_s is 1"):
+        found.take(carol, (Quota.MESSAGES_PER_S, 1))
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    found, _ = quotas()
+    for number in range(500):
+        one = found.held_by(f"p{number}")
+        found.take(one, (Quota.CONNECTIONS, 1))
+        if number:
+            found.give_back(one, (Quota.CONNECTIONS, 1))
+    assert found.forget_idle() == 499
+    assert len(found) == 1
+
+
+def test_the_error_travels_by_its_code() -> None:
+    assert isinstance(CallFailed.of("OVER_QUOTA", "the quota queues is 2"), OverQuota)
+    assert OverQuota.exit_code == 12
