@@ -1,2 +1,2 @@
-select node, shard, offset_low as offset, acked, failures
+select node as home, shard, offset_low as offset, acked, failures
 from moorline.progress where reader = $1 order by node, shard
