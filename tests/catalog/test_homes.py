@@ -162,7 +162,7 @@ async def write(
     homes: Homes, number: bytes, ids: list[bytes], *, behind: bytes = b"", upto: bytes = LAST_ID
 ) -> bytes:
     return await homes.write_exceptions(
-        number, DIGEST, behind=behind, upto=upto, queue_ids=ids, removed_max=10
+        number, DIGEST, behind=behind, upto=upto, queue_ids=ids, rows_max=10
     )
 
 

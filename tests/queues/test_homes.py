@@ -51,7 +51,7 @@ class CountedHomes(Homes):
         behind: bytes,
         upto: bytes,
         queue_ids: Sequence[bytes],
-        removed_max: int,
+        rows_max: int,
     ) -> bytes:
         if not self.slices_left:
             self.slices_left, self.cuts = 1_000, self.cuts + 1
@@ -64,7 +64,7 @@ class CountedHomes(Homes):
             behind=behind,
             upto=upto,
             queue_ids=queue_ids,
-            removed_max=removed_max,
+            rows_max=rows_max,
         )
 
 
@@ -156,7 +156,7 @@ async def test_exceptions_say_more_than_ids_and_are_asked_together(catalog: Cata
     known = QueueHomes(homes, a, HandClock())
     await known.home_of([plain])
     await homes.write_exceptions(
-        c, b"d", behind=b"", upto=LAST_ID, queue_ids=sorted([by_chance, old]), removed_max=SLICE
+        c, b"d", behind=b"", upto=LAST_ID, queue_ids=sorted([by_chance, old]), rows_max=SLICE
     )
     homes.asked.clear()
     found = await known.home_of([by_chance, old, plain])
@@ -172,7 +172,7 @@ async def test_a_queue_that_left_our_own_home_is_found_at_once(catalog: Catalog)
     moved = queue_of(a)
     assert [row.name for row in (await known.home_of([moved])).values()] == ["a"]
     await Homes(catalog).write_exceptions(
-        b, b"d", behind=b"", upto=LAST_ID, queue_ids=[moved], removed_max=SLICE
+        b, b"d", behind=b"", upto=LAST_ID, queue_ids=[moved], rows_max=SLICE
     )
     assert [row.name for row in (await known.home_of([moved])).values()] == ["b"]
 
@@ -247,7 +247,7 @@ async def test_a_store_without_exceptions_asks_for_nothing(catalog: Catalog) -> 
     assert (await written(catalog, MemoryDisk(), a)).asked == []
     # And one that has none any more removes all, some at a time.
     disk = MemoryDisk()
-    old_store(disk, 2 * SLICE + 3)
+    old_store(disk, 4 * SLICE + 3)
     await written(catalog, disk, a)
     assert (await written(catalog, MemoryDisk(), a)).asked == ["write"] * 3
     assert await stored(catalog) == {}

@@ -80,13 +80,13 @@ class Homes:
         behind: bytes,
         upto: bytes,
         queue_ids: Sequence[bytes],
-        removed_max: int,
+        rows_max: int,
     ) -> bytes:
         """From now on these are the exceptions of a home with ids above `behind`, up to the id returned.
 
         Raises `IdentityTaken` if another process has our identity.
         """
-        given = (number, digest, behind, upto, list(queue_ids), removed_max)
+        given = (number, digest, behind, upto, list(queue_ids), rows_max)
         reached = await self._catalog.fetchval(EXCEPTIONS_WRITE, *given, *self._catalog.acting_as)
         if reached is None:
             raise self._catalog.identity_taken()

@@ -94,5 +94,5 @@ class ExceptionWriter:
             behind=behind,
             upto=LAST_ID if is_last else queue_ids[-1],
             queue_ids=queue_ids,
-            removed_max=self._slice_ids,
+            rows_max=2 * self._slice_ids,
         )

@@ -20,30 +20,35 @@ create table moorline.home_exception (
     home  bytea not null references moorline.home (number)
 );
 
--- Makes the exceptions of a home between two ids, the second one included, be those that are given, in the order of
--- ids. Says how far it came: no further than to the last of `removed_max` rows that were too many.
+-- Makes the exceptions of a home between two ids, the second one included, be those that are given. Says how far it
+-- came: no further than to the last of `rows_max` rows that were there.
 create function moorline.write_home_exceptions(
-    given_home bytea, given_digest bytea, behind bytea, upto bytea, queues bytea[], removed_max integer
+    given_home bytea, given_digest bytea, behind bytea, upto bytea, queues bytea[], rows_max integer
 ) returns bytea language plpgsql as $$
 declare
-    stale   bytea[];
-    reached bytea := upto;
+    found_queues bytea[];
+    reached      bytea := upto;
 begin
-    select coalesce(array_agg(s.queue order by s.queue), '{}') into stale
-    from (
+    -- By themselves, in the order of the key: joined with what is given, Postgres reads the whole table.
+    found_queues := array(
         select e.queue from moorline.home_exception e
         where e.home = given_home and e.queue > behind and e.queue <= upto
-          and not exists (select from unnest(queues) as q (queue) where q.queue = e.queue)
-        order by e.queue limit removed_max
-    ) s;
-    if cardinality(stale) = removed_max then
-        reached := stale[removed_max];
+        order by e.queue limit rows_max
+    );
+    if cardinality(found_queues) = rows_max then
+        reached := found_queues[rows_max];
     end if;
-    -- A queue that two homes have, because it was copied, is of the one that said so last.
-    insert into moorline.home_exception as kept (queue, home)
-    select q.queue, given_home from unnest(queues) as q (queue) where q.queue <= reached order by q.queue
-    on conflict (queue) do update set home = excluded.home where kept.home <> excluded.home;
-    delete from moorline.home_exception e where e.home = given_home and e.queue = any (stale);
+    -- A queue that two homes have, because it was copied, is of the one that said so last. In the order of ids, so that two
+    -- of them do not wait for each other.
+    insert into moorline.home_exception (queue, home)
+    select missing.queue, given_home
+    from (select unnest(queues) except select unnest(found_queues)) as missing (queue)
+    where missing.queue <= reached
+    order by missing.queue
+    on conflict (queue) do update set home = excluded.home;
+    delete from moorline.home_exception e
+    where e.home = given_home
+      and e.queue = any (array(select unnest(found_queues) except select unnest(queues)));
     update moorline.home h set exceptions_digest = given_digest, exceptions_upto = reached
     where h.number = given_home;
     return reached;

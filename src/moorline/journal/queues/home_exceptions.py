@@ -34,7 +34,7 @@ class HomeExceptions:
         ids = _ids_of(self._index)
         # As numbers, which are compared several times faster than rows of four bytes.
         ends = np.ascontiguousarray(ids[:, -HOME_BYTES:]).view(np.uint32).reshape(-1)
-        found = ids[ends != np.frombuffer(self._number, np.uint32)[0]]
+        found: Ids = ids[ends != np.frombuffer(self._number, np.uint32)[0]]
         if self._unindexed or self._deleted:
             gone = set(self._deleted)
             kept = [one for one in cut(found) if one not in gone]
