@@ -561,6 +561,22 @@ INCARNATION_BYTES = 16
 INCARNATIONS_KEPT_MAX = 16
 """Starts that a data folder remembers: the last one, and those that were refused or cut short since."""
 
+HOME_DRAWS_MAX = 64
+"""Draws of a home's number that may meet another home's: with a million homes one in four thousand does."""
+
+HOME_EXCEPTIONS_PER_SLICE = 5_000
+"""Exceptions that one statement writes into the catalog, and of twice as many rows it looks whether they are
+still right: some 120 KB and 70 ms."""
+
+HOME_EXCEPTIONS_RETRY_MS = 5_000
+"""Pause before exceptions that the catalog did not take are tried again."""
+
+HOMES_ASKED_MAX = 10_000
+"""Queues whose home is asked from the catalog by one statement."""
+
+HOMES_KEPT_MS = 2_000
+"""For how long a node takes what it knows of the homes of others for true: half of NODE_GONE_MS."""
+
 NODE_GONE_MS = 5_000
 """Silence in the catalog after which other nodes do not try to reach a node any more."""
 

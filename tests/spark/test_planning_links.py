@@ -49,6 +49,20 @@ def without_empty(told: DescribedShards) -> DescribedShards:
     )
 
 
+@pytest.mark.parametrize(
+    ("layout", "home"),
+    [("node=first shards=1 version=2", "first"), ("shards=1 version=2", "second")],
+)
+def test_a_folder_is_of_a_home_whatever_its_node_is_called(
+    tmp_path: Path, layout: str, home: str
+) -> None:
+    """As its layout says, or the note of the node that runs in it."""
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "layout").write_text(layout)
+    (tmp_path / "node.json").write_text('{"node": "renamed", "home": "second"}')
+    assert FolderStreams(str(tmp_path)).home == home
+
+
 def test_a_folder_tells_what_is_behind_a_place_and_opens_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

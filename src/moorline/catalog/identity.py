@@ -5,13 +5,15 @@ over fences the process that had it before, in the same transaction. Everything 
 catalog in a node's name afterwards names its incarnation, or an epoch that was drawn under it.
 """
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from moorline.catalog.catalog import Catalog
+from moorline.catalog.homes import claimed_number
 from moorline.catalog.statements import statement
 from moorline.core.identity import Claim, Held, Verdict, is_older_copy, judge
 from moorline.errors import ConfigError, IdentityTaken
@@ -34,6 +36,8 @@ class Granted(msgspec.Struct, frozen=True):
     """The identity is ours."""
 
     home: str
+    home_number: bytes
+    """What the ids of its queues end with."""
     verdict: Verdict
     is_older_copy: bool
     """A process ran under this identity of which our folder knows nothing."""
@@ -53,16 +57,30 @@ class Refused(msgspec.Struct, frozen=True):
 class Identities:
     """The part of the catalog that knows who is who."""
 
-    def __init__(self, catalog: Catalog, node_id: bytes, incarnation: bytes) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        node_id: bytes,
+        incarnation: bytes,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
         self._catalog = catalog
         self._us = (node_id, incarnation)
+        self._draw = draw
 
     async def claim(
-        self, claim: Claim, *, name: str, home_wanted: str, lease_ms: int
+        self,
+        claim: Claim,
+        *,
+        name: str,
+        home_wanted: str,
+        lease_ms: int,
+        number_in_folder: bytes = b"",
     ) -> Granted | Refused:
         """Takes the identity, if the rule allows it. `home_wanted` is what the folder says of its streams.
 
-        Raises `ConfigError` while another node that lives is called so.
+        `number_in_folder` is the number of its home, if it has one. Raises `ConfigError` while another node
+        that lives is called so, and `FolderUnusable` if that number is not the one that the catalog knows.
         """
         node_id, incarnation = self._us
         async with self._catalog.transaction() as connection:
@@ -77,12 +95,15 @@ class Identities:
             others = await connection.fetchrow(OTHERS, node_id, name, wanted, NODE_GONE_MS)
             if others["is_named"]:
                 raise _name_taken(name)
-            home = _home(row, wanted, others["homes"])
+            home = others["home_before"] if row is None else row["home"]
+            home = home or _first_free(wanted, others["homes"])
+            number = await claimed_number(connection, home, node_id, number_in_folder, self._draw)
             await connection.execute(TAKE, node_id, home, name, incarnation, claim.lock, lease_ms)
             await connection.execute(FENCE, home)
         self._catalog.acting_as = self._us
         return Granted(
             home=home,
+            home_number=number,
             verdict=verdict,
             is_older_copy=is_older_copy(held, claim),
             name_before="" if row is None else row["name"],
@@ -120,10 +141,8 @@ def _refused(row: Any) -> Refused:
     )
 
 
-def _home(row: Any, wanted: Sequence[str], taken: Sequence[str]) -> str:
+def _first_free(wanted: Sequence[str], taken: Sequence[str]) -> str:
     """The first that is nobody else's: two nodes in one home would share places, of different messages."""
-    if row is not None:
-        return str(row["home"])
     return next(home for home in wanted if home not in taken)
 
 

@@ -35,12 +35,12 @@ class Readers:
         self._catalog = catalog
 
     async def cursors(self, reader: int) -> list[CursorRow]:
-        """By node and shard. After a claim or an opening nobody else can change them."""
+        """By home and shard. After a claim or an opening nobody else can change them."""
         return [CursorRow(**row) for row in await self._catalog.fetch(CURSORS, reader)]
 
-    async def floors(self, node: str) -> dict[int, int]:
-        """The furthest place that any reader has in each shard of a node."""
-        return {row["shard"]: row["offset"] for row in await self._catalog.fetch(FLOORS, node)}
+    async def floors(self, home: str) -> dict[int, int]:
+        """The furthest place that any reader has in each shard of a home."""
+        return {row["shard"]: row["offset"] for row in await self._catalog.fetch(FLOORS, home)}
 
     async def commit(self, reader: int, epoch: int, cursors: Sequence[CursorRow]) -> bool:
         """Stores places, all or none; False if the reader has another epoch or is gone.

@@ -3,6 +3,7 @@
     moorline-data/
         lock       held by flock while a node runs; holds its process id
         node.id    drawn once: the same node, whatever its name and address
+        node.home  the number of its home, which the ids of its queues end with
         clock.json when the node was last seen running, by which clock
         node.starts  the last starts of this folder (node/identity.py)
         node.stores  which of the stores below it has had (node/stores.py)
@@ -18,6 +19,7 @@ The lock is the kernel's: it goes with the process, so a killed node leaves noth
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import secrets
 import shutil
@@ -27,10 +29,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
-from moorline.ids import ID_BYTES, id_of, text_of
+from moorline.ids import HOME_BYTES, ID_BYTES, NO_HOME, id_of, text_of
 from moorline.limits import DISK_FREE_BYTES_MIN, LOCK_LOOK_MS, LOCK_LOOKS, MIB
 
 IDENTITY = "node.id"
+HOME = "node.home"
+
+log = logging.getLogger("moorline.node")
 
 
 class HeldFolder(NamedTuple):
@@ -85,6 +90,38 @@ def identity(folder: Path) -> bytes:
         raise FolderUnusable(
             f"{file} holds no id: put it back from a backup, or remove it"
         ) from error
+
+
+def home_number(folder: Path) -> bytes:
+    """The number of this folder's home; empty if it has none yet: it is new, or of a version without them."""
+    file = folder / HOME
+    try:
+        number = bytes.fromhex(file.read_text("ascii").strip())
+    except FileNotFoundError:
+        return b""
+    except (OSError, ValueError) as error:
+        raise _no_home(file) from error
+    if len(number) != HOME_BYTES or number == NO_HOME:
+        raise _no_home(file)
+    return number
+
+
+def note_home_number(folder: Path, number: bytes) -> None:
+    """Behind the claim, which made it durable in the catalog; on a full disk the next start notes it."""
+    if home_number(folder) == number:
+        return
+    try:
+        write_durably(folder / HOME, number.hex() + "\n")
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        log.warning("no room to note the number of this node's home: the catalog alone has it")
+
+
+def _no_home(file: Path) -> FolderUnusable:
+    return FolderUnusable(
+        f"{file} holds no number of a home: put it back from a backup, or remove it; the catalog has it too"
+    )
 
 
 def write_durably(file: Path, text: str) -> None:

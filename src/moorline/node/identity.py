@@ -1,6 +1,7 @@
 """Room: node. This process's hold on the identity of its data folder: taken, renewed, given back.
 
     node.id        who: drawn at the first start of a folder, and copied with it
+    node.home      the number of its home: drawn in the first claim, and copied with it
     node.starts    the last starts of this folder: a copy that was made before one of them does not know it
     lock           which folder: nobody else can hold the same lock, and no copy has it
 
@@ -40,7 +41,7 @@ from moorline.limits import (
     NODE_SEEN_MS,
 )
 from moorline.net.clock import boot_id, boot_ms
-from moorline.node.folder import HeldFolder, write_durably
+from moorline.node.folder import HeldFolder, home_number, note_home_number, write_durably
 
 log = logging.getLogger("moorline.node")
 
@@ -51,13 +52,14 @@ class Identity:
     """Held by this process; made by `held_identity`."""
 
     def __init__(
-        self, identities: Identities, node_id: bytes, home: str, lease_ms: int, asked_ms: int
+        self, identities: Identities, node_id: bytes, granted: Granted, lease_ms: int, asked_ms: int
     ) -> None:
         self.id = node_id
-        self.home = home
+        self.home = granted.home
+        self.home_number = granted.home_number
         self.is_serving = False
         """Whether other nodes may call us: with that each renewal is also a sign of life."""
-        self.is_older_copy = False
+        self.is_older_copy = granted.is_older_copy
         """Whether another folder was at work under this identity since this one was."""
         self.going_on: list[Callable[[], None]] = []
         """Called when answers that were held back may leave."""
@@ -66,7 +68,7 @@ class Identity:
         """Whether the catalog did not answer when it was last asked, at the latest renewal."""
         self._identities = identities
         self._lease_ms = lease_ms
-        self._tenure = Tenure(f"identity of {home}", lease_ms, asked_ms)
+        self._tenure = Tenure(f"identity of {granted.home}", lease_ms, asked_ms)
 
     def may_answer(self) -> bool:
         """Whether what is stored may be promised now: no other process can be at work under our name."""
@@ -154,6 +156,7 @@ async def held_identity(
     """Takes the identity of a folder whose lock we hold, renews it, and gives it back at the end."""
     folder = found.path
     known, incarnation = read_starts(folder), secrets.token_bytes(INCARNATION_BYTES)
+    number = home_number(folder)
     identities = Identities(catalog, node_id, incarnation)
     claim = Claim(tuple(known), lock_of(found.descriptor), is_alone)
     # Before the claim: if we end right behind it, the next start still knows that it was this folder.
@@ -161,18 +164,24 @@ async def held_identity(
 
     async def ask() -> tuple[Granted | Refused, int]:
         asked_ms = boot_ms()
-        given = await identities.claim(claim, name=name, home_wanted=home_wanted, lease_ms=lease_ms)
+        given = await identities.claim(
+            claim,
+            name=name,
+            home_wanted=home_wanted,
+            lease_ms=lease_ms,
+            number_in_folder=number,
+        )
         return given, asked_ms
 
     try:
         granted, asked_ms = await _granted(ask, node_id)
-    except IdentityTaken:
+    except (IdentityTaken, FolderUnusable):
         write_starts(folder, known)
         raise
+    note_home_number(folder, granted.home_number)
     write_starts(folder, [incarnation])
     _say(granted, name)
-    identity = Identity(identities, node_id, granted.home, lease_ms, asked_ms)
-    identity.is_older_copy = granted.is_older_copy
+    identity = Identity(identities, node_id, granted, lease_ms, asked_ms)
     keeper = asyncio.create_task(identity.keep_forever())
     try:
         yield identity

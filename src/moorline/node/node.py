@@ -41,7 +41,7 @@ from moorline.node.folder import HeldFolder, check_room, identity, is_new, locke
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
-from moorline.node.queues import open_queues, watch_services
+from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
 from moorline.node.stores import missing_stores, note_stores
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
@@ -204,9 +204,11 @@ class Node:
                 clock,
                 owner=text_of(self._identity.id),
                 files_max=self._descriptors.shares.most[Use.QUEUE_FILES],
+                home=self._identity.home_number,
             )
         )
         assert self._catalog is not None
+        await stack.enter_async_context(open_homes(self._catalog, broker))
         services = OperatorBroker(self._catalog, broker, self._identity.id)
         stack.callback(services.close)
         await services.start()

@@ -6,11 +6,15 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from moorline.catalog import Catalog
+from moorline.catalog.homes import Homes
 from moorline.config.settings import Queues as Settings
 from moorline.errors import DiskFull, MoorlineError
+from moorline.ids import NO_HOME
 from moorline.journal.disk import FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.queues.files import StoreOptions
+from moorline.journal.queues.home_exceptions import HomeExceptions
 from moorline.journal.queues.layout import check_layout
 from moorline.journal.queues.manifest import check_owner, go_on_behind, write_manifest
 from moorline.journal.queues.rebuild import rebuilt_index
@@ -20,6 +24,8 @@ from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
 from moorline.queues.commands import QueueBroker
+from moorline.queues.home_exceptions import ExceptionWriter
+from moorline.queues.homes import QueueHomes
 from moorline.queues.upkeep import Upkeep
 from moorline.services.commands import ServiceBroker
 
@@ -28,7 +34,9 @@ log = logging.getLogger("moorline.node")
 FOLDER = "queues"
 
 
-def options(settings: Settings, node: str = "", files_max: int = OPEN_FILES_MAX) -> StoreOptions:
+def options(
+    settings: Settings, node: str = "", files_max: int = OPEN_FILES_MAX, home: bytes = NO_HOME
+) -> StoreOptions:
     return StoreOptions(
         sync=settings.sync == "power",
         queue_messages_max=settings.max_queue_messages,
@@ -36,6 +44,7 @@ def options(settings: Settings, node: str = "", files_max: int = OPEN_FILES_MAX)
         levels=settings.folder_levels,
         node=node,
         open_files_max=files_max,
+        home=home,
     )
 
 
@@ -47,17 +56,19 @@ async def open_queues(
     *,
     owner: str = "",
     files_max: int = OPEN_FILES_MAX,
+    home: bytes = NO_HOME,
 ) -> AsyncIterator[QueueBroker]:
     """The broker of a data folder's queues, with its upkeep running.
 
-    `owner` is the id of the node, `files_max` what it may have open of them.
+    `owner` is the id of the node, `files_max` what it may have open of them, and `home` the number that the
+    ids of new queues end with.
     """
     disk = FileDisk(data / FOLDER)
     clock = clock or TrustedClock()
     with opening(data / FOLDER):
         check_owner(disk, owner)
         check_layout(disk, settings.folder_levels)
-        store = Store(disk, options(settings, owner, files_max), clock.stamp_ms)
+        store = Store(disk, options(settings, owner, files_max, home), clock.stamp_ms)
         store.open(rebuilt_index)
         go_on_behind(store, clock.stamp_ms)
         _note(store, owner)
@@ -102,6 +113,25 @@ async def _watch_log_forever(broker: QueueBroker) -> None:
             await broker.checkpoints.checkpoint()
         except (OSError, MoorlineError):
             log.exception("the checkpoint failed")
+
+
+@contextlib.asynccontextmanager
+async def open_homes(catalog: Catalog, broker: QueueBroker) -> AsyncIterator[QueueHomes]:
+    """Where queues of other nodes are; and the others learn which of ours have ids that do not say so."""
+    number = broker.store.options.home
+    homes = QueueHomes(Homes(catalog), number)
+    writer = ExceptionWriter(Homes(catalog), number, HomeExceptions(broker.store))
+    broker.absence = homes.absence
+    tasks = [
+        asyncio.create_task(homes.look_forever()),
+        asyncio.create_task(writer.write_until_done()),
+    ]
+    try:
+        yield homes
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def watch(metrics: Metrics, broker: QueueBroker) -> None:

@@ -20,6 +20,7 @@ from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
+from moorline.queues.homes import NOT_HERE
 from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
 from moorline.queues.refusals import why_closed, why_unreadable
@@ -72,6 +73,8 @@ class QueueBroker(FillsDisk):
         self.clock = clock or TrustedClock()
         self.settings = settings
         self.counts = Counts()
+        self.absence: Callable[[bytes], str] = lambda _: NOT_HERE
+        """What is said of a queue that is not here; it may be another node's."""
         self.parking = Parking(store)
         self._turns = Turns()
         self.subscriptions = Subscriptions(store, self.counts)
@@ -151,6 +154,8 @@ class QueueBroker(FillsDisk):
         return refusals
 
     def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer:
+        if queue is None:
+            return Failed(call.call, "NOT_FOUND", self.absence(call.queue))
         closed = why_closed(queue)
         if closed is not None:
             return Failed(call.call, closed.code, str(closed))
@@ -183,7 +188,7 @@ class QueueBroker(FillsDisk):
         served: list[Queue] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            refusal = self._refusal_of_reader(session, queue, call.call)
+            refusal = self._refusal_of_reader(session, queue, call)
             if refusal:
                 at_once.append(refusal)
                 continue
@@ -318,7 +323,7 @@ class QueueBroker(FillsDisk):
     def _found(self, queue_id: bytes) -> Queue:
         queue = self.store.find(queue_id)
         if queue is None:
-            raise NotFound("there is no queue of that id")
+            raise NotFound(self.absence(queue_id))
         return queue
 
     def _readable(self, session: Session, queue_id: bytes) -> Queue:
@@ -327,13 +332,15 @@ class QueueBroker(FillsDisk):
         _check_readable(queue)
         return queue
 
-    def _refusal_of_reader(self, session: Session, queue: Queue | None, call: int) -> Answer | None:
+    def _refusal_of_reader(
+        self, session: Session, queue: Queue | None, call: Acknowledge
+    ) -> Answer | None:
         if queue is None:
-            return Failed(call, "NOT_FOUND", "there is no queue of that id")
+            return Failed(call.call, "NOT_FOUND", self.absence(call.queue))
         if self.store.owners[queue.owner] != session.identity.fingerprint:
-            return Failed(call, "AUTH", "only the owner of a queue may do this")
+            return Failed(call.call, "AUTH", "only the owner of a queue may do this")
         unreadable = why_unreadable(queue)
-        return Failed(call, unreadable.code, str(unreadable)) if unreadable else None
+        return Failed(call.call, unreadable.code, str(unreadable)) if unreadable else None
 
     # --- inside -----------------------------------------------------------------------------------
 

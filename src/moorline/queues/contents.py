@@ -22,7 +22,7 @@ class QueueContents:
         broker, store = self._broker, self._broker.store
         queue = store.find(call.queue)
         if queue is None:
-            raise NotFound("there is no queue of that id")
+            raise NotFound(broker.absence(call.queue))
         if not broker.is_owner(session, call.queue) and not broker.is_operator(session):
             raise NotAuthorized("only the owner of a queue and an operator may read it")
         found: list[WaitingMessage] = []

@@ -80,7 +80,7 @@ class QueueMending:
         async with self._turns.turn(MENDING):
             queue = self._store.find(call.queue)
             if queue is None:
-                raise NotFound("there is no queue of that id")
+                raise NotFound(self._broker.absence(call.queue))
             if call.is_repair:
                 found, left = await self._begun(self._repaired(queue))
                 is_clean = not left.problems

@@ -280,3 +280,17 @@ def test_the_document_draws_the_moves_of_the_map() -> None:
     document = (Path(__file__).parents[3] / "docs/design/reconciliation.md").read_text()
     for move in diagram(Asker).splitlines()[1:]:
         assert move.strip() in document
+
+
+def test_a_common_end_of_ids_does_no_harm() -> None:
+    """Ids of one home end alike. Buckets and short ids are of the hash, so they are spread as any others."""
+    chance = random.Random(41)
+    ids = [chance.randbytes(20) + b"home" for _ in range(20_000)]
+    mine, theirs = hashed(ids[:-300]), hashed(ids[300:])
+    buckets = np.bincount((mine.high >> np.uint64(56)).astype(np.int64), minlength=256)
+    assert 40 < buckets.min() <= buckets.max() < 130
+    assert len({int(high) >> 16 for high in mine.high}) == len(ids) - 300
+    cells = cells_for(600)
+    found = mine.sketch(SALT, cells).difference(theirs.sketch(SALT, cells))
+    assert found is not None
+    assert len(found) == 600

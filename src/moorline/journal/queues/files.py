@@ -15,7 +15,7 @@ import msgspec
 from moorline.core.effects import Effect
 from moorline.core.queue.journal import Clean, MakeFolder, QueueJournal, empty_state
 from moorline.core.queue.queue import Entry, Queue
-from moorline.ids import text_of
+from moorline.ids import NO_HOME, text_of
 from moorline.journal.disk import Disk
 from moorline.journal.handles import Handles
 from moorline.journal.queues.folder import (
@@ -57,6 +57,8 @@ class StoreOptions(msgspec.Struct, frozen=True):
     open_queues_max: int = OPEN_QUEUES_MAX
     node: str = ""
     """The id of the node whose queues these are; empty if nobody can tell."""
+    home: bytes = NO_HOME
+    """The number of the home that they are of: what the ids of new ones end with."""
 
 
 class Reader:

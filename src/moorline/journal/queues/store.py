@@ -203,7 +203,7 @@ class Store:
     # --- changes: each goes into the batch and changes memory -------------------------------------
 
     def create(self, owner: bytes) -> Queue:
-        queue_id = drawn(self.draw)
+        queue_id = drawn(self.draw, self.options.home)
         now_ms = self._wall_ms()
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
         return self._created(queue_id, owner, now_ms, lsn)

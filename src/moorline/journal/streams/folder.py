@@ -86,14 +86,14 @@ class FolderSegment(DiskSegment):
 class FolderStreams:
     """All streams of a folder, as they are now."""
 
-    def __init__(self, path: str, node: str = "") -> None:
+    def __init__(self, path: str, home: str = "") -> None:
         root = Path(path)
         streams = root / STREAMS if (root / STREAMS).is_dir() else root
         if not (streams / LAYOUT).is_file():
             raise FolderUnusable(f"path: {root.absolute()} is no data folder: it has no streams")
         self._root = root
         self._disk = ReadOnlyDisk(streams)
-        self.node = node or _name_of(root, streams)
+        self.home = home or _home_of(root, streams)
         self._buffer = Buffer()
         self._ends: dict[Stream, tuple[int, int, int]] = {}
         """Of streams that grow: the seed, and the message and place up to which frames were whole."""
@@ -123,7 +123,7 @@ class FolderStreams:
         bounds: ShardBounds = {}
         shard_extents: dict[Shard, list[Extent]] = {}
         for number in self._shards():
-            shard = Shard(self.node, number)
+            shard = Shard(self.home, number)
             known = self._behind(number, since.get(shard))
             if known:
                 oldest = next(self._heads(number), None)  # None: retention was faster
@@ -140,7 +140,7 @@ class FolderStreams:
         for head in self._heads(shard, newest_first=True):
             with contextlib.suppress(FileNotFoundError):
                 end, _, sealed = self._end(head, following, is_planning=True)
-                stream = Stream(self.node, shard, head.generation)
+                stream = Stream(self.home, shard, head.generation)
                 found.append(Extent(stream, head.first, end, sealed))
             following = head
             if found and (offset is None or head.first <= offset):
@@ -150,7 +150,7 @@ class FolderStreams:
 
     def extents(self) -> list[Extent]:
         return [
-            Extent(Stream(self.node, shard, head.generation), head.first, end, sealed)
+            Extent(Stream(self.home, shard, head.generation), head.first, end, sealed)
             for shard, head, end, _, sealed in self._found()
         ]
 
@@ -219,7 +219,7 @@ class FolderStreams:
 
         Whoever plans relies on the end: it is synced. A task reads what was planned.
         """
-        stream = Stream(self.node, head.shard, head.generation)
+        stream = Stream(self.home, head.shard, head.generation)
         seed, at, position = self._ends.get(stream, (0, 0, 0))
         file = self._disk.open(self._path(head) + SEGMENT, create=False)
         try:
@@ -264,7 +264,7 @@ class FolderStreams:
         # What a look repairs, such as a lost index, it repairs in memory.
         overlay = OverlayDisk(self._disk)
         for number, head, end, size, _ in self._found():
-            shard = Shard(self.node, number)
+            shard = Shard(self.home, number)
             if found.get(shard, -1) >= 0:
                 continue
             generation = Generation(overlay, self._path(head), head)
@@ -339,12 +339,12 @@ class FolderStreams:
             return None
 
 
-def _name_of(root: Path, streams: Path) -> str:
-    """The name of the node that wrote them: as the layout has it, or the note of a running node."""
+def _home_of(root: Path, streams: Path) -> str:
+    """The home that they are of: as the layout has it, or the note of a running node."""
     words = (streams / LAYOUT).read_text(encoding="utf-8", errors="replace").split()
     fields = dict(word.split("=", 1) for word in words if "=" in word)
     if fields.get("node"):
         return fields["node"]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((root / NOTE).read_text(encoding="utf-8"))["node"])
+        return str(json.loads((root / NOTE).read_text(encoding="utf-8"))["home"])
     return Config().node

@@ -79,10 +79,10 @@ def ask(source: dict[str, str]) -> Told:
 
 
 def node_ids(source: dict[str, str]) -> dict[str, str]:
-    """The id of each node's data folder, by the node's name, as far as they can be told."""
+    """The id of each node's data folder, by the node's home, as far as they can be told."""
     if source.get("path"):
         streams = FolderStreams(source["path"], source.get("node", ""))
-        return {streams.node: streams.id()} if streams.id() else {}
+        return {streams.home: streams.id()} if streams.id() else {}
     endpoint = endpoint_of(source)
     links = Links(endpoint)
     try:

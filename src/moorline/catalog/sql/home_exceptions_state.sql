@@ -1,0 +1,1 @@
+select exceptions_digest as digest, exceptions_upto as upto from moorline.home where number = $1

@@ -1,0 +1,96 @@
+"""Room: queues. Where a queue is that is not here: of which home, and which node has that home now.
+
+    here?  ──yes──►  this node's, whatever its id ends with
+      │ no
+      └──►  an exception in the catalog?  ──yes──►  the home that it names
+                │ no
+                └──►  the home whose number the id ends with, if there is one
+
+An id that is older than the numbers may end with one by chance. No harm comes of it: the node that has the
+queue finds it before anybody is asked, and to all others the exception says more than the id.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from moorline.catalog.homes import HomeRow, Homes
+from moorline.errors import MoorlineError
+from moorline.ids import home_number
+from moorline.limits import HOMES_ASKED_MAX, HOMES_KEPT_MS
+from moorline.net.clock import monotonic_ms
+
+log = logging.getLogger("moorline.queues")
+
+NOT_HERE = "there is no queue of that id"
+
+
+class QueueHomes:
+    """What a node knows of all homes; the rows are asked anew when they are old."""
+
+    def __init__(
+        self, homes: Homes, number: bytes, now_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
+        self._homes = homes
+        self._number = number
+        self._now_ms = now_ms
+        self._rows: dict[bytes, HomeRow] = {}
+        self._asked_ms: int | None = None
+
+    async def home_of(self, queue_ids: Sequence[bytes]) -> dict[bytes, HomeRow]:
+        """The homes of queues that are not here; an id that no home has is left out.
+
+        One statement for the exceptions of `HOMES_ASKED_MAX` queues, if any home has some, and one for the
+        homes if those that are known are old or do not say it all.
+        """
+        is_fresh = await self._look_if_old()
+        numbers = {queue_id: home_number(queue_id) for queue_id in queue_ids}
+        if not is_fresh and not self._tell(numbers.values()):
+            await self._look()
+            is_fresh = True
+        if any(row.has_exceptions for row in self._rows.values()):
+            for first in range(0, len(queue_ids), HOMES_ASKED_MAX):
+                asked = queue_ids[first : first + HOMES_ASKED_MAX]
+                numbers |= await self._homes.exceptions_of(asked)
+            if not is_fresh and not self._tell(numbers.values()):
+                await self._look()
+        rows = self._rows
+        return {queue_id: rows[number] for queue_id, number in numbers.items() if number in rows}
+
+    def _tell(self, numbers: Iterable[bytes]) -> bool:
+        """Whether what is known will do: a home that is not in it may be new.
+
+        Neither will it do for our own number: the queue is not here, so there should be an exception.
+        """
+        return all(number in self._rows and number != self._number for number in numbers)
+
+    def absence(self, queue_id: bytes) -> str:
+        """What a client is told of a queue that is not here, by what is known without asking anybody."""
+        number = home_number(queue_id)
+        row = self._rows.get(number)
+        if row is None or number == self._number or not row.is_alive:
+            return NOT_HERE
+        return f"{NOT_HERE} here: by its id it is of the home {row.name!r}, which the node {row.node!r} has"
+
+    async def look_forever(self) -> None:
+        """Keeps what `absence` says up to date."""
+        while True:
+            try:
+                await self._look_if_old()
+            except (MoorlineError, OSError, TimeoutError) as error:
+                log.info("the homes of other nodes are not known", extra={"error": str(error)})
+            except Exception:
+                log.exception("the homes of other nodes are not known")
+            await asyncio.sleep(HOMES_KEPT_MS / 1_000)
+
+    async def _look_if_old(self) -> bool:
+        """Whether it was so."""
+        is_old = self._asked_ms is None or self._now_ms() - self._asked_ms >= HOMES_KEPT_MS
+        if is_old:
+            await self._look()
+        return is_old
+
+    async def _look(self) -> None:
+        asked_ms = self._now_ms()
+        self._rows = await self._homes.all()
+        self._asked_ms = asked_ms
