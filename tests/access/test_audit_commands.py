@@ -12,6 +12,7 @@ from moorline.core.access.audit import Act, Kind, Proof, Verdict, decoded
 from moorline.limits import AUDIT_PAGE_BYTES_MAX, AUDIT_ROWS_PER_PAGE_MAX, HELLO_TIMEOUT_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.testing.memory_disk import MemoryDisk
 from moorline.wire.audit import AuditRead, ReadAudit
 from moorline.wire.link import Welcome
@@ -36,9 +37,11 @@ async def reading() -> AsyncIterator[tuple[Audit, Caller]]:
     """A trail, and a client of the node that has it."""
     async with open_audit(MemoryDisk(), "node-1", sync=False) as audit:
         commands = AuditCommands(audit)
-        listeners = Listeners(
+        protocol = NativeProtocol(
             commands.handlers(),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+        )
+        listeners = Listeners(
             Admission(
                 anonymous="loopback",
                 connections_max=10,
@@ -47,7 +50,7 @@ async def reading() -> AsyncIterator[tuple[Audit, Caller]]:
             ),
         )
         try:
-            (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+            (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
             caller = await open_caller(
                 address,
                 lambda: Caller(

@@ -23,6 +23,7 @@ from moorline.journal.streams.source import StreamSource
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.journal.streams.store_source import StoreStreams
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session, each
 from moorline.spark.node_link import NodeStreams
 from moorline.spark.options import Endpoint
@@ -57,12 +58,12 @@ async def serving(store: StreamStore) -> AsyncIterator[str]:
         del session
         return ClusterDescribed(call.call, NODE, [(NODE, here, True)])
 
-    listeners = Listeners(
+    protocol = NativeProtocol(
         broker.handlers() | files.handlers() | {DescribeCluster: each(cluster)},
         lambda version, keepalive_ms: Welcome(version, NODE, keepalive_ms=keepalive_ms),
-        Admission("loopback", 10, 60_000, 60_000),
     )
-    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None)
+    listeners = Listeners(Admission("loopback", 10, 60_000, 60_000))
+    (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     here.append(str(address))
     try:
         yield str(address)
