@@ -225,7 +225,9 @@ class Connection(asyncio.Protocol):
         try:
             for payload in self._feed(data):
                 if self._is_behind:
-                    self._wait(payload)
+                    self._unheard.append(payload)
+                    if self._is_proving:
+                        self._check_unheard()
                 else:
                     self._heard(self._decode(payload))
         except WireError as error:
@@ -338,9 +340,9 @@ class Connection(asyncio.Protocol):
         if not self._is_proving:
             self.release_reading(PROOF)
 
-    def _wait(self, payload: memoryview) -> None:
-        self._unheard.append(payload)
-        if self._is_proving and len(self._unheard) > FRAMES_UNCHECKED_MAX:
+    def _check_unheard(self) -> None:
+        """A stranger is not to fill our memory while it is not known who it is."""
+        if len(self._unheard) > FRAMES_UNCHECKED_MAX:
             self._unheard.clear()
             raise Malformed("too much is said before the welcome")
 

@@ -3,7 +3,7 @@
 The bytes are those of wire; docs/protocols/native.md draws them.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import msgspec
@@ -39,6 +39,8 @@ from moorline.wire.link import (
 )
 from moorline.wire.message import Message
 from moorline.wire.protocol import MessageDecoder, client_decoder, node_decoder
+
+Encode = Callable[[Sequence[Message]], tuple[list[bytearray], list[msgspec.Struct]]]
 
 MakeWelcome = Callable[[int, int], Welcome]
 """What a node says of itself, from the version chosen and the keepalive."""
@@ -84,7 +86,7 @@ class NativeEnd:
         # Not methods of ours around them: a frame is to cost no call more.
         self.feed = self._splitter.feed
         self.decode = decoder.decode
-        self.encode = partial(frames, check=check)
+        self.encode: Encode = frames if check is None else partial(frames, check=check)
 
     def opened(self) -> None:
         self._splitter.payload_bytes_max = FRAME_BYTES_MAX
