@@ -142,6 +142,11 @@ class Checkpoint:
     def _write_index(self) -> Steps:
         store = self._store
         deleted, unmade = set(store.deleted), set(store.unmade)
+        # A deletion that is not committed may never have been: left out of the index, its queue would be gone
+        # with all its messages, and the rest of its batch would not.
+        upto = store.next_lsn - 1
+        while store.committed_lsn < upto:
+            yield None
         fold = Fold(store, self._rows, deleted | unmade)
         yield fold.save
         store.index = fold.index
