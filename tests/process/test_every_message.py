@@ -18,6 +18,7 @@ from tests.process.nodes import NodeProcess
 from tests.wire.any_message import Drawing
 
 import moorline
+from moorline.core.stream import SegmentPart
 from moorline.limits import FRAME_BYTES_MAX
 from moorline.net.tls import client_context
 from moorline.wire.frame import LENGTH, Splitter, frame
@@ -27,7 +28,7 @@ from moorline.wire.node import Echo
 from moorline.wire.protocol import HeardByNode, client_decoder
 from moorline.wire.service import OpenService
 from moorline.wire.staging import OpenStage, StageOpened
-from moorline.wire.stream_file import Part, ReadStreamFile
+from moorline.wire.stream_file import ReadStreamFile
 from moorline.wire.topic import SubscribeTopic
 
 pytestmark = pytest.mark.process
@@ -250,7 +251,7 @@ async def test_messages_of_all_kinds_on_one_link(node: NodeProcess, known: Known
 
 @pytest.mark.parametrize("part", ["segment", "index", "dense"])
 async def test_a_place_that_no_file_of_a_stream_has_is_refused_by_name(
-    node: NodeProcess, known: Known, part: Part
+    node: NodeProcess, known: Known, part: SegmentPart
 ) -> None:
     link = await RawLink.open(node)
     for position in (1 << 42, (1 << 63) - 1):

@@ -388,7 +388,7 @@ def agreed(hashes: Hashes, client: set[bytes], node: Node) -> Effect:
     while not isinstance(effect, Agreed | GiveUp):
         if isinstance(effect, Repair):
             node.dissociate(node.named(effect.extra))
-            node.associate(hashes.named(own, effect.missing))
+            node.associate(hashes.named(effect.missing))
             event: Event = Repaired(node.digest)
         else:
             event = node.answer(effect, salt, own)
@@ -418,7 +418,7 @@ def test_d26_two_ids_of_the_same_short_id(who: str) -> None:
     one, other = hashes.ids[:2]
     high, low = hashes.by_id[one]
     hashes.by_id[other] = (high ^ 1, low ^ 1)
-    hashes.by_hash[hashes.by_id[other]] = other
+    hashes.by_high[high ^ 1] = other
     both, node = set(hashes.ids), Node(hashes, Steady(2))
     client = both if who == "the client has both" else both - {other}
     node.associate(

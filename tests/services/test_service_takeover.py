@@ -159,7 +159,7 @@ async def test_d08_a_takeover_in_the_middle_of_a_repair_ends_it_with_an_error(
             repair = asyncio.create_task(first.agree())
             await gate.reached()
         following = asyncio.create_task(second.agree())
-        await until(lambda: first._ended is not None)
+        await until(lambda: first._exchange.ended is not None)
         gate.is_open.set()
         assert (await within(following)).digest == Digest.of(queues[:-10])
         assert await node.associated() == set(queues[:-10])

@@ -159,7 +159,9 @@ def _ask_both(one: NodeProcess, two: NodeProcess) -> None:
     streams, doors = NodeStreams(Endpoint(one.address)), [Door(one.address), Door(two.address)]
     try:
         plain = streams.described({})
-        assert set(plain.bounds) == {"one/0", "one/1", "two/0", "two/1"}
+        assert set(plain.bounds) == {
+            Shard(home, number) for home in ("one", "two") for number in (0, 1)
+        }
         # The words to either node wait until there are words to the other: in turn they would wait for ever.
         both = threading.Barrier(2)
 

@@ -183,7 +183,7 @@ class ServiceBroker:
         acting = self._acting(session)
         theirs = Digest(call.count, call.hash)
         await self._prove(acting)
-        answered = await self._verified(session, call)
+        answered = await self._verified(acting, call)
         self._count(answered.digest, theirs)
         answer = soks_of(call.call, answered, acting.absent)
         if not session.is_open:
@@ -201,12 +201,13 @@ class ServiceBroker:
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
         self.counts.rounds += 1
-        ranges = await self._answerer(session).ranges(_prefixes(call))
-        return RangesTold(call.call, ranges)
+        answerer = Answerer(self._set_of(self._acting(session)))
+        return RangesTold(call.call, await answerer.ranges(_prefixes(call)))
 
     async def _lists(self, session: Session, call: AskLists) -> Answer:
         self.counts.rounds += 1
-        return ListsTold(call.call, await self._answerer(session).lists(_prefixes(call)))
+        answerer = Answerer(self._set_of(self._acting(session)))
+        return ListsTold(call.call, await answerer.lists(_prefixes(call)))
 
     # --- the answering side of a reconciliation ---------------------------------------------------
 
@@ -237,16 +238,16 @@ class ServiceBroker:
             )
         acting.is_checked = True
 
-    def _answerer(self, session: Session) -> Answerer:
-        return Answerer(self._set_of(session))
+    def _set_of(self, acting: ServiceSession) -> ServiceSet:
+        """What a reconciliation with this session is about, also if the session leaves meanwhile."""
+        return ServiceSet(self.services, self.sketches, acting.service)
 
-    def _set_of(self, session: Session) -> ServiceSet:
-        """What a reconciliation with this session is about."""
-        return ServiceSet(self.services, self.sketches, self._acting(session).service)
-
-    async def _verified(self, session: Session, call: SubscribeService | VerifyService) -> Answered:
+    async def _verified(
+        self, acting: ServiceSession, call: SubscribeService | VerifyService
+    ) -> Answered:
         theirs = Digest(call.count, call.hash)
-        answered = await self._answerer(session).verify(theirs, call.estimate, call.cells_min)
+        answerer = Answerer(self._set_of(acting))
+        answered = await answerer.verify(theirs, call.estimate, call.cells_min)
         self.counts.payload_bytes += len(answered.payload)
         return answered
 

@@ -165,17 +165,17 @@ class OperatorBroker(ServiceBroker):
     async def _verify(self, session: Session, call: VerifyService) -> Answer:
         if session not in self._operating:
             raise NotAuthorized("this session acts for no service: name it first")
-        answered = await self._verified(session, call)
+        answered = await self._verified(self._acting(session), call)
         rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest:
             # What is pushed must follow the answer, which leaves when this returns.
             self.turns.spawn(push_payload(session, call.call, rest))
         return soks_of(call.call, answered)
 
-    def _set_of(self, session: Session) -> ServiceSet:
-        if session in self._operating:
-            return AuditedServiceSet(self._rows, self.sketches, self._acting(session).service)
-        return super()._set_of(session)
+    def _set_of(self, acting: ServiceSession) -> ServiceSet:
+        if acting.session in self._operating:
+            return AuditedServiceSet(self._rows, self.sketches, acting.service)
+        return super()._set_of(acting)
 
     async def _open(self, session: Session, call: OpenService) -> Answer:
         async with self.turns.turn(OPENING):

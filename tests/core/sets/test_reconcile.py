@@ -94,8 +94,8 @@ class Side:
     def _repair(
         self, own: IdSet, missing: Words, extra: list[Prefix], asker: IdSet, names: list[bytes]
     ) -> Event:
-        places = np.flatnonzero(np.isin(asker.high, missing))
-        self.ids |= {names[place] for place in asker.order[places].tolist()}
+        lacking = asker.order[np.isin(asker.high, missing)]
+        self.ids |= {names[place] for place in lacking.tolist()}
         ordered = sorted(self.ids)
         now = hashed(ordered)
         for prefix in extra:
