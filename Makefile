@@ -1,15 +1,17 @@
 # Every target sets itself up: a fresh Debian or Ubuntu with Python 3.11, make and git is enough.
 
 BIN := .venv/bin
-CACHES := .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+COVERED := tests/queues tests/groups tests/services
+CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast sim chaos check bench clean
+.PHONY: help setup demo test fast coverage sim chaos check bench clean
 
 help:
 	@echo 'make demo     start a server, show what it does, stop it'
 	@echo 'make test     all tests'
 	@echo 'make fast     the tests that need no server and no patience'
+	@echo 'make coverage which lines the fast tests and some with real servers run'
 	@echo 'make sim      simulates groups for some minutes: SIM="--minutes 60 --first 5000"'
 	@echo 'make chaos    faults on real nodes for some minutes, and the longest tests: CHAOS="--minutes 30 --seed 7"'
 	@echo 'make check    formatting, lint, types, layers'
@@ -30,6 +32,15 @@ test: setup
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
+
+# Children are measured too: workers of xdist, and the servers that tests start. A server that is killed writes
+# nothing, so of those only tests that stop theirs count.
+coverage: setup
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -m "not process and not slow" -n logical --dist worksteal
+	$(BIN)/python -m coverage run -m pytest -m "process and not slow and not long" -n logical $(COVERED)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 sim: setup
 	$(BIN)/python -m tests.core.group.long_run $(SIM)

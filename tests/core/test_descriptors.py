@@ -50,6 +50,7 @@ def test_no_use_takes_more_than_its_share(steps: list[tuple[Use, bool]]) -> None
         elif not is_take and held[use]:
             account.give_back(use)
             held[use] -= 1
+        account.check()
         assert account.held(use) == held[use] <= 3
     for use, count in held.items():
         for _ in range(count):
@@ -70,3 +71,15 @@ def test_a_high_number_shows_that_somebody_took_more_than_was_planned() -> None:
     account = Descriptors(Shares(100, 70, 10, dict.fromkeys(Use, 1)))
     assert not account.is_nearly_full(94)
     assert account.is_nearly_full(95)
+
+
+@pytest.mark.parametrize("broken", ["N1", "N2"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    account = Descriptors(Shares(100, 70, 10, dict.fromkeys(Use, 3)))
+    account.check()
+    if broken == "N1":
+        account._held[Use.HTTP] = 4
+    else:
+        account.shares = Shares(80, 70, 10, dict.fromkeys(Use, 3))
+    with pytest.raises(AssertionError, match=broken):
+        account.check()

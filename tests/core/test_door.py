@@ -1,5 +1,6 @@
 """The door of a port: nobody who says what it wants is kept out by those who say nothing."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,9 +98,31 @@ def test_whatever_comes_the_door_holds_no_more_than_it_may(
         elif what == "left" and one >= 0:
             port.left(one)
             present.discard(one)
+        port.check()
         assert len(port) == len(present) <= places + turned_away
         assert account.held(Use.CONNECTIONS) == len(present - cut - refused) <= places
         assert account.held(Use.TURNED_AWAY) == len(present & (cut | refused)) <= turned_away
     for one in present:
         port.left(one)
     assert (account.held(Use.CONNECTIONS), account.held(Use.TURNED_AWAY), len(port)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("broken", ["T1", "T2", "T3", "T4", "N1"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    port, account = door(2, 2)
+    port.knock(1, 0, 0)
+    port.knock(2, 0, PATIENCE_MS)
+    port.check()
+    match broken:
+        case "T1":
+            port._inside.add(1)
+        case "T2":
+            account.give_back(Use.CONNECTIONS)
+        case "T3":
+            port._leaving.add(9)
+        case "T4":
+            port._waiting = {2: PATIENCE_MS, 1: 0}
+        case _:
+            account._held[Use.HTTP] = 1
+    with pytest.raises(AssertionError, match=broken):
+        port.check()

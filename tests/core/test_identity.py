@@ -173,6 +173,7 @@ class World:
                 if self.chance.random() < 0.2:
                     continue  # lost
                 process.tenure.handle(Renewed(asked_ms) if held else Taken(), self.now_ms)
+                process.tenure.check()
                 if process.tenure.state is TenureState.LOST:
                     self.end(process)
 
@@ -238,3 +239,20 @@ def test_a_killed_process_is_followed_at_once_in_its_folder() -> None:
         if held.incarnation == process.incarnation:
             claim = Claim(process.folder.starts, process.folder.lock)
             assert judge(held, claim, world.catalog_ms) is Verdict.SAME_LOCK
+
+
+@pytest.mark.parametrize("broken", ["U1", "U2", "U3"])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
+    tenure = Tenure("identity of n", LEASE_MS, 100)
+    tenure.handle(Renewed(300), 350)
+    tenure.check()
+    match broken:
+        case "U1":
+            tenure._kept_ms = LEASE_MS
+        case "U2":
+            tenure._until_ms += 500
+        case _:
+            tenure._looked_ms = 9_000
+    with pytest.raises(AssertionError, match=broken) as caught:
+        tenure.check()
+    assert "story of identity of n" in str(caught.value)

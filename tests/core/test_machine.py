@@ -93,3 +93,26 @@ def test_the_document_of_groups_draws_the_moves_of_the_maps_and_no_others() -> N
         moves += [f"{status.name} --> {after.name}" for after in following]
     drawn = re.findall(r"^ +(\w+ --> \w+)", document, re.MULTILINE)
     assert sorted(drawn) == sorted(move.strip() for move in moves if "-->" in move)
+
+
+class HeavyDoor(DoorMachine):
+    """It may be open for one push at most."""
+
+    is_wedged = False
+
+    def invariants(self) -> None:
+        assert not self.is_wedged, "Z1: it is wedged"
+
+
+def test_a_check_that_fails_tells_the_story_and_a_step_does_not_pay_for_it() -> None:
+    door = HeavyDoor("heavy door", Door.CLOSED)
+    door.is_wedged = True
+    door.handle(Push(Door.OPEN), 10)
+    with pytest.raises(AssertionError) as caught:
+        door.check()
+    assert "heavy door: Z1: it is wedged" in str(caught.value)
+    assert "10 ms  CLOSED" in str(caught.value)
+
+
+def test_a_machine_without_invariants_of_its_own_is_always_sound() -> None:
+    DoorMachine("door", Door.CLOSED).check()

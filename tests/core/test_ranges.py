@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,3 +71,18 @@ def test_equal_ranges_are_equal() -> None:
     assert Ranges([(0, 2), (2, 4)]) == Ranges([(0, 4)])
     assert Ranges([(0, 2)]) != Ranges([(0, 3)])
     assert repr(Ranges([(0, 2)])) == "Ranges([(0, 2)])"
+
+
+@pytest.mark.parametrize("broken", ["R1", "R2", "R3"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    ranges = Ranges([(1, 3), (5, 9)])
+    ranges.check()
+    match broken:
+        case "R1":
+            ranges._stops[0] = 1
+        case "R2":
+            ranges._stops[0] = 5
+        case _:
+            ranges._count = 5
+    with pytest.raises(AssertionError, match=broken):
+        ranges.check()

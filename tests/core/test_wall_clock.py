@@ -42,10 +42,14 @@ class Life:
         return effects
 
     def look(self) -> list[object]:
-        return [*self.clock.handle(Looked(self.wall_ms), self.now_ms)]
+        effects = [*self.clock.handle(Looked(self.wall_ms), self.now_ms)]
+        self.clock.check()
+        return [*effects]
 
     def confirm(self) -> list[object]:
-        return [*self.clock.handle(Confirmed(self.wall_ms), self.now_ms)]
+        effects = [*self.clock.handle(Confirmed(self.wall_ms), self.now_ms)]
+        self.clock.check()
+        return [*effects]
 
     @property
     def expiry_ms(self) -> int:
@@ -332,3 +336,31 @@ def test_the_moves_are_those_of_the_diagram() -> None:
     assert diagram(WallClock) == "\n".join(
         ["stateDiagram-v2", "    TRUSTED --> HELD", "    HELD --> TRUSTED"]
     )
+
+
+@pytest.mark.parametrize("broken", ["X1", "X2", "X3"])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
+    life = Life()
+    life.passes(HOUR)
+    life.clock.check()
+    match broken:
+        case "X1":
+            life.clock._jump_ms = 5
+        case "X2":
+            life.wall_ms += DAY
+            life.look()
+            life.clock._held_ms = 2 * DAY
+        case _:
+            life.clock._slew_ms = -1
+    with pytest.raises(AssertionError, match=broken) as caught:
+        life.clock.check()
+    assert "story of wall clock" in str(caught.value)
+
+
+def test_a_wait_that_was_shortened_is_over_with_the_next_look() -> None:
+    note = Remembered(WALL + 30 * DAY, WALL, is_held=True, held_ms=DAY - SECOND)
+    bounds = Bounds(BOUNDS.jump_ms, confirm_ms=HOUR, stop_ms=BOUNDS.stop_ms)
+    clock = WallClock(bounds, WALL + 30 * DAY, 7_000, note, 0)
+    clock.check()
+    assert (clock.is_held, clock.confirms_in_ms) == (True, 0)
+    assert clock.handle(Looked(WALL + 30 * DAY), 7_000) == [ClockTrusted("TIME", 30 * DAY)]

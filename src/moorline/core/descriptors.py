@@ -10,6 +10,11 @@
 
 Every use but the node's own is counted, and has a most. All of them together are the limit, so that whatever
 peers do, a file of the node's own can be opened.
+
+Invariants, looked at by `check`:
+
+    N1  no use holds more than its share, nor less than nothing
+    N2  all shares together, with the node's own, are no more than the limit
 """
 
 from collections.abc import Mapping
@@ -66,6 +71,7 @@ def shared_out(limit: int, connections_wanted: int, shards: int) -> Shares:
         Use.HTTP: _part(limit, 32, 8, HTTP_CONNECTIONS_MAX),
         Use.TURNED_AWAY: _part(limit, 32, 8, TURNED_AWAY_MAX),
     }
+    # Last, from what is left: connections are what a node can do with fewer of, down to `least`.
     left = limit - own - sum(most.values())
     least = min(connections_wanted, CONNECTIONS_MIN)
     if left < least:
@@ -80,6 +86,8 @@ def _part(limit: int, of: int, least: int, most: int) -> int:
 
 def _needed(limit: int, connections_wanted: int, shards: int) -> int:
     """The first limit above that is enough."""
+    # By trying: the shares have bounds of their own, so the sum cannot be turned round. It only grows with
+    # the limit, which is what a search by halves needs.
     too_few, enough = limit, 1 << 24
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
@@ -115,8 +123,16 @@ class Descriptors:
 
     def move(self, source: Use, target: Use) -> None:
         """The same descriptor, now for another use."""
+        # Taken first: if there is no room the assertion leaves the account as it was.
         self.take(target)
         self.give_back(source)
+
+    def check(self) -> None:
+        for use, count in self._held.items():
+            most = self.shares.most[use]
+            assert 0 <= count <= most, f"N1: {use.value}: {count} of {most} are held"
+        shared = self.shares.own + sum(self.shares.most.values())
+        assert shared <= self.shares.limit, f"N2: {shared} of {self.shares.limit} are shared out"
 
     def is_nearly_full(self, number: int) -> bool:
         """Whether a descriptor of that number shows that somebody took more than was planned.

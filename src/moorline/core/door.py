@@ -9,6 +9,13 @@ A peer that has not said what it wants must not keep out one that does. So a new
 whoever has waited longest without a word, and is refused only where all that are inside have said one.
 Whoever came a moment ago has not had the time to say anything, and is not cut for another's sake: until it
 has, who knocks waits outside.
+
+Invariants, looked at by `check`:
+
+    T1  a visitor is in one of the four at most
+    T2  each that is WAITING or INSIDE holds a descriptor of the door's use, and nobody else does
+    T3  each that is REFUSED or LEAVING holds one of those that are turned away
+    T4  those that wait, and those that were refused, stand in the order in which they came
 """
 
 from moorline.core.descriptors import Descriptors, Use
@@ -52,6 +59,7 @@ class Door:
         self._waiting: dict[int, int] = {}
         """By visitor: when it came. The first is the oldest."""
         self._inside: set[int] = set()
+        # With their times as well: one that does not listen is cut when others want to be told.
         self._refused: dict[int, int] = {}
         self._leaving: set[int] = set()
         self.refused = 0
@@ -89,6 +97,7 @@ class Door:
         """Somebody is at the door, with the descriptor of that number."""
         assert self.is_ready(now_ms), "it was to wait outside"
         account = self._descriptors
+        # Before the shares are asked: they are a plan, and the number says what is really open.
         if account.is_nearly_full(number):
             self.refused += 1
             return [Drop(visitor)]
@@ -98,6 +107,8 @@ class Door:
             return [Admit(visitor)]
         oldest = _oldest(self._waiting, now_ms)
         if oldest is not None:
+            # In this order: the place must be free before it is taken. The one that is cut keeps its
+            # descriptor until it is closed, so it is counted elsewhere, and not given back.
             account.move(self._use, Use.TURNED_AWAY)
             account.take(self._use)
             self._waiting[visitor] = now_ms
@@ -109,6 +120,7 @@ class Door:
 
     def heard(self, visitor: int) -> None:
         """It has said what it wants: nobody takes its place any more."""
+        # One that was cut may still be heard of: its last words were on their way.
         if visitor in self._waiting:
             del self._waiting[visitor]
             self._inside.add(visitor)
@@ -124,6 +136,19 @@ class Door:
             self._leaving.discard(visitor)
             self._descriptors.give_back(Use.TURNED_AWAY)
 
+    def check(self) -> None:
+        """Asserts the invariants."""
+        kinds = (self._waiting.keys(), self._inside, self._refused.keys(), self._leaving)
+        assert len(set().union(*kinds)) == len(self), f"T1: {kinds} have one in common"
+        account, places = self._descriptors, len(self._waiting) + len(self._inside)
+        held, away = account.held(self._use), len(self._refused) + len(self._leaving)
+        assert held == places, f"T2: {held} are held for {places}"
+        # Not equal: the doors of all ports turn away at the expense of one share.
+        assert account.held(Use.TURNED_AWAY) >= away, f"T3: fewer than {away} are held"
+        for among in (self._waiting, self._refused):
+            assert list(among.values()) == sorted(among.values()), f"T4: {among}"
+        account.check()
+
     def _cut(self, among: dict[int, int], visitor: int) -> Cut:
         del among[visitor]
         self._leaving.add(visitor)
@@ -135,5 +160,6 @@ def _oldest(among: dict[int, int], now_ms: int) -> int | None:
     """Whoever came first, if it had the time to say something."""
     if not among:
         return None
+    # The first is the oldest (T4), so nobody is searched through.
     visitor = next(iter(among))
     return visitor if now_ms - among[visitor] >= PATIENCE_MS else None

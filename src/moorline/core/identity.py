@@ -7,6 +7,12 @@ Two rules keep two processes apart. Another process gets the identity only when 
 catalog's clock, or when it holds the very lock that the holder had: the kernel gives a lock to one process
 at a time, and no copy of a folder has the same one. And a holder counts its lease from before it asked for
 it, so it stops to answer before the catalog lets anybody else begin. Design: docs/design/identity.md.
+
+Invariants of a `Tenure`, looked at by `check`:
+
+    U1  it keeps less than its lease: what is left covers the difference between two clocks
+    U2  its time runs from a moment when it asked, which has passed
+    U3  it is HELD while that time runs, and LAPSED behind it, as of the last look
 """
 
 from collections.abc import Mapping
@@ -51,6 +57,7 @@ def judge(held: Held | None, claim: Claim, now_ms: int) -> Verdict:
     """Whether the claimant may have the identity."""
     if held is None:
         return Verdict.NEW
+    # Before the lease: a process that was killed is followed at once in its own folder, without a wait.
     if claim.lock and claim.lock == held.lock:
         return Verdict.SAME_LOCK
     if held.lease_until_ms is None or held.lease_until_ms <= now_ms or claim.is_alone:
@@ -109,8 +116,10 @@ class Tenure(Machine[TenureState]):
     def __init__(self, name: str, lease_ms: int, asked_ms: int) -> None:
         super().__init__(name, TenureState.HELD)
         # Two clocks do not run equally fast: ours must be the first at the end of the lease.
+        self._lease_ms = lease_ms
         self._kept_ms = lease_ms - lease_ms // IDENTITY_MARGIN_PARTS
         self._until_ms = asked_ms + self._kept_ms
+        self._looked_ms = asked_ms
 
     def may_answer(self, now_ms: int) -> bool:
         """Whether nobody else can have the identity now; asked before anything is promised."""
@@ -119,13 +128,16 @@ class Tenure(Machine[TenureState]):
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Renewed | Looked | Taken), f"a tenure knows no {event}"
         if self.state is TenureState.LOST:
+            # For good: a renewal that comes now was answered before the other process began.
             return []
+        self._looked_ms = now_ms
         match event:
             case Taken():
                 self.move(TenureState.LOST)
                 return [EndNode()]
             case Renewed(asked_ms):
-                # An answer that took long says little: the lease runs from the asking.
+                # An answer that took long says little: the lease runs from the asking. Never back: answers
+                # may come out of order.
                 self._until_ms = max(self._until_ms, asked_ms + self._kept_ms)
                 return self._look(now_ms)
             case Looked():
@@ -134,6 +146,8 @@ class Tenure(Machine[TenureState]):
                 assert_never(event)
 
     def _look(self, now_ms: int) -> list[Effect]:
+        # Looked at with each event, and the other way round too: whoever was stopped wakes LAPSED, and goes
+        # on if the catalog says that nobody took the identity meanwhile.
         is_over = now_ms >= self._until_ms
         if is_over and self.state is TenureState.HELD:
             self.move(TenureState.LAPSED)
@@ -142,3 +156,12 @@ class Tenure(Machine[TenureState]):
             self.move(TenureState.HELD)
             return [GoOn()]
         return []
+
+    def invariants(self) -> None:
+        assert 0 < self._kept_ms < self._lease_ms, f"U1: {self._kept_ms} of {self._lease_ms} ms"
+        asked_ms = self._until_ms - self._kept_ms
+        assert asked_ms <= self._looked_ms, f"U2: asked at {asked_ms}, it is {self._looked_ms}"
+        if self.state is not TenureState.LOST:
+            is_over = self._looked_ms >= self._until_ms
+            is_lapsed = self.state is TenureState.LAPSED
+            assert is_lapsed == is_over, f"U3: {self.state.name} until {self._until_ms}"

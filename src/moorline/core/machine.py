@@ -5,6 +5,9 @@
 A machine has one state out of an `Enum` and a map of the moves it may make (`moves`). It keeps the
 last events it met, its *story*. An assertion that fails inside, or a move that the map does not
 know, is a mistake of ours and comes out as a `MachineError` that tells the story.
+
+Between two steps `check()` looks at what the moves cannot say: the machine's invariants, each with a short
+name that its module explains (B1, L2). Simulations call it after every step.
 """
 
 from collections import deque
@@ -35,6 +38,7 @@ class Machine(Generic[State]):
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes one event at one time; returns what is to be done, in order."""
+        # Before the step, so that the event that broke it is the last of the story.
         self._story.append((now_ms, self._state.name, event))
         try:
             return self.step(event, now_ms)
@@ -43,6 +47,19 @@ class Machine(Generic[State]):
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         raise NotImplementedError
+
+    def check(self) -> None:
+        """Asserts the invariants, and tells the story of one that is broken.
+
+        Not done by `handle`: some of them look at all that the machine knows, and no step may cost that.
+        """
+        try:
+            self.invariants()
+        except AssertionError as error:
+            raise AssertionError(f"{self.name}: {error}\n{self.story()}") from error
+
+    def invariants(self) -> None:
+        """Asserts them, one by one; one that has no more than its map of moves has none to add."""
 
     def move(self, state: State) -> None:
         """Changes the state; staying is always allowed, other moves only if the map knows them."""

@@ -1,7 +1,11 @@
 """Room: core. A set of whole numbers that come in runs: offsets delivered, offsets done.
 
 Half-open ranges, sorted, apart from each other. A hundred thousand acknowledged messages in a row are one
-range; the cost is by the number of holes.
+range; the cost is by the number of ranges.
+
+Invariants, looked at by `check`: no range is empty (R1); each begins behind the end of the one before it,
+so that two that touch are one and equal sets have equal ranges (R2); the count is that of the numbers in
+them (R3).
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,6 +20,8 @@ class Ranges:
     __slots__ = ("_count", "_starts", "_stops")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        # Two lists, not one of pairs: each can be searched by itself, and Python compares the numbers at
+        # once.
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._count = 0
@@ -29,8 +35,8 @@ class Ranges:
         return iter(zip(self._starts, self._stops, strict=True))
 
     def __contains__(self, number: int) -> bool:
-        place = bisect_right(self._starts, number) - 1
-        return place >= 0 and number < self._stops[place]
+        at = bisect_right(self._starts, number) - 1
+        return at >= 0 and number < self._stops[at]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ranges) and list(self) == list(other)
@@ -60,6 +66,9 @@ class Ranges:
             stops.append(upto)
             self._count += upto - first
             return
+        # Left for the stops and right for the starts, so that a run which only touches this one is among
+        # them and becomes one with it (R2). `remove` below has them the other way round: there touching is
+        # nothing.
         low = bisect_left(stops, first)  # the first run that touches it
         high = bisect_right(starts, upto)  # behind the last one that does
         if low == high:
@@ -93,23 +102,34 @@ class Ranges:
         stops[low:high] = [stop for _, stop in kept]
         self._count += sum(stop - start for start, stop in kept)
 
-    def _remove_in(self, place: int, first: int, upto: int) -> None:
+    def _remove_in(self, at: int, first: int, upto: int) -> None:
         """Of one run: acknowledgements mostly come one by one."""
         starts, stops = self._starts, self._stops
-        start, stop = starts[place], stops[place]
+        start, stop = starts[at], stops[at]
         if first > start and upto < stop:
-            starts.insert(place + 1, upto)
-            stops.insert(place, first)
+            # One becomes two: the start of the second goes behind, the stop of the first before the old one.
+            starts.insert(at + 1, upto)
+            stops.insert(at, first)
             self._count -= upto - first
         elif first > start:
-            stops[place] = first
+            stops[at] = first
             self._count -= stop - first
         elif upto < stop:
-            starts[place] = upto
+            starts[at] = upto
             self._count -= upto - start
         else:
-            del starts[place], stops[place]
+            del starts[at], stops[at]
             self._count -= stop - start
+
+    def check(self) -> None:
+        count, end = 0, None
+        for first, upto in zip(self._starts, self._stops, strict=True):
+            assert first < upto, f"R1: {first}-{upto} in {self}"
+            assert end is None or end < first, (
+                f"R2: {first}-{upto} touches what is before it in {self}"
+            )
+            count, end = count + upto - first, upto
+        assert self._count == count, f"R3: {self._count} are counted in {self}"
 
     def clip(self, first: int, upto: int) -> list[Range]:
         """The runs of this set within that one."""
@@ -118,8 +138,7 @@ class Ranges:
         low = bisect_right(self._stops, first)
         high = bisect_left(self._starts, upto)
         return [
-            (max(first, self._starts[place]), min(upto, self._stops[place]))
-            for place in range(low, high)
+            (max(first, self._starts[at]), min(upto, self._stops[at])) for at in range(low, high)
         ]
 
     def missing(self, first: int, upto: int) -> list[Range]:
@@ -135,6 +154,7 @@ class Ranges:
 
     def take_from(self, low: int) -> int:
         """Drops all below `low`, then a run that begins at it; returns where that run ends, or `low`."""
+        # Mostly nothing is at or below the mark, and this is asked with every acknowledgement.
         if self._starts and self._starts[0] <= low:
             self.remove(0, low)
             if self._starts and self._starts[0] == low:

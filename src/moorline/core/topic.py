@@ -55,8 +55,8 @@ def check_filter(text: str) -> None:
     """Refuses what matches nothing by its form."""
     _check_text(text, "filter")
     levels = text.split("/")
-    for place, level in enumerate(levels):
-        if "#" in level and (level != "#" or place != len(levels) - 1):
+    for depth, level in enumerate(levels):
+        if "#" in level and (level != "#" or depth != len(levels) - 1):
             raise BadTopic(f"{text!r}: # stands alone, at the end")
         if "+" in level and level != "+":
             raise BadTopic(f"{text!r}: + stands alone between two /")
@@ -85,10 +85,10 @@ def matches(text: str, topic: str) -> bool:
     if topic.startswith("$") and text[0] in "+#":
         return False  # MQTT 5, 4.7.2
     wanted, given = text.split("/"), topic.split("/")
-    for place, level in enumerate(wanted):
+    for depth, level in enumerate(wanted):
         if level == "#":
             return True
-        if place == len(given) or level not in ("+", given[place]):
+        if depth == len(given) or level not in ("+", given[depth]):
             return False
     return len(wanted) == len(given)
 

@@ -11,6 +11,13 @@ slowly, by at most a hundredth of the time that passes.
 A difference beyond the bound is a jump, and the clock is HELD: it counts again when it returns, when an
 operator confirms it, or when it has gone evenly for long enough. What is remembered on disk carries this over
 a stop.
+
+Invariants, looked at by `check`:
+
+    X1  a clock that counts has no jump to wait out X2  a held one has not yet gone evenly for as long as
+    confirms it X3  what slewing may still make up is never negative, and not more than one bound: else many
+    small steps would
+        pass that are a jump together
 """
 
 from collections.abc import Mapping
@@ -110,7 +117,7 @@ class WallClock(Machine[Trust]):
         if remembered.is_held:
             self.move(Trust.HELD)
             self._jump_ms = remembered.wall_ms - remembered.trusted_ms
-            self._held_ms = remembered.held_ms
+            self._held_ms = self._waited_ms(remembered)
 
     def _begin_anew(self, remembered: Remembered, wall_ms: int) -> None:
         """Nobody knows how long the stop was. A long one is no jump; but time does not go back in one, what
@@ -128,8 +135,12 @@ class WallClock(Machine[Trust]):
             return
         self._trusted_ms = remembered.trusted_ms
         self._jump_ms = stop_ms
-        self._held_ms = remembered.held_ms if is_still_ahead else 0
+        self._held_ms = self._waited_ms(remembered) if is_still_ahead else 0
         self.move(Trust.HELD)
+
+    def _waited_ms(self, remembered: Remembered) -> int:
+        """An operator may have shortened the wait since: then the next look ends it, and nothing before."""
+        return min(max(0, remembered.held_ms), self._bounds.confirm_ms)
 
     # --- what time it is --------------------------------------------------------------------------
 
@@ -179,6 +190,8 @@ class WallClock(Machine[Trust]):
         assert now_ms >= self._looked_ms, "the machine's own clock never goes back"
         match event:
             case Looked(wall_ms):
+                # The trusted time goes first, by the machine's clock alone: the wall clock is compared with
+                # it as it would be had nobody touched anything.
                 passed_ms = now_ms - self._looked_ms
                 self._trusted_ms += passed_ms
                 self._looked_ms = now_ms
@@ -187,6 +200,8 @@ class WallClock(Machine[Trust]):
                     return self._look_again(ahead_ms, passed_ms)
                 return self._look(ahead_ms, passed_ms)
             case Confirmed(wall_ms):
+                # A look first: the clock may have returned by itself, or jumped just now, and is then HELD
+                # for the confirmation to end.
                 effects = self.step(Looked(wall_ms), now_ms)
                 return effects + self._trust("CONFIRMED", wall_ms) if self.is_held else effects
             case _:
@@ -194,6 +209,7 @@ class WallClock(Machine[Trust]):
 
     def _look(self, ahead_ms: int, passed_ms: int) -> list[Effect]:
         if abs(ahead_ms) > self._bounds.jump_ms:
+            # The trusted time does not follow: nothing expires by a jump, in either direction.
             self.move(Trust.HELD)
             self._jump_ms, self._held_ms = ahead_ms, 0
             return [ClockHeld(ahead_ms)]
@@ -211,6 +227,7 @@ class WallClock(Machine[Trust]):
             # Another jump: what had confirmed the first one says nothing of this one.
             self._jump_ms, self._held_ms = ahead_ms, 0
             return [ClockHeld(ahead_ms)]
+        # Followed within the bound: a held clock that is slewed by its time server is still the same jump.
         self._jump_ms = ahead_ms
         self._held_ms += passed_ms
         if self._held_ms >= self._bounds.confirm_ms:
@@ -219,7 +236,16 @@ class WallClock(Machine[Trust]):
 
     def _trust(self, reason: str, wall_ms: int | None) -> list[Effect]:
         jump_ms, self._jump_ms, self._held_ms, self._slew_ms = self._jump_ms, 0, 0, 0
+        # None where it returned by itself: what is left of a difference is made up slowly, as ever.
         if wall_ms is not None:
             self._trusted_ms = wall_ms
         self.move(Trust.TRUSTED)
         return [ClockTrusted(reason, jump_ms)]
+
+    def invariants(self) -> None:
+        if not self.is_held:
+            waits = (self._jump_ms, self._held_ms)
+            assert waits == (0, 0), f"X1: it counts, and waits for {waits}"
+        confirm_ms, slew_max = self._bounds.confirm_ms, self._bounds.jump_ms * SLEW_PARTS
+        assert 0 <= self._held_ms <= confirm_ms, f"X2: {self._held_ms} of {confirm_ms} ms"
+        assert 0 <= self._slew_ms <= slew_max, f"X3: {self._slew_ms} of {slew_max}"

@@ -8,16 +8,16 @@ import msgspec
 
 from moorline.catalog.groups import GroupRow
 from moorline.core.effects import Event, Received, Send
-from moorline.core.group.leader import (
+from moorline.core.group.events import (
     Commit,
     CommitFailed,
     Committed,
     Fenced,
     GapFound,
-    Leader,
     ShardsSeen,
     Stopped,
 )
+from moorline.core.group.leader import Leader
 from moorline.core.group.message import (
     BorrowerMessage,
     Disconnect,

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from moorline.catalog.groups import GroupRow, Groups
 from moorline.cluster.links import Links
 from moorline.config.settings import Groups as Settings
-from moorline.core.group.leader import End, Fenced, Leader, LeaderOptions, LeaseHeld, Led
+from moorline.core.group.events import End, Fenced, LeaderOptions, LeaseHeld, Led
+from moorline.core.group.leader import Leader
 from moorline.core.group.message import (
     BorrowerMessage,
     Disconnect,

@@ -15,7 +15,8 @@ from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.config.settings import Groups as Settings
 from moorline.config.shown import escaped
 from moorline.core.effects import Event
-from moorline.core.group.leader import Change, End, Kick, LeaderState
+from moorline.core.group.events import Change, End, Kick
+from moorline.core.group.leader import LeaderState
 from moorline.core.group.operation import (
     AnswerOperator,
     Ask,

@@ -18,7 +18,7 @@ from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group.agent import SubscriptionOver, ToLeader
-from moorline.core.group.borrower import BorrowerTimes
+from moorline.core.group.events import BorrowerTimes
 from moorline.core.group.message import (
     Disconnect,
     LeaderMessage,

@@ -67,9 +67,10 @@ class Simulator:
     """Several machines and everything around them.
 
     `net` makes the net from its chance: `partial(UnreliableNet, loss=0.1, delay_ms=(1, 50))`.
-    `check` is called after every step and fails by assertion. `observer` gets effects of unknown
-    type, and what is sent to peers that are not nodes here. `sync_ms` is how long a sync takes. A
-    crashed node's peers get `PeerLost` unless `tell_crashes` is off.
+    A machine that has a `check` of its own is asked after each of its steps. What holds across machines is
+    in the `check` that is given here: it is called after every step, and fails by assertion. `observer` gets
+    effects of unknown type, and what is sent to peers that are not nodes here. `sync_ms` is how long a sync
+    takes. A crashed node's peers get `PeerLost` unless `tell_crashes` is off.
     """
 
     def __init__(
@@ -258,8 +259,14 @@ class Simulator:
                 self._handle(node, Synced(entry.file, entry.upto))
 
     def _handle(self, node: SimulatedNode[Runnable], event: Event) -> None:
-        assert node.machine is not None
-        for effect in node.machine.handle(event, self.now_ms()):
+        machine = node.machine
+        assert machine is not None
+        effects = machine.handle(event, self.now_ms())
+        # Before its effects: what they bring about must not hide which event broke it.
+        check = getattr(machine, "check", None)
+        if check is not None:
+            check()
+        for effect in effects:
             self._perform(node, effect)
 
     def _perform(self, node: SimulatedNode[Runnable], effect: Effect) -> None:

@@ -1,6 +1,7 @@
 """Delivery by itself: what a session's feeds ask for, hand out and count."""
 
 import numpy as np
+import pytest
 
 from moorline.core.delivery.delivery import Delivery
 from moorline.core.delivery.effects import (
@@ -261,3 +262,31 @@ def test_who_holds_a_feed_takes_ranges_and_gets_no_messages() -> None:
     delivery.release()
     delivery.check()
     assert delivery.pull(1, 8, 5)[0] == [(2, 5), (5, 7)]
+
+
+@pytest.mark.parametrize("broken", ["D1", "D2", "D3", "D4", "D5", "D6", "F2"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    delivery, feed = opened()
+    asked(delivery)
+    delivery.found(1, blocks(0, 4), NOW_US)
+    one = delivery.feeds[1]
+    delivery.check()
+    match broken:
+        case "D1":
+            one.window.out -= 1
+        case "D2":
+            one.window.starved[1] = one
+        case "D3":
+            delivery.ready.clear()
+            one.state = State.CLOSED
+        case "D4":
+            one.burying.add(9)
+        case "D5":
+            delivery.ready.append(one)
+        case "D6":
+            delivery.ready.clear()
+            one.state, one.rest = State.WAITING, blocks(4, 5)
+        case _:
+            feed.next = 1
+    with pytest.raises(AssertionError, match=broken):
+        delivery.check()

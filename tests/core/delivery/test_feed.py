@@ -1,11 +1,13 @@
 """Feeds: what is out, what comes again, and when nothing is out any more."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.delivery.feed import Feed
 from moorline.core.delivery.progress import Cursor
-from moorline.core.stream import Stream
+from moorline.core.ranges import Ranges
+from moorline.core.stream import RETENTION, Stream
 
 STREAM = Stream("node", 0, 0)
 
@@ -141,3 +143,25 @@ def test_every_message_is_out_done_or_comes_again(data: st.DataObject) -> None:
         for offset in range(feed.next):
             states = (feed.progress.is_done(offset), offset in feed.out, offset in feed.again)
             assert sum(states) == 1, (offset, states)
+
+
+@pytest.mark.parametrize("broken", ["F1", "F2", "F3", "F4", "F5"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    feed = Feed(1, 1, Stream("n1", 0, 0), Cursor(0), ranges=((0, 20),))
+    feed.looked_at(0, 10, [(0, 4)])
+    feed.give_back(2, 3)
+    feed.lose(0, 14, RETENTION)
+    feed.check()
+    match broken:
+        case "F1":
+            feed.again.add(0, 1)
+        case "F2":
+            feed.next = 2
+        case "F3":
+            feed.progress.ack(0, 1)
+        case "F4":
+            feed.ranges = Ranges([(1, 20)])
+        case _:
+            feed.lost_messages = 3
+    with pytest.raises(AssertionError, match=broken):
+        feed.check()

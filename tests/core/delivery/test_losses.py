@@ -1,20 +1,14 @@
 """Losses: what is gone before it was acknowledged is told, all of it, and nothing else.
 
-Feeds tell them one by one. A private subscription is driven here through everything that can happen to it;
-for groups that is the simulation (I18).
+Feeds tell them one by one. Whole readers are driven through everything that can happen to them elsewhere: a
+private one in test_private_subscription.py, groups in their simulation (I18).
 """
 
-import random
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, Loss
-from moorline.core.delivery.private_subscription import PrivateSubscription
+from moorline.core.delivery.feed import Feed, Loss
 from moorline.core.delivery.progress import Cursor
-from moorline.core.effects import Effect
-from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
+from moorline.core.stream import DAMAGE, RETENTION, Gap, Shard, Stream
 from moorline.limits import FEED_LOSSES_MAX
 
 SHARD = Shard("node", 0)
@@ -116,148 +110,3 @@ def test_a_private_feed_with_many_losses_goes_on_when_they_are_confirmed() -> No
     with_holes(feed, 10 * FEED_LOSSES_MAX, confirms=True)
     assert feed.progress.cursor() == Cursor(10 * FEED_LOSSES_MAX)
     assert feed.lost == []
-
-
-# --- a private subscription -----------------------------------------------------------------------
-
-
-class Client:
-    """Reads one shard alone, in any order and with any delay, over connections that end; retention runs."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-        self.ends = [0]
-        """Where the generations end; the last one grows."""
-        self.dropped = 0
-        """So many generations are gone."""
-        self.acked: set[int] = set()
-        self.told: list[int] = []
-        self.cursor = Cursor(0)
-        self.feed: Feed | None = None
-        self.telling: list[Gap] = []
-        self.lines = self._opened()
-
-    def _opened(self) -> PrivateSubscription:
-        numbers = iter(range(1, 1_000))
-        return PrivateSubscription(1, [(SHARD, self.cursor)], lambda: next(numbers))
-
-    def extents(self) -> tuple[Extent, ...]:
-        firsts = [0, *self.ends]
-        return tuple(
-            Extent(Stream("node", 0, n), firsts[n], end, n + 1 < len(self.ends))
-            for n, end in enumerate(self.ends)
-            if n >= self.dropped
-        )
-
-    def step(self) -> None:
-        match self.chance.choice(
-            ("publish", "publish", "roll", "drop", "read", "ack", "hear", "end")
-        ):
-            case "publish":
-                self.ends[-1] += self.chance.randint(1, 3)
-            case "roll" if self.extents()[-1].first < self.ends[-1]:
-                self.ends.append(self.ends[-1])
-            case "drop" if self.dropped + 1 < len(self.ends):
-                self.dropped += 1
-            case "read":
-                self.read()
-            case "ack" if self.feed is not None and self.feed.out:
-                first, upto = self.chance.choice(list(self.feed.out))
-                self.ack(self.chance.randrange(first, upto))
-            case "hear" if self.telling:
-                self.hear()
-            case "end" if self.chance.random() < 0.2:
-                self.reconnect()
-        self.see()
-
-    def see(self) -> None:
-        self.look()
-        self.perform(self.lines.seen(SHARD, self.extents(), 0))
-        self.look()
-
-    def look(self) -> None:
-        first = self.extents()[0].first
-        if self.feed is not None and first > self.feed.progress.low:
-            self.telling += [gap for gap, _ in self.feed.lose(0, first, RETENTION)]
-
-    def read(self) -> None:
-        extent = next(
-            (e for e in self.extents() if self.feed and e.stream == self.feed.stream), None
-        )
-        if self.feed is not None and extent is not None:
-            wanted = self.feed.wanted(extent.end)
-            if wanted is not None:
-                upto = self.chance.randint(wanted[0] + 1, wanted[1])
-                self.feed.looked_at(wanted[0], upto, [(wanted[0], upto)])
-
-    def ack(self, offset: int) -> None:
-        assert self.feed is not None
-        self.acked.add(offset)
-        self.feed.ack(offset, offset + 1)
-        self.perform(self.lines.changed(self.feed))
-
-    def hear(self) -> None:
-        gap = self.telling.pop(self.chance.randrange(len(self.telling)))
-        assert self.feed is not None
-        assert self.feed.confirm(gap.first, gap.upto)
-        self.told += range(gap.first, gap.upto)
-        self.perform(self.lines.changed(self.feed))
-
-    def reconnect(self) -> None:
-        """What it has not confirmed it is told again; what it had in hand comes again, or is lost."""
-        self.telling.clear()
-        self.perform(self.lines.close())
-        dirty = dict(self.lines.take_dirty())
-        self.cursor = dirty.get(SHARD, self.cursor)
-        self.lines = self._opened()
-
-    def perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case FeedOpened(feed):
-                    assert self.feed is None
-                    self.feed = feed
-                case FeedClosed():
-                    assert not self.telling, "it is closed before its client knows"
-                    self.feed = None
-
-    def finish(self) -> None:
-        for _ in range(10_000):
-            self.see()
-            while self.telling:
-                self.hear()
-            self.read()
-            if self.feed is not None:
-                for first, upto in list(self.feed.out):
-                    for offset in range(first, upto):
-                        self.ack(offset)
-            if (
-                self.lines.take_dirty() == []
-                and self.feed
-                and self.feed.progress.low == self.ends[-1]
-            ):
-                return
-        raise AssertionError("it never ended")
-
-
-@given(st.integers(0, 1 << 32))
-def test_a_private_reader_is_told_of_all_that_it_did_not_acknowledge_and_of_nothing_else(
-    seed: int,
-) -> None:
-    client = Client(random.Random(seed))
-    for _ in range(120):
-        client.step()
-    client.finish()
-    assert len(client.told) == len(set(client.told)), "told twice"
-    assert not client.acked & set(client.told), "acknowledged, and told to be lost"
-    assert client.acked | set(client.told) == set(range(client.ends[-1]))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_something_is_lost_in_such_a_run(seed: int) -> None:
-    client = Client(random.Random(seed))
-    for _ in range(400):
-        client.step()
-    client.finish()
-    assert client.told
-    assert client.acked

@@ -1,5 +1,6 @@
 """Progress only grows, and never passes what is not done."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,19 @@ def test_open_ranges_are_what_is_left() -> None:
     progress = Progress(Cursor(5, ((7, 8), (10, 12))))
     assert progress.open_ranges(0, 15) == [(5, 7), (8, 10), (12, 15)]
     assert progress.open_ranges(10, 12) == []
+
+
+@pytest.mark.parametrize("broken", ["M1", "M2", "R3"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    progress = Progress(Cursor(3, ((5, 7),), ((4, 1),)))
+    progress.check()
+    match broken:
+        case "M1":
+            progress.low = 5
+            progress.failures.clear()
+        case "M2":
+            progress.failures[6] = 1
+        case _:
+            progress._done._count = 9
+    with pytest.raises(AssertionError, match=broken):
+        progress.check()

@@ -26,7 +26,7 @@ from moorline.core.effects import Effect, Event, Received, Send, SetTimer, Timer
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import all_stored
 from moorline.core.group.agent import SubscriptionOver, ToLeader
-from moorline.core.group.borrower import BorrowerTimes
+from moorline.core.group.events import BorrowerTimes
 from moorline.core.group.leader import Leader
 from moorline.core.group.message import FromLeader
 from moorline.core.group.shared_subscriptions import SharedSubscriptions
@@ -113,9 +113,13 @@ class MemberNode:
                 effects = self._timer(name)
             case _:
                 return []
-        done = self._performed(effects)
-        self.delivery.check()
-        return done
+        return self._performed(effects)
+
+    def check(self) -> None:
+        """Called by the simulator, after each of its steps."""
+        if self.world.is_looked_at():
+            self.shared.check()
+            self.delivery.check()
 
     def _timer(self, name: str) -> list[Effect]:
         match name.split()[0]:

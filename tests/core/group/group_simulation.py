@@ -2,14 +2,14 @@
 
 `rough(seed)` and `queue(seed)` draw everything from the seed, `fair(seed)` is a net that only delays,
 reorders and repeats. The invariants (docs/design/groups.md) are checked after every step, for whoever did
-something in it.
+something in it: here those across machines and across steps, while each machine looks at its own state
+(`check`).
 """
 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import ClassVar
 
 from tests.core.group.group_member import Goodbye, Join, Leave, MemberNode
@@ -23,8 +23,9 @@ from tests.core.group.group_world import (
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
-from moorline.core.group.leader import Kick, Leader, LeaderOptions
-from moorline.core.group.lease import STATUS_MOVES, Lease, Status
+from moorline.core.group.events import Kick, LeaderOptions
+from moorline.core.group.leader import Leader
+from moorline.core.group.lease import STATUS_MOVES, Status
 from moorline.core.group.queue_leader import QueueLeader
 from moorline.core.stream import Shard, Stream
 from moorline.testing import Chaos, MemoryDisk, Simulator, UnreliableNet
@@ -132,7 +133,10 @@ class GroupSimulation:
         self.simulator.run_until(lambda _: self.is_done(), steps_max)
         leader = self.leader()
         assert leader is not None
-        assert leader._replan(self.simulator.now_ms()) == [], "I9: a plan of a quiet group is empty"
+        leader.check()
+        assert leader.lending.replan(self.simulator.now_ms()) == [], (
+            "I9: a plan of a quiet group is empty"
+        )
         self._check_losses()
 
     def is_done(self) -> bool:
@@ -188,21 +192,13 @@ class GroupSimulation:
         assert len(set(epochs)) == len(epochs), "I12: two Leaders have one epoch"
         assert all(epoch <= world.epoch for epoch in epochs), "I12: a Leader made up its epoch"
         for shard in world.stored:
-            self._check_place(shard, world.cursors[shard])
+            self._check_cursor(shard, world.cursors[shard])
         world.touched.clear()
         world.stored.clear()
         if self.fair:
             assert world.processed.total() == len(world.processed), "I6: delivered twice"
 
     def _check_leader(self, leader: Leader) -> None:
-        held = sum(len(view.leases) for view in leader.borrowers.values())
-        listed = 0
-        for shard_view in leader.shards.values():
-            listed += len(shard_view.leases)
-            if len(shard_view.leases) > 1:
-                assert self.world.mode is not Leader, f"I1: {shard_view.shard} has two assignments"
-                self._check_locks(list(shard_view.leases.values()))
-        assert held == listed == len(leader.leases), "I1: an assignment without a stream or member"
         for number, lease in leader.leases.items():
             self._check_status((leader.epoch, number), lease.status)
 
@@ -215,11 +211,6 @@ class GroupSimulation:
             reached |= {after for step in reached for after in STATUS_MOVES[step]}
             assert status in reached, f"I1: {before} became {status}"
             self.statuses[key] = status
-
-    def _check_locks(self, leases: list[Lease]) -> None:
-        locked = sorted(found for lease in leases for found in lease.open)
-        for (_, upto), (first, _) in pairwise(locked):
-            assert upto <= first, "I1: a message is locked twice"
 
     def _check_holders(self, name: str) -> None:
         self.holders[name] = {
@@ -250,7 +241,7 @@ class GroupSimulation:
             # One that a member had acknowledged when it died may be told to the next one.
             assert counted <= len(world.told), "I18: counted, and nobody was told"
 
-    def _check_place(self, shard: Shard, cursor: Cursor) -> None:
+    def _check_cursor(self, shard: Shard, cursor: Cursor) -> None:
         low = self.checked[shard]
         assert cursor.offset >= low, f"I4: {shard} went back to {cursor.offset}"
         for first, upto in [(low, cursor.offset), *cursor.acked]:

@@ -11,20 +11,20 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
 from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.frame import Stored, frame_of
-from moorline.core.group.leader import (
+from moorline.core.group.events import (
     Commit,
     CommitFailed,
     Committed,
     Fenced,
     GapFound,
     Kick,
-    Leader,
     LeaderOptions,
     LeaseHeld,
     Led,
     ShardsSeen,
     Stopped,
 )
+from moorline.core.group.leader import Leader
 from moorline.core.group.message import FromBorrower, LeaderWanted
 from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
 
@@ -81,10 +81,11 @@ class World:
     gaps: list[GapFound] = field(default_factory=list)
     stopped: Counter[str] = field(default_factory=Counter)
     stored: set[Shard] = field(default_factory=set)
-    """Shards whose place has changed since somebody looked."""
+    """Shards whose cursor has changed since somebody looked."""
     touched: set[str] = field(default_factory=set)
     """Nodes and members that did something since somebody looked."""
     is_calm: bool = False
+    looks: int = 0
     checks_order: bool = True
 
     def __post_init__(self) -> None:
@@ -93,6 +94,14 @@ class World:
             self.ends[shard] = self.dropped[shard] = 0
             self.sealed[shard] = []
             self._changed(shard)
+
+    def is_looked_at(self) -> bool:
+        """Whether a machine checks itself after this step: always, and in the calm at every eighth.
+
+        The calm is long, and what breaks a machine is before it; a state that is broken stays so.
+        """
+        self.looks += 1
+        return not self.is_calm or self.looks % 8 == 0
 
     def matches(self, offset: Offset) -> bool:
         return (offset[1] * 7 + offset[0].number) % 5 != 0
@@ -245,7 +254,7 @@ class CatalogNode:
                 return []
 
     def _store(self, commit: Commit) -> None:
-        """As the real one: a place that is below the stored one is passed over."""
+        """As the real one: a cursor that is below the stored one is passed over."""
         for shard, cursor in commit.cursors:
             before = self.world.cursors.get(shard)
             if before is None or cursor.offset >= before.offset:
@@ -345,7 +354,10 @@ class LeadingNode:
         assert self.leader is not None
         self.world.touched.add(self.name)
         leader, effects = self.leader, list[Effect]()
-        for effect in leader.handle(event, self.now_ms):
+        told = leader.handle(event, self.now_ms)
+        if self.world.is_looked_at():
+            leader.check()
+        for effect in told:
             match effect:
                 case Send(borrower, message):
                     effects.append(Send(self.homes[borrower], message))

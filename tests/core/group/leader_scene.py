@@ -5,15 +5,8 @@ from typing import TypeVar
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, Received, Send, TimerFired
-from moorline.core.group.leader import (
-    Commit,
-    Committed,
-    GapFound,
-    Leader,
-    LeaderOptions,
-    Led,
-    ShardsSeen,
-)
+from moorline.core.group.events import Commit, Committed, GapFound, LeaderOptions, Led, ShardsSeen
+from moorline.core.group.leader import Leader
 from moorline.core.group.message import (
     Disconnect,
     FromBorrower,
@@ -71,6 +64,7 @@ class LeaderScene:
 
     def tell(self, event: Event) -> list[Effect]:
         effects = self.leader.handle(event, self.now_ms)
+        self.leader.check()
         self.said += [effect.message for effect in effects if isinstance(effect, Send)]
         self.gaps += [effect for effect in effects if isinstance(effect, GapFound)]
         for effect in effects:

@@ -19,7 +19,8 @@ from tests.core.group.group_world import (
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, Event, Received, Send, SetTimer, TimerFired
-from moorline.core.group.leader import Change, End, Kick, LeaderState, ShardsSeen
+from moorline.core.group.events import Change, End, Kick, ShardsSeen
+from moorline.core.group.leader import LeaderState
 from moorline.core.group.operation import (
     AnswerOperator,
     Ask,
@@ -319,7 +320,9 @@ class OperatedNode(LeadingNode):
         ticket, group = self.tickets.get(call, (0, 0))
         effects: list[Effect] = []
         # Only the step that is under way may run out of time.
-        for effect in operation.handle(event, self.now_ms):
+        told = operation.handle(event, self.now_ms)
+        operation.check()
+        for effect in told:
             step = SetTimer(f"call {call} step", STEP_MS)
             match effect:
                 case OpenTicket():

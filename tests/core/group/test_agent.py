@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from itertools import count
 
+import pytest
+
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import CancelTimer, Effect, SetTimer
 from moorline.core.group.agent import Agent, SubscriptionOver, ToLeader
-from moorline.core.group.borrower import BorrowerState, BorrowerTimes, StreamProgress
+from moorline.core.group.borrower import BorrowerState
+from moorline.core.group.events import BorrowerTimes, StreamProgress
 from moorline.core.group.message import (
     Disconnect,
     Grant,
@@ -124,3 +127,21 @@ def test_a_session_that_goes_says_a_last_word_for_each() -> None:
     assert last == [Disconnect("b1", 1, ()), Disconnect("b2", 0, ())]
     assert CancelTimer("b1 ping") in effects
     assert one.members == {}
+
+
+@pytest.mark.parametrize("broken", ["A1", "A2", "A3", "B1"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    one = agent()
+    one.subscribe(7, 16, 0)
+    one.check()
+    match broken:
+        case "A1":
+            one.members["strange"] = one.members.pop("b1")
+        case "A2":
+            one._windows[8] = 16
+        case "A3":
+            one._windows.clear()
+        case _:
+            one.members["b1"].borrower.leader = "n1"
+    with pytest.raises(AssertionError, match=broken):
+        one.check()

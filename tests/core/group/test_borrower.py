@@ -13,10 +13,8 @@ from moorline.core.effects import (
     SetTimer,
     TimerFired,
 )
-from moorline.core.group.borrower import (
-    LEADER,
-    Borrower,
-    BorrowerState,
+from moorline.core.group.borrower import LEADER, Borrower, BorrowerState
+from moorline.core.group.events import (
     BorrowerTimes,
     Destroyed,
     Disconnected,
@@ -54,7 +52,9 @@ EMPTY = bytes(Digest.empty())
 
 
 def tell(borrower: Borrower, event: Event) -> list[Effect]:
-    return borrower.handle(event, 0)
+    effects = borrower.handle(event, 0)
+    borrower.check()
+    return effects
 
 
 def hear(borrower: Borrower, message: FromLeader) -> list[Effect]:
@@ -193,7 +193,7 @@ def test_what_it_remembers_of_leases_is_bounded_and_still_right() -> None:
     borrower = connected()
     for lease in range(1, LEASES_REMEMBERED_MAX + 50):
         hear(borrower, Revoked("b1", 3, lease))
-    assert len(borrower._over) == LEASES_REMEMBERED_MAX
+    assert len(borrower._leases._over) == LEASES_REMEMBERED_MAX
     hear(borrower, grant(1))
     assert borrower.leases == {}
     hear(borrower, grant(LEASES_REMEMBERED_MAX + 50))
@@ -250,7 +250,7 @@ def test_a_report_that_was_lost_is_made_again_after_the_next_ping() -> None:
     tell(borrower, StreamProgress(1, Cursor(4), 4, False))
     (ping, *_) = sent(tell(borrower, TimerFired("ping")))
     assert isinstance(ping, Ping)
-    heard = bytes(Digest.of([report_item(1, 1), report_item(2, 2)]))  # the one of Place(4) is lost
+    heard = bytes(Digest.of([report_item(1, 1), report_item(2, 2)]))  # the one of Cursor(4) is lost
     again = sent(hear(borrower, PingResponse("b1", 3, ping.number, heard)))
     cursors = [
         (update.lease, update.cursor) for update in again if isinstance(update, UpdateProgress)
@@ -264,7 +264,7 @@ def test_a_report_that_came_is_not_made_again() -> None:
     assert isinstance(ping, Ping)
     heard = bytes(Digest.of([report_item(1, 1), report_item(2, 2)]))
     assert sent(hear(borrower, PingResponse("b1", 3, ping.number, heard))) == []
-    assert borrower._unsure == {}
+    assert borrower._leases._unsure == {}
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -379,3 +379,25 @@ def test_what_was_lost_is_in_every_report_and_in_the_last_word() -> None:
     assert sent(effects) == [UpdateProgress("b1", 3, 4, 1, Cursor(4), 4, False, (), (gap,))]
     (left, *_) = sent(tell(borrower, Disconnected()))
     assert left == Disconnect("b1", 3, ((1, Cursor(4)), (2, Cursor(0))), ((1, (gap,)),))
+
+
+@pytest.mark.parametrize("broken", ["B1", "B2", "B3", "B4", "H1"])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
+    borrower = Borrower("b1", "ann", 16, TIMES)
+    tell(borrower, Subscribed())
+    hear(borrower, LeaderConnectResponse("b1", 1, "n1"))
+    hear(borrower, Grant("b1", 1, 1, S1, Cursor(0), 5))
+    match broken:
+        case "B1":
+            borrower._state = BorrowerState.CONNECTING
+        case "B2":
+            borrower._state = BorrowerState.UNSUBSCRIBING
+        case "B3":
+            borrower.leases[1].is_over = True
+        case "B4":
+            borrower._unanswered = 99
+        case _:
+            borrower._leases.forget(1)
+    with pytest.raises(AssertionError, match=broken) as caught:
+        borrower.check()
+    assert "story of borrower b1" in str(caught.value)

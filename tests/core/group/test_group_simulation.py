@@ -9,7 +9,7 @@ import pytest
 from tests.core.group.group_member import Leave
 from tests.core.group.group_simulation import GroupSimulation, fair, fair_queue, queue, rough
 
-from moorline.core.group.leader import Kick
+from moorline.core.group.events import Kick
 from moorline.core.group.message import (
     Disconnect,
     Grant,

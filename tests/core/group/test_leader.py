@@ -4,9 +4,8 @@ import pytest
 from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, shard, stream
 
 from moorline.core.delivery.progress import Cursor
-from moorline.core.group.leader import (
-    Kick,
-)
+from moorline.core.group.events import Kick
+from moorline.core.group.leader import LeaderState
 from moorline.core.group.lease import Status
 from moorline.core.group.message import (
     Grant,
@@ -128,7 +127,7 @@ def test_streams_that_only_grow_say_nothing() -> None:
 def test_i8_i9_a_quiet_group_has_nothing_to_plan() -> None:
     leading = led(10, "b1", "b2", "b3")
     assert sorted(map(len, leading.owners().values())) == [3, 3, 4]
-    assert leading.leader._replan(0) == []
+    assert leading.leader.lending.replan(0) == []
     leading.take(Grant)
     leading.after(OPTIONS.tick_ms)
     assert leading.said == []
@@ -472,3 +471,26 @@ def test_what_it_remembers_of_those_that_went_is_bounded() -> None:
         leading.hear(LeaderWanted(f"b{n}", "ann", 16))
         leading.leave(f"b{n}")
     assert len(leading.leader._departed) == BORROWERS_DEPARTED_MAX
+
+
+@pytest.mark.parametrize("broken", ["L1", "L2", "L3", "L4", "G1"])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
+    leading = LeaderScene()
+    leading.streams(2)
+    leading.join("b1")
+    leader = leading.leader
+    match broken:
+        case "L1":
+            leader._departed["b1"] = "LEFT"
+        case "L2":
+            leader._end_reason = "IDLE"
+        case "L3":
+            leader._idle_since_ms = 5
+        case "L4":
+            leader._departed = dict.fromkeys(map(str, range(BORROWERS_DEPARTED_MAX + 1)), "LEFT")
+        case _:
+            leader.borrowers["b1"].leases.clear()
+    with pytest.raises(AssertionError, match=broken) as caught:
+        leader.check()
+    assert leader.state is LeaderState.LEADING
+    assert "story of leader of g, epoch 3" in str(caught.value)

@@ -5,7 +5,7 @@ from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, growing, 
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, SetTimer
-from moorline.core.group.leader import (
+from moorline.core.group.events import (
     Change,
     Commit,
     CommitFailed,
@@ -15,11 +15,11 @@ from moorline.core.group.leader import (
     GapFound,
     Kick,
     LeaderOptions,
-    LeaderState,
     LeaseHeld,
     ShardsSeen,
     Stopped,
 )
+from moorline.core.group.leader import LeaderState
 from moorline.core.group.message import (
     Disconnect,
     Grant,

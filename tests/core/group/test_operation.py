@@ -122,3 +122,19 @@ def test_an_answer_is_the_last_word() -> None:
     ]
     for event in late:
         assert operation.handle(event, 9) == []
+
+
+@pytest.mark.parametrize("broken", ["O1", "O2", "O3"])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
+    operation = asking()
+    operation.check()
+    match broken:
+        case "O1":
+            operation._ticket = 0
+        case "O2":
+            operation._error = "nothing went wrong yet"
+        case _:
+            operation._has_deadline = False
+    with pytest.raises(AssertionError, match=broken) as caught:
+        operation.check()
+    assert "story of delete" in str(caught.value)

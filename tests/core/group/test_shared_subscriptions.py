@@ -3,12 +3,13 @@
 from itertools import count
 
 import msgspec
+import pytest
 
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, FeedStopped
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, SetTimer
 from moorline.core.group.agent import SubscriptionOver, ToLeader
-from moorline.core.group.borrower import BorrowerTimes
+from moorline.core.group.events import BorrowerTimes
 from moorline.core.group.message import (
     Disconnect,
     Grant,
@@ -221,3 +222,24 @@ def test_the_last_word_carries_no_more_losses_than_a_frame_can_hold() -> None:
     assert [lease for lease, _ in goodbye.lost] == list(range(1, fit + 1))
     assert [lease for lease, _ in goodbye.cursors] == list(range(1, fit + 1))
     assert len(msgspec.msgpack.encode(goodbye)) < FRAME_BYTES_MAX
+
+
+@pytest.mark.parametrize("broken", ["S1", "S2", "S3", "S4", "A2"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    shared = subscribed()
+    feed = opened(shared, 1)
+    shared.check()
+    match broken:
+        case "S1":
+            del shared._by_lease["b1", 1]
+        case "S2":
+            shared._changed[feed.number] = None
+        case "S3":
+            shared.received(Revoke("b1", 1, 1), 0)
+            feed.stopped = False
+        case "S4":
+            shared._retired.append(feed)
+        case _:
+            shared._agent._windows[9] = 16
+    with pytest.raises(AssertionError, match=broken):
+        shared.check()

@@ -1,6 +1,7 @@
 """The behaviour of one queue: by hand, and against a plain list with a store that is opened again."""
 
 import random
+from collections import deque
 
 import pytest
 from hypothesis import settings
@@ -285,6 +286,7 @@ class QueueAndStore(RuleBasedStateMachine):
 
     @invariant()
     def bounds_hold(self) -> None:
+        self.found(self.queue_id).check()
         assert len(self.store.files.handles) <= self.options.open_files_max
         messages = [path for path in self.disk.files() if "/messages." in path]
         assert len(messages) <= 3, "two of the queue, one of the other"
@@ -292,3 +294,23 @@ class QueueAndStore(RuleBasedStateMachine):
 
 TestQueueAndStore = QueueAndStore.TestCase
 TestQueueAndStore.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("broken", ["K1", "K2", "K3", "K4", "K5"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    queue = filled(message(1), message(2))
+    queue.check()
+    match broken:
+        case "K1":
+            queue.touched_lsn = 1
+        case "K2":
+            queue.push(marker(3))
+            queue.can_write = True
+        case "K3":
+            queue.cache = deque([message(1)])
+        case "K4":
+            queue.consumed = [9]
+        case _:
+            queue.settled_lsn = 1
+    with pytest.raises(AssertionError, match=broken):
+        queue.check()

@@ -15,6 +15,10 @@ Invariants, looked at by `check`:
     D3  a feed has at most one question open: READING and WAITING are left by an answer, or by the end
     D4  what is on its way to the dead letters is out, so that no acknowledgement passes it
     D5  every READY feed has its turn in the queue once
+    D6  a feed that waits, for a block or for news, keeps no block in memory meanwhile
+
+with F1 to F5 of each feed (core/delivery/feed.py). Who waits for nothing would never be woken: D2, D3 and D5
+together say that a feed which is not IDLE is waited for by somebody.
 """
 
 from collections import Counter, deque
@@ -57,6 +61,7 @@ class Delivery:
     def open(self, feed: Feed, window: Window, kept_from: int) -> list[Effect]:
         """`kept_from`: the first message that its shard still has."""
         one = self.feeds[feed.number] = OpenFeed(feed, window)
+        # What is gone is told before the first read, which would find it too, and tell it a second time.
         effects = self._look_for_gone(one, kept_from)
         self._make_ready(one)
         return effects
@@ -68,9 +73,13 @@ class Delivery:
         effects: list[Effect] = []
         if one.state is State.WAITING:
             effects.append(ForgetNews(number, one.feed.stream))
+        # Its turn may stand in `ready` still; by this state it is passed over there, which is cheaper than a
+        # search for it.
         one.state = State.CLOSED
         window = one.window
         window.starved.pop(number, None)
+        # What its client had of it is nobody's any more, and gives room to the other feeds of the
+        # subscription.
         window.out -= len(one.feed.out)
         self._feed_starved(window)
         return effects
@@ -81,6 +90,7 @@ class Delivery:
     def change(self, window: Window, size: int, qos: int) -> list[Effect]:
         """The client has subscribed once more, with another window or qos."""
         effects: list[Effect] = []
+        # Before the acknowledgements below: the room that they make is that of the new size.
         window.size, window.qos = size, qos
         if qos == 0:  # of what is out nobody will say anything
             for one in [one for one in self.feeds.values() if one.window is window]:
@@ -141,6 +151,8 @@ class Delivery:
         if one is None or one.feed.stopped:
             return [], 0, []
         feed, taken, end = one.feed, list[Range](), upto
+        # In this order, as `Feed.wanted` has it. No filter and no window: a member that takes by itself
+        # chooses by itself, and what it takes is out like anything that was delivered.
         for first, stop in [*feed.again.clip(0, upto), *feed.progress.open_ranges(feed.next, upto)]:
             if not count or len(taken) == RANGES_PER_TAKE_MAX:
                 end = first
@@ -187,6 +199,7 @@ class Delivery:
         one.burying.discard(offset)
         if offset not in one.feed.out:
             return []
+        # By way of `again`: that it was delivered once makes the loss an exact one.
         one.feed.out.remove(offset, offset + 1)
         one.feed.again.add(offset, offset + 1)
         return self._lose(one, offset, offset + 1, reason) + self._freed(one, 1)
@@ -216,6 +229,8 @@ class Delivery:
 
     def _feed_starved(self, window: Window) -> None:
         if window.starved and window.out < window.size:
+            # All of them, though there may be room for one message only: whoever finds none starves again,
+            # and which of them has something nobody knows before it has looked.
             starved, window.starved = window.starved, {}
             for one in starved.values():
                 self._make_ready(one)
@@ -243,6 +258,7 @@ class Delivery:
         one = self.ready.popleft()
         if one.state is not State.READY:
             return []  # it is over
+        # Left at once, so that whatever follows puts it in a state for a reason, and not by omission.
         one.state = State.IDLE
         feed, window = one.feed, one.window
         if window.out >= window.size:
@@ -250,7 +266,9 @@ class Delivery:
             return []
         wanted = feed.wanted(FAR)
         if wanted is None:
-            return []
+            return []  # stopped, or with too many losses; what changes that looks again
+        # The rest of the last block, if it begins where we are. Taken out first: if it does not fit, it
+        # goes (D6).
         rest, one.rest = one.rest, None
         if rest is not None and rest.first <= wanted[0] < rest.upto:
             one.rest = rest
@@ -272,6 +290,8 @@ class Delivery:
         one = self.feeds.get(number)
         if one is None or one.state is not State.READING:
             return []
+        # Asked again what is wanted: while the block was read the client may have given something back, or
+        # the feed may have been stopped. What was read for an older wish is not delivered.
         feed, window, wanted = one.feed, one.window, one.wanted
         again = feed.wanted(FAR)
         if again is None:  # it was stopped meanwhile
@@ -305,6 +325,7 @@ class Delivery:
         return [ForgetNews(one.feed.number, one.feed.stream)] if was_waiting else []
 
     def _make_ready(self, one: OpenFeed) -> None:
+        # Of a member that takes by itself nothing is ever read here.
         if one.window.is_held:
             one.state = State.IDLE
         elif one.is_open and one.state is not State.READY:
@@ -316,6 +337,7 @@ class Delivery:
     ) -> list[Effect]:
         feed, window = one.feed, one.window
         if isinstance(found, Gap):
+            # No more of it than was wanted: what is around may be done, or not ours.
             first, upto = max(found.first, wanted[0]), min(found.upto, wanted[1])
             effects = self._lose(one, first, upto, found.reason)
         else:
@@ -327,6 +349,7 @@ class Delivery:
 
     def _deliver(self, one: OpenFeed, first: int, selection: Selection) -> list[Effect]:
         feed, window = one.feed, one.window
+        # All up to there was looked at, also what did not match: that is done, and the cursor passes it.
         feed.looked_at(first, selection.upto, selection.runs)
         if not selection.taken:
             return []
@@ -336,6 +359,7 @@ class Delivery:
             for offset, failures in feed.progress.failures.items()
             if any(start <= offset < stop for start, stop in selection.runs)
         ]
+        # Failed as often as it may under another member, who did not come to bury it: this one does.
         hopeless = [offset for offset, _ in tries if feed.is_beyond(offset)]
         if hopeless:
             frames = _without(frames, set(hopeless))
@@ -346,6 +370,7 @@ class Delivery:
         if frames:
             upto = selection.runs[-1][1]
             effects.append(Deliver(window.number, feed.number, frames, tries, upto))
+        # Before what follows: at qos 0 everything that was delivered is done at once, but not these (D4).
         one.burying.update(hopeless)
         if window.qos == 0:
             for start, stop in _sparing(selection.runs, one.burying):
@@ -367,6 +392,10 @@ class Delivery:
             assert not is_starved or window.out >= window.size, f"D2: {number} starves for nothing"
             assert all(offset in one.feed.out for offset in one.burying), f"D4: {number}"
             assert turns[id(one)] == (one.state is State.READY), f"D5: {number} is {one.state}"
+            is_asking = one.state in (State.READING, State.WAITING)
+            assert one.rest is None or not is_asking, f"D6: {number} is {one.state} with a block"
+            assert one.is_open, f"D3: {number} is over, and still here"
+            one.feed.check()
         for window, count in out.items():
             assert window.out == count, f"D1: {window.out} of {count} are counted"
 
@@ -383,10 +412,10 @@ def _sparing(ranges: list[Range], burying: set[int]) -> Iterable[Range]:
 
 def _without(frames: bytes, offsets: set[int]) -> bytes:
     """The frames but those of some offsets; rare, and so frame by frame."""
-    kept, place = [], 0
-    while place < len(frames):
-        length, _, offset, *_ = FRAME.unpack_from(frames, place)
+    kept, at = [], 0
+    while at < len(frames):
+        length, _, offset, *_ = FRAME.unpack_from(frames, at)
         if offset not in offsets:
-            kept.append(frames[place : place + HEAD.size + length])
-        place += HEAD.size + length
+            kept.append(frames[at : at + HEAD.size + length])
+        at += HEAD.size + length
     return b"".join(kept)

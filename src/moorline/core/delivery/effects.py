@@ -57,6 +57,6 @@ class Bury(Effect, frozen=True):
 
 
 class FeedMoved(Effect, frozen=True):
-    """Something became of the feed's messages: whoever answers for its place looks at it."""
+    """Something became of the feed's messages: whoever answers for its cursor looks at it."""
 
     feed: Feed

@@ -7,9 +7,18 @@ What is gone from its stream is delivered too, as a loss: it is told to the clie
 then is it done. What the client has in hand is not lost: it may still be acknowledged. A report says all
 losses of the lease, so they have a bound: a feed that has come to it reads no more, and the Leader gives the
 stream under a new lease.
+
+Invariants, looked at by `check`:
+
+    F1  a message is out, to come again, returned, or being told as lost: one of these at most
+    F2  all that is one of these was looked at, but for what a feed of ranges returned unseen when it stopped
+    F3  none of them is done: whatever is acknowledged leaves them in the same step
+    F4  of a feed of ranges they lie within its ranges; only such a feed returns anything
+    F5  losses are in order and apart, and are counted
 """
 
 from bisect import bisect_left
+from itertools import pairwise
 from typing import NamedTuple
 
 from moorline.core.delivery.progress import Cursor, Progress
@@ -58,13 +67,13 @@ class Feed:
         deliveries_max: int = 0,
         is_reported: bool = True,
     ) -> None:
-        """`is_reported`: somebody is to hear of what was lost, and not of the place alone."""
+        """`is_reported`: somebody is to hear of what was lost, and not of the cursor alone."""
         self.number = number
         self.subscription = subscription
         self.stream = stream
         self.progress = Progress(cursor)
         self.ranges = Ranges(ranges) if ranges is not None else None
-        """What of the stream is ours; None is all of it from the place on. Of a feed of ranges the
+        """What of the stream is ours; None is all of it from the cursor on. Of a feed of ranges the
         progress says nothing of what is below and between them."""
         self.returned = Ranges()
         """Of a feed of ranges: what others should have."""
@@ -100,8 +109,11 @@ class Feed:
 
     def wanted(self, upto: int) -> Range | None:
         """What is to be read next, below `upto`: first what must be delivered again."""
+        # Those that are being told count too: with them a report may come to the bound, and not beyond it.
         if self.stopped or len(self.telling) + len(self.lost) >= FEED_LOSSES_MAX:
             return None
+        # Again goes before new, so that a message that failed does not fall behind for ever, and the progress
+        # can pass it.
         for first, stop in self.again:
             if first < upto:
                 return (first, min(stop, upto))
@@ -118,6 +130,7 @@ class Feed:
 
     def looked_at(self, first: int, upto: int, delivered: list[Range]) -> None:
         """A range was read: these of it went out, the others are not for this reader and are done."""
+        # Out of `again` before it is out: a message is in one of them (F1).
         self.again.remove(first, upto)
         self.next = max(self.next, upto)
         for start, stop in delivered:
@@ -131,6 +144,7 @@ class Feed:
     def ack(self, first: int, upto: int) -> int:
         """Acknowledges what is out of that range; returns how many those were."""
         count = 0
+        # Only what is out: a client may say what it likes of others, and say it twice.
         for start, stop in self.out.clip(first, upto):
             self.progress.ack(start, stop)
             count += stop - start
@@ -167,6 +181,7 @@ class Feed:
         """
         if self.stopped:
             return []
+        # In one go for all of it: told once more with the next loss, it would be counted twice.
         told = Ranges(self.telling)
         mine = [(first, upto)] if self.ranges is None else self.ranges.clip(first, upto)
         gone = Ranges()
@@ -200,15 +215,15 @@ class Feed:
 
     def _keep(self, gap: Gap) -> None:
         """Neighbours of one reason are one."""
-        place = bisect_left(self.lost, gap)
-        behind = self.lost[place : place + 1]
+        at = bisect_left(self.lost, gap)
+        behind = self.lost[at : at + 1]
         if behind and (behind[0].first, behind[0].reason) == (gap.upto, gap.reason):
-            gap = Gap(gap.first, self.lost.pop(place).upto, gap.reason)
-        before = self.lost[place - 1] if place else None
+            gap = Gap(gap.first, self.lost.pop(at).upto, gap.reason)
+        before = self.lost[at - 1] if at else None
         if before is not None and (before.upto, before.reason) == (gap.first, gap.reason):
-            self.lost[place - 1] = Gap(before.first, gap.upto, gap.reason)
+            self.lost[at - 1] = Gap(before.first, gap.upto, gap.reason)
         else:
-            self.lost.insert(place, gap)
+            self.lost.insert(at, gap)
 
     # --- what comes back --------------------------------------------------------------------------
 
@@ -222,6 +237,31 @@ class Feed:
         if self.ranges is not None:
             for first, upto in self.ranges.clip(self.next, self.ranges.end):
                 self.returned.add(first, upto)
+
+    def check(self) -> None:
+        """Asserts the invariants."""
+        told = Ranges(self.telling)
+        assert len(told) == sum(upto - first for first, upto in self.telling), "F1: told twice"
+        seen = Ranges()
+        kinds = {"out": self.out, "again": self.again, "returned": self.returned, "told": told}
+        for name, kind in kinds.items():
+            kind.check()
+            before = len(seen)
+            for first, upto in kind:
+                seen.add(first, upto)
+                assert name == "returned" or upto <= self.next, f"F2: {name} {upto} of {self.next}"
+                is_open = self.progress.open_ranges(first, upto) == [(first, upto)]
+                assert is_open, f"F3: {name} {first}-{upto} is done"
+                is_mine = self.ranges is None or not self.ranges.missing(first, upto)
+                assert is_mine, f"F4: {name} {first}-{upto} is not of {self.ranges}"
+            assert len(seen) == before + len(kind), f"F1: some of {name} are something else too"
+        assert self.ranges is not None or not self.returned, f"F4: {self.returned} went back"
+        for one, other in pairwise(self.lost):
+            is_one = one.upto == other.first and one.reason == other.reason
+            assert one.upto <= other.first and not is_one, f"F5: {one} and {other}"  # noqa: PT018
+        kept = sum(gap.upto - gap.first for gap in self.lost)
+        assert kept == (self.lost_messages if self.is_reported else 0), f"F5: {kept} are kept"
+        self.progress.check()
 
     def blame(self) -> None:
         """The member died: what it was at, the oldest that is out, counts as failed."""

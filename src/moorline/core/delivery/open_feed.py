@@ -9,6 +9,10 @@ A feed is in one of these states:
     WAITING   it is at the end of its stream: `AwaitNews`, answered by `moved`
     STARVED   its subscription has as many messages out as its window holds
     CLOSED    it is over, and what still comes for it is too late
+
+In READY, READING, WAITING and STARVED somebody is bound to wake it: the queue of turns, whoever reads the
+block, the shard, the window. IDLE is left only by what the client or the Leader says. The invariants of
+both classes are those of `Delivery.check`, which sees all of them together.
 """
 
 from enum import Enum, auto
@@ -51,8 +55,10 @@ class Window:
         self.is_held = is_held
         """Its member reads by itself: nothing is delivered."""
         self.own_producer = own_producer
+        # Counted, and not summed up over the feeds: it is asked with every block (D1 says that it is right).
         self.out = 0
         """Messages that are delivered and not acknowledged."""
+        # A dict for its order: whoever has starved longest is ready first.
         self.starved: dict[int, OpenFeed] = {}
         """Feeds that wait for room."""
 

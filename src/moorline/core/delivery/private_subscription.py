@@ -1,7 +1,13 @@
-"""Room: core/delivery. A private subscription: one reader of all shards, with a place of its own in each.
+"""Room: core/delivery. A private subscription: one reader of all shards, with a cursor of its own in each.
 
 It reads the generations of a shard one after the other, as a group does, without a Leader: nobody shares it.
 What retention took is passed by the feed that should have read it, when the client knows.
+
+Invariants, looked at by `check`:
+
+    V1  a shard has one feed at most, and each feed is known by its number and at its shard
+    V2  a feed is of a stream of its shard, and is not stopped while it is here
+    V3  only cursors of known shards are due to be stored
 """
 
 from bisect import bisect_left
@@ -34,6 +40,7 @@ class PrivateSubscription:
         self._subscription = subscription
         self._shards = {shard: _ShardView(cursor) for shard, cursor in cursors}
         self._new_feed = new_feed
+        # A set, and taken whole: however often a cursor moves between two commits, it is stored once.
         self._dirty: set[Shard] = set()
         self._by_feed: dict[int, Shard] = {}
 
@@ -45,6 +52,7 @@ class PrivateSubscription:
         view = self._shards.get(shard)
         if view is None:
             view = self._shards[shard] = _ShardView(Cursor(start))
+            # Stored before anything is read: after a restart it would begin at whatever is the end by then.
             self._dirty.add(shard)
         view.extents = extents
         return self._go_on(shard, view)
@@ -54,11 +62,12 @@ class PrivateSubscription:
         shard = self._by_feed.get(feed.number)
         if shard is None:
             return []
+        # Before `_go_on`, which may end the feed: the last cursor of a stream counts too.
         self._dirty.add(shard)
         return self._go_on(shard, self._shards[shard])
 
     def take_dirty(self) -> list[tuple[Shard, Cursor]]:
-        """The places that changed since the last time."""
+        """The cursors that changed since the last time."""
         cursors = [(shard, self._cursor(self._shards[shard])) for shard in sorted(self._dirty)]
         self._dirty.clear()
         return cursors
@@ -73,6 +82,16 @@ class PrivateSubscription:
             effects += self._close(view)
         return effects
 
+    def check(self) -> None:
+        """Asserts the invariants; a feed is looked at by whoever delivers it."""
+        fed = {view.feed.number: shard for shard, view in self._shards.items() if view.feed}
+        assert fed == self._by_feed, f"V1: {fed} are not {self._by_feed}"
+        for shard, view in self._shards.items():
+            if view.feed is not None:
+                assert view.feed.stream.shard == shard, f"V2: {view.feed.stream} is not of {shard}"
+                assert not view.feed.stopped, f"V2: {view.feed.stream} is stopped, and still here"
+        assert self._dirty <= self._shards.keys(), f"V3: {self._dirty} are due"
+
     def _cursor(self, view: _ShardView) -> Cursor:
         return view.feed.progress.cursor() if view.feed is not None else view.cursor
 
@@ -80,6 +99,7 @@ class PrivateSubscription:
         if view.feed is None:
             return []
         feed, view.feed = view.feed, None
+        # The cursor is kept here while there is no feed: it counts on through the generations.
         view.cursor = feed.progress.cursor()
         del self._by_feed[feed.number]
         feed.stopped = True
@@ -92,6 +112,8 @@ class PrivateSubscription:
             if not _is_over(view.feed, view.extents):
                 return []
             effects += self._close(view)
+        # The first that has anything beyond the cursor; one that is not sealed may grow. One generation
+        # after the other: two feeds of a shard would deliver out of order.
         current = next(
             (e for e in view.extents if not e.sealed or e.end > view.cursor.offset), None
         )
@@ -110,8 +132,9 @@ class PrivateSubscription:
 
 def _is_over(feed: Feed, extents: tuple[Extent, ...]) -> bool:
     """Whether a stream is done; or gone, and all of it acknowledged or told to be lost."""
-    place = bisect_left(extents, feed.stream.generation, key=_generation)
-    extent = extents[place] if place < len(extents) else None
+    at = bisect_left(extents, feed.stream.generation, key=_generation)
+    extent = extents[at] if at < len(extents) else None
+    # Without any extents the shard's node is away: that is no end of a stream.
     if extent is None or extent.stream != feed.stream:
         return bool(extents) and feed.progress.low >= extents[0].first
     return extent.sealed and feed.progress.low >= extent.end

@@ -1,5 +1,9 @@
-"""Room: core/delivery. Which messages of a block are for a subscription: decided for the whole block at
-once."""
+"""Room: core/delivery. Which messages of a block are for a subscription: decided for the whole block at once.
+
+Three questions: does the topic match, has it expired, is it the reader's own? Each is asked of columns,
+never of a message: a block has thousands, and this is the hottest place of a delivery. Where all are
+wanted, which is the rule, no mask is made and the bytes of the block go out as they are.
+"""
 
 from typing import NamedTuple
 
@@ -46,6 +50,7 @@ def select(
         chosen = chosen[:room]
     if not len(chosen):
         return Selection(block.first + count, [], b"", 0)
+    # Neighbours go out as one piece of the block: to copy by runs costs far less than by messages.
     breaks = np.flatnonzero(np.diff(chosen) > 1)
     starts = [int(chosen[0]), *(int(chosen[at + 1]) for at in breaks)]
     stops = [*(int(chosen[at]) + 1 for at in breaks), int(chosen[-1]) + 1]
@@ -57,12 +62,14 @@ def select(
 
 def _mask(block: Block, count: int, matcher: Matcher, now_us: int) -> Mask | None:
     """Which of the first `count` messages are wanted; None if all are."""
+    # By name, not by message: a block has few topics, and their numbers are an index into the answers.
     wanted = [matcher(name) for name in block.names]
     mask: Mask | None = None
     if not all(wanted):
         mask = np.array(wanted, np.bool_)[block.topics[:count]]
     positions = block.positions[:count]
     ttl_s = field(block.data, positions, TTL_AT, "<u4")
+    # The times are another column to gather: only where anything expires at all.
     if ttl_s.any():
         expires_us = times_of(block.data, positions) + ttl_s * 1_000_000
         alive = (ttl_s == 0) | (expires_us > now_us)

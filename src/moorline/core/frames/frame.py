@@ -106,17 +106,17 @@ def stored_at(data: bytes, start: int) -> Stored:
     """The frame that begins there; that it is whole and true is known."""
     length, _, offset, time_us, ttl_s, topic, key, headers, flags = FRAME.unpack_from(data, start)
     end = start + HEAD.size + length
-    place = start + FRAME.size
-    name = data[place : place + topic].decode()
-    place += topic
-    key_bytes = data[place : place + key] if flags & KEYED else None
-    place += key
-    header_bytes = data[place : place + headers]
-    place += headers
+    at = start + FRAME.size
+    name = data[at : at + topic].decode()
+    at += topic
+    key_bytes = data[at : at + key] if flags & KEYED else None
+    at += key
+    header_bytes = data[at : at + headers]
+    at += headers
     producer = sequence = 0
     if flags & PRODUCER:
-        producer, sequence = PRODUCER_PART.unpack_from(data, place)
-        place += PRODUCER_PART.size
+        producer, sequence = PRODUCER_PART.unpack_from(data, at)
+        at += PRODUCER_PART.size
     return Stored(
         offset,
         time_us,
@@ -127,7 +127,7 @@ def stored_at(data: bytes, start: int) -> Stored:
         header_bytes,
         producer,
         sequence,
-        data[place:end],
+        data[at:end],
     )
 
 

@@ -4,8 +4,16 @@ A Borrower belongs to a subscription of the session, never to a group and a filt
 unsubscribe and subscribe one Borrower of the group may be leaving while the next is joining. What the
 Leader of a group says is passed to the Borrower that it names; a Borrower that is over is replaced by
 one with a new id.
+
+Invariants, looked at by `check`:
+
+    A1  a Borrower is known by its own id, and none that is over is kept A2  a subscription that is wanted
+    has exactly one Borrower that is not leaving: with none it would get nothing,
+        with two it would be two members
+    A3  one that is not wanted has only Borrowers that are leaving
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -20,10 +28,8 @@ from moorline.core.effects import (
     SetTimer,
     TimerFired,
 )
-from moorline.core.group.borrower import (
-    LEADER,
-    Borrower,
-    BorrowerState,
+from moorline.core.group.borrower import LEADER, Borrower, BorrowerState
+from moorline.core.group.events import (
     BorrowerTimes,
     Destroyed,
     Disconnected,
@@ -68,6 +74,7 @@ class Agent:
         self._member = member
         self._new_id = new_id
         self._times = times
+        # Subscriptions that are wanted, with the window of each. What is not here is not made anew.
         self._windows: dict[int, int] = {}
 
     def subscribe(self, subscription: int, window: int, now_ms: int) -> list[Effect]:
@@ -77,6 +84,7 @@ class Agent:
         return self._create(subscription, now_ms)
 
     def unsubscribe(self, subscription: int, now_ms: int) -> list[Effect]:
+        # First: if its Borrower ends by what it hears now, or finds its Leader gone, no other one follows it.
         self._windows.pop(subscription, None)
         return self._tell(subscription, Unsubscribed(), now_ms)
 
@@ -119,8 +127,10 @@ class Agent:
     # --- inside -----------------------------------------------------------------------------------
 
     def _create(self, subscription: int, now_ms: int) -> list[Effect]:
+        # Never an id of before: what a Leader still says to the old one would be taken for this one's (I11).
         name = self._new_id()
         borrower = Borrower(name, self._member, self._windows[subscription], self._times)
+        # Known before its first step: its own effects are looked up by name.
         self.members[name] = Member(subscription, borrower)
         return self._step(name, Subscribed(), now_ms)
 
@@ -136,9 +146,12 @@ class Agent:
         if member is None:
             return []
         effects: list[Effect] = []
+        # All effects of the one that ends come before those of the one that follows it: `Recreate` is its
+        # last.
         for effect in member.borrower.handle(event, now_ms):
             match effect:
                 case Send(_, message):
+                    # The Leader as it is known behind this step; empty is the registry, which finds it.
                     effects.append(ToLeader(member.subscription, member.borrower.leader, message))
                 case SetTimer(timer, after_ms):
                     effects.append(SetTimer(f"{name} {timer}", after_ms))
@@ -161,3 +174,19 @@ class Agent:
             del self._windows[subscription]
             return [SubscriptionOver(subscription, code)]
         return self._create(subscription, now_ms)
+
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants, and those of each Borrower."""
+        staying: Counter[int] = Counter()
+        for name, member in self.members.items():
+            borrower = member.borrower
+            assert name == borrower.id, f"A1: {borrower.id} is known as {name}"
+            assert borrower.state is not BorrowerState.DESTROYED, f"A1: {name} is over"
+            staying[member.subscription] += borrower.state is not BorrowerState.UNSUBSCRIBING
+            borrower.check()
+        for subscription in self._windows:
+            count = staying.pop(subscription, 0)
+            assert count == 1, f"A2: subscription {subscription} has {count} Borrowers"
+        assert not staying.total(), f"A3: nobody wants {+staying}"

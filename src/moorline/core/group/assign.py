@@ -22,8 +22,9 @@ def shares(counts: Mapping[str, int], total: int) -> dict[str, int]:
     if not counts:
         return {}
     base, extra = divmod(total, len(counts))
+    # By name where the counts are equal: which of them it is does not matter, that it stays the same does.
     by_count = sorted(counts, key=lambda member: (-counts[member], member))
-    return {member: base + (place < extra) for place, member in enumerate(by_count)}
+    return {member: base + (rank < extra) for rank, member in enumerate(by_count)}
 
 
 def assignment(
@@ -37,11 +38,17 @@ def assignment(
     total = sum(counts.values()) + len(free) + moving
     target = shares(counts, total)
     plan: Plan[Item] = Plan([], [])
+    # Sorted, everywhere below: whoever leads next must come to the same plan, or it would move streams for
+    # nothing.
     for member in sorted(held):
+        # Those at the end of its list go. The list is in the order of shards, so a member that gives up
+        # some keeps the same ones each time.
         for item in held[member][target[member] :]:
             plan.revokes.append((item, member))
     room = {member: target[member] - counts[member] for member in sorted(held)}
     rest: list[Item] = []
+    # Earlier owners first, before the emptiest can take it from them: it was there, and what it had read
+    # ahead is there still.
     for item in free:
         owner = (before or {}).get(item)
         if owner is not None and room.get(owner, 0) > 0:
@@ -55,6 +62,7 @@ def assignment(
             break
         emptiest = max(room, key=lambda name: room[name])
         if room[emptiest] <= 0:
+            # All have their share: the rest is meant for those whose streams are on their way back.
             break
         room[emptiest] -= 1
         plan.grants.append((item, emptiest))

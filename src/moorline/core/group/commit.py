@@ -1,9 +1,18 @@
-"""Room: core/group. What of a group's progress is not stored yet, and the one commit that is on its way."""
+"""Room: core/group. What of a group's progress is not stored yet, and the one commit that is on its way.
+
+    idle ──next()──► under way ──answered()──► pausing ──go_on()──► idle
+
+Invariants, looked at by `check`:
+
+    C1  one commit is under way at most, and none during a pause: two at once might be stored in either order,
+        and the older one would take the newer one back (I4)
+    C2  what changed is of a shard that the group knows
+"""
 
 from collections.abc import Mapping
 
 from moorline.core.effects import Effect, SetTimer
-from moorline.core.group.leader_event import Commit, CommitFailed, Committed, LeaderOptions
+from moorline.core.group.events import Commit, CommitFailed, Committed, LeaderOptions
 from moorline.core.group.views import ShardView
 from moorline.core.stream import Shard
 
@@ -31,6 +40,7 @@ class Commits:
         if self.is_busy or not self._changed:
             return None
         self._number += 1
+        # The cursors of now, not of when they changed: whatever is stored is true, and newer is better.
         cursors = tuple((shard, shards[shard].cursor()) for shard in sorted(self._changed))
         self._under_way = Commit(self._number, cursors)
         self._changed.clear()
@@ -39,9 +49,11 @@ class Commits:
     def answered(self, answer: Committed | CommitFailed) -> list[Effect]:
         commit = self._under_way
         if commit is None or answer.number != commit.number:
+            # Of an earlier one that was given up: it says nothing of this one.
             return []
         wait_ms = self._options.commit_ms
         if isinstance(answer, CommitFailed):
+            # It may be stored all the same. Progress only grows, so to store it again harms nothing.
             self._changed.update(shard for shard, _ in commit.cursors)
             wait_ms = self._options.commit_retry_ms
         self._under_way = None
@@ -51,3 +63,7 @@ class Commits:
     def go_on(self) -> None:
         """The pause is over."""
         self._is_pausing = False
+
+    def check(self, shards: Mapping[Shard, ShardView]) -> None:
+        assert not (self._under_way and self._is_pausing), "C1: a commit is under way in a pause"
+        assert self._changed <= shards.keys(), f"C2: {self._changed - shards.keys()} are unknown"

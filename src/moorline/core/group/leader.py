@@ -2,6 +2,18 @@
 
 It leads while its lease in the catalog lasts; whatever happens after that, it says and stores nothing more.
 Storing is fenced by its epoch, so that even a Leader that does not know it yet changes nothing.
+
+    this file                 for how long it may speak, who is there, what operators ask for, how it ends
+    core/group/lending.py     who reads what, and what reports do to the progress
+    core/group/commit.py      what of it is not stored yet
+
+Invariants, looked at by `check`, with those of the lending (G1, G2):
+
+    L1  whoever is there is not among those that are gone, or it would be answered as both
+    L2  a Leader that ends has sent everybody away, and knows why
+    L3  it counts as idle only while nobody is there
+    L4  members, and those remembered that were, are no more than their bounds
+
 Design: docs/design/groups.md.
 """
 
@@ -10,19 +22,14 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import ClassVar
 
-import msgspec
-
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event, Received, Send, SetTimer, TimerFired
-from moorline.core.group.commit import Commits
-from moorline.core.group.leader_event import (
+from moorline.core.group.events import (
     Change,
-    Commit,
     CommitFailed,
     Committed,
     End,
     Fenced,
-    GapFound,
     Kick,
     LeaderOptions,
     LeaseHeld,
@@ -30,7 +37,8 @@ from moorline.core.group.leader_event import (
     ShardsSeen,
     Stopped,
 )
-from moorline.core.group.lease import Lease, Status, agrees, reported
+from moorline.core.group.lease import Status, agrees, reported
+from moorline.core.group.lending import StreamLending
 from moorline.core.group.message import (
     Disconnect,
     Invalidate,
@@ -41,38 +49,10 @@ from moorline.core.group.message import (
     RevokeFinished,
     UpdateProgress,
 )
-from moorline.core.group.sharing import Sharing
-from moorline.core.group.views import BorrowerView, Lag, ShardView
+from moorline.core.group.views import BorrowerView, Lag
 from moorline.core.machine import Machine
-from moorline.core.ranges import Range
-from moorline.core.stream import Extent, Gap, Shard, Stream
-from moorline.limits import (
-    BORROWERS_DEPARTED_MAX,
-    BORROWERS_MAX,
-    BORROWERS_STRANGE_MAX,
-    FEED_LOSSES_MAX,
-)
-
-__all__ = [
-    "BorrowerView",
-    "Change",
-    "Commit",
-    "CommitFailed",
-    "Committed",
-    "End",
-    "Fenced",
-    "GapFound",
-    "Kick",
-    "Lag",
-    "Leader",
-    "LeaderOptions",
-    "LeaderState",
-    "LeaseHeld",
-    "Led",
-    "ShardView",
-    "ShardsSeen",
-    "Stopped",
-]
+from moorline.core.stream import Shard
+from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, BORROWERS_STRANGE_MAX
 
 
 class LeaderState(Enum):
@@ -82,11 +62,14 @@ class LeaderState(Enum):
 
 
 class Leader(Machine[LeaderState]):
+    """Of a `$shared` group; that of a `$queue` group lends in another way (core/group/queue_leader.py)."""
+
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         LeaderState.LEADING: frozenset({LeaderState.ENDING, LeaderState.STOPPED}),
         LeaderState.ENDING: frozenset({LeaderState.STOPPED}),
         LeaderState.STOPPED: frozenset(),
     }
+    lending_kind: ClassVar[type[StreamLending]] = StreamLending
 
     def __init__(
         self,
@@ -100,32 +83,38 @@ class Leader(Machine[LeaderState]):
         super().__init__(f"leader of {group}, epoch {epoch}", LeaderState.LEADING)
         self.node = node
         self.epoch = epoch
-        self.options = options
-        self._sharing = Sharing(cursors)
-        self.shards = self._sharing.shards
-        self.borrowers = self._sharing.borrowers
-        self.leases = self._sharing.leases
+        self.lending = self.lending_kind(epoch, cursors, options)
+        self.shards = self.lending.shards
+        self.borrowers = self.lending.borrowers
+        self.leases = self.lending.leases
         self._lease_until_ms = lease_until_ms
         # Why those went that are gone: a late word of theirs is answered with it.
         self._departed: dict[str, str] = {}
         # Those who left before they were known: what they asked before may come yet. Apart from the others,
         # and few: anybody can say goodbye, under any name, and what is forgotten is removed by its silence.
         self._strangers: deque[str] = deque(maxlen=BORROWERS_STRANGE_MAX)
-        self._commits = Commits(options)
         self._replan_timer = False
         self._idle_since_ms: int | None = None
         self._end_reason = ""
 
+    @property
+    def options(self) -> LeaderOptions:
+        return self.lending.options
+
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         if self.state is LeaderState.STOPPED:
             return []
+        # A renewal counts before the lease is looked at: one that was asked in time, and is heard late, still
+        # says that nobody else leads.
         if isinstance(event, LeaseHeld):
             self._lease_until_ms = max(self._lease_until_ms, event.until_ms)
         if isinstance(event, Fenced):
             return self._stop("FENCED")
+        # Before the event is even looked at, whatever it is: a process that was stopped for minutes wakes
+        # with its events still in the inbox, and another may lead already (I12).
         if now_ms >= self._lease_until_ms:
-            # Stopped, partitioned, or too slow: another may lead already.
             return self._stop("LEASE")
+        # The commit is last: it takes with it what this very event has changed.
         return self._heard(event, now_ms) + self._commit()
 
     def _heard(self, event: Event, now_ms: int) -> list[Effect]:
@@ -136,25 +125,27 @@ class Leader(Machine[LeaderState]):
             case LeaseHeld():
                 return []
             case Committed() | CommitFailed():
-                return self._commits.answered(event)
+                return self.lending.commits.answered(event)
             case TimerFired("commit"):
-                self._commits.go_on()
+                self.lending.commits.go_on()
                 return []
+            # What is above is heard to the end: an ENDING Leader waits for its last commit. What is below
+            # would change what that commit says.
             case _ if self.state is LeaderState.ENDING:
                 return []
             case Received(_, message):
                 return self._from_borrower(message, now_ms)
             case ShardsSeen(shard_extents):
-                return self._shards_seen(shard_extents, now_ms)
+                return self.lending.seen(shard_extents, now_ms)
             case TimerFired("tick"):
                 return [*self._tick(now_ms), SetTimer("tick", self.options.tick_ms)]
             case TimerFired("replan"):
                 self._replan_timer = False
-                return self._replan(now_ms)
+                return self.lending.replan(now_ms)
             case Kick(member):
                 return self._kick(member)
             case Change(deliveries_max):
-                return self._change(deliveries_max, now_ms)
+                return self.lending.change(deliveries_max, now_ms)
             case End(reason):
                 return self._end(reason)
             case _:
@@ -167,13 +158,11 @@ class Leader(Machine[LeaderState]):
             return self._wanted(message, now_ms)
         assert isinstance(message, Ping | UpdateProgress | RevokeFinished | Disconnect), message
         view = self.borrowers.get(message.borrower)
+        # A goodbye is heard under any epoch: whoever leaves leaves. It is the lending that does not take its
+        # cursors then.
         if view is None or (message.epoch != self.epoch and not isinstance(message, Disconnect)):
-            if isinstance(message, Ping | UpdateProgress):
-                reason = self._departed.get(message.borrower, "UNKNOWN")
-                return [self._invalidation(message.borrower, reason)]
-            if view is None and isinstance(message, Disconnect):
-                self._strangers.append(message.borrower)
-            return []
+            return self._from_nobody(message, is_known=view is not None)
+        # Whatever it says is a sign of life, an old report too.
         view.heard_ms = now_ms
         match message:
             case Ping():
@@ -185,23 +174,27 @@ class Leader(Machine[LeaderState]):
                 view.number = max(view.number, message.number)
                 lease = view.leases.get(number)
                 if lease is None or lease.status is not Status.REVOKED:
+                    # A repetition. While it is REVOKING its last report is not here: not to be dropped yet.
                     return []
-                gaps = self._lose(lease, lost)
-                self._drop(lease)
-                return gaps + self._replan(now_ms)
-            case Disconnect(epoch=epoch, cursors=cursors, lost=lost):
-                # Under another Leader the numbers were those of other leases.
-                held = view.leases if epoch == self.epoch else {}
-                gaps = [
-                    gap
-                    for number, several in lost
-                    if number in held
-                    for gap in self._lose(held[number], several)
-                ]
-                for number, cursor in cursors:
-                    if number in held:
-                        self._merge(held[number], cursor)
+                return self.lending.returned(lease, lost, now_ms)
+            case Disconnect():
+                gaps = self.lending.take_goodbye(view, message)
                 return gaps + self._remove(view, "LEFT")
+
+    def _from_nobody(
+        self, message: Ping | UpdateProgress | RevokeFinished | Disconnect, *, is_known: bool
+    ) -> list[Effect]:
+        """From a Borrower that is not there, or that is under another epoch."""
+        if isinstance(message, Ping | UpdateProgress):
+            # It believes that it holds something: it must hear that it does not, with the reason that it
+            # missed.
+            reason = self._departed.get(message.borrower, "UNKNOWN")
+            return [self._invalidation(message.borrower, reason)]
+        if not is_known and isinstance(message, Disconnect):
+            # Its LeaderWanted may be behind this, on a net that reorders: it would join a member that is
+            # gone, and hold streams up until its silence is noticed.
+            self._strangers.append(message.borrower)
+        return []
 
     def _wanted(self, wanted: LeaderWanted, now_ms: int) -> list[Effect]:
         reason = self._departed.get(wanted.borrower)
@@ -220,9 +213,12 @@ class Leader(Machine[LeaderState]):
             self._idle_since_ms = None
             effects = self._replan_soon()
         view.heard_ms = now_ms
+        self.lending.joined(view)
+        # Asked twice, answered twice: the first answer may be lost.
         return [Send(view.id, LeaderConnectResponse(view.id, self.epoch, self.node)), *effects]
 
     def _ping(self, view: BorrowerView, ping: Ping) -> list[Effect]:
+        # One that was overtaken says what its Borrower held before: to compare it would end a good member.
         is_newest = ping.number > view.number
         view.number = max(view.number, ping.number)
         if is_newest and not agrees(ping.digest, view.leases.values()):
@@ -232,96 +228,29 @@ class Leader(Machine[LeaderState]):
 
     def _update(self, view: BorrowerView, update: UpdateProgress, now_ms: int) -> list[Effect]:
         lease = view.leases.get(update.lease)
-        if lease is None:
-            if self._sharing.was_granted(update.lease):
-                # A lease that is over here, from a report that came late or twice; if the Borrower
-                # really holds it, its next ping shows that.
-                return []
-            return self._expel(view, "DISAGREED")
-        gaps: list[Effect] = []
-        if update.cursor is not None:
-            # First what is lost: the place has passed it, as if it had been acknowledged.
-            gaps = self._lose(lease, update.lost)
-            lease.delivered = max(lease.delivered, update.delivered)
-            lease.reported = max(lease.reported, update.number)
-            is_new = self._merge(lease, update.cursor)
-            if self._returned(lease, update.returned) or is_new or gaps:
-                lease.progress_ms = now_ms
-        if update.final and lease.status is not Status.REVOKED:
-            # Also of one that is still being granted: a Borrower that has forgotten it never begins it.
-            lease.move(Status.REVOKING, now_ms)
-            lease.move(Status.REVOKED, now_ms)
-            return [*gaps, self._say(lease, now_ms)]
-        if lease.status is Status.GRANTING:
-            lease.move(Status.GRANTED, now_ms)
-            lease.progress_ms = now_ms
-        finished = self._finish_if_done(lease, now_ms)
-        if lease.status is Status.GRANTED and len(update.lost) >= FEED_LOSSES_MAX:
-            # It reads no more: its reports would outgrow a frame. The rest follows under a new lease.
-            finished = [self._take_back(lease, now_ms)]
-        return gaps + finished
-
-    def _lose(self, lease: Lease, lost: Iterable[Gap]) -> list[Effect]:
-        """A member told its client that these are gone; what others told before is not counted again."""
-        view = self.shards[lease.stream.shard]
-        found = view.lose(lost)
-        if found:
-            self._commits.note(view.shard)
-        return [GapFound(view.shard, *gap) for gap in found]
-
-    def _merge(self, lease: Lease, cursor: Cursor) -> bool:
-        """Whether there was anything new in it."""
-        view = self.shards[lease.stream.shard]
-        is_new = view.progress.merge(cursor)
-        if is_new:
-            self._commits.note(view.shard)
-        return is_new
-
-    def _returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:  # noqa: ARG002
-        """A member gave messages back; only where members share the messages of a stream."""
-        return False
-
-    def _finish_if_done(self, lease: Lease, now_ms: int) -> list[Effect]:
-        """A stream that is sealed and read to its end goes back by itself."""
-        if lease.status is Status.REVOKED or not self._is_done(lease):
+        if lease is not None:
+            return self.lending.reported(lease, update, now_ms)
+        if self.lending.sharing.was_granted(update.lease):
+            # A lease that is over here, from a report that came late or twice; if the Borrower
+            # really holds it, its next ping shows that.
             return []
-        lease.move(Status.REVOKING, now_ms)
-        lease.move(Status.REVOKED, now_ms)
-        return [self._say(lease, now_ms)]
+        return self._expel(view, "DISAGREED")
 
-    def _is_done(self, lease: Lease) -> bool:
-        view = self.shards[lease.stream.shard]
-        extent = view.extent_of(lease.stream)
-        if extent is None:
-            # Retention took it. What the client has in hand may still be acknowledged, and of the rest it is
-            # told; when all of that is known, the next one begins.
-            return bool(view.extents) and view.progress.low >= view.first
-        return extent.sealed and view.progress.low >= extent.end
+    # --- Borrowers go -----------------------------------------------------------------------------
 
-    # --- streams come and go ----------------------------------------------------------------------
+    def _remove(self, view: BorrowerView, reason: str) -> list[Effect]:
+        self.lending.left(view)
+        # The first reason stays: who was kicked and then says goodbye was kicked.
+        self._departed.setdefault(view.id, reason)
+        if len(self._departed) > BORROWERS_DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
+        return self._replan_soon()
 
-    def _shards_seen(
-        self, shard_extents: Iterable[tuple[Shard, tuple[Extent, ...], int]], now_ms: int
-    ) -> list[Effect]:
-        effects: list[Effect] = []
-        for shard, extents, start in shard_extents:
-            view = self.shards.get(shard)
-            if view is None:
-                view = self.shards[shard] = ShardView(shard, Cursor(start))
-                self._commits.note(shard)
-            view.extents = extents
-            for lease in list(view.leases.values()):
-                if lease.gone_ms is None and view.extent_of(lease.stream) is None:
-                    lease.gone_ms = now_ms
-                effects += self._finish_if_done(lease, now_ms)
-        return effects + self._replan_shards(now_ms)
+    def _expel(self, view: BorrowerView, reason: str) -> list[Effect]:
+        return [self._invalidation(view.id, reason), *self._remove(view, reason)]
 
-    def _replan_shards(self, now_ms: int) -> list[Effect]:
-        """Streams have grown, which changes no plan, or there is one that nobody has."""
-        is_new = any(not view.leases and view.current() for view in self.shards.values())
-        return self._replan(now_ms) if is_new else []
-
-    # --- who reads what ---------------------------------------------------------------------------
+    def _invalidation(self, borrower: str, reason: str) -> Effect:
+        return Send(borrower, Invalidate(borrower, self.epoch, reason))
 
     def _replan_soon(self) -> list[Effect]:
         """Joins and leaves come in crowds: a short wait makes one plan of them."""
@@ -330,100 +259,22 @@ class Leader(Machine[LeaderState]):
         self._replan_timer = True
         return [SetTimer("replan", self.options.replan_ms)]
 
-    def _replan(self, now_ms: int) -> list[Effect]:
-        if not self.borrowers:
-            return []
-        plan = self._sharing.plan()
-        effects: list[Effect] = []
-        for shard, _ in plan.revokes:
-            (lease,) = self.shards[shard].leases.values()
-            effects.append(self._take_back(lease, now_ms))
-        for shard, borrower in plan.grants:
-            extent = self.shards[shard].current()
-            assert extent is not None
-            effects.append(self._grant(extent.stream, borrower, now_ms))
-        return effects
-
-    def _grant(
-        self, stream: Stream, borrower: str, now_ms: int, ranges: tuple[Range, ...] | None = None
-    ) -> Effect:
-        return self._say(self._sharing.grant(stream, borrower, now_ms, ranges), now_ms)
-
-    def _take_back(self, lease: Lease, now_ms: int) -> Effect:
-        lease.move(Status.REVOKING, now_ms)
-        return self._say(lease, now_ms)
-
-    def _say(self, lease: Lease, now_ms: int) -> Effect:
-        lease.sent_ms = now_ms
-        message = lease.message(self.epoch, self._cursor_for(lease), self.options.deliveries_max)
-        assert message is not None
-        return Send(lease.borrower, message)
-
-    def _cursor_for(self, lease: Lease) -> Cursor:
-        """What the Borrower must know of the progress: all of it."""
-        return self.shards[lease.stream.shard].progress.cursor()
-
-    def _drop(self, lease: Lease) -> None:
-        self._sharing.drop(lease)
-
-    # --- Borrowers go -----------------------------------------------------------------------------
-
-    def _remove(self, view: BorrowerView, reason: str) -> list[Effect]:
-        for lease in list(view.leases.values()):
-            self._drop(lease)
-        del self.borrowers[view.id]
-        self._depart(view.id, reason)
-        return self._replan_soon()
-
-    def _expel(self, view: BorrowerView, reason: str) -> list[Effect]:
-        return [self._invalidation(view.id, reason), *self._remove(view, reason)]
-
-    def _blame(self, view: BorrowerView) -> None:
-        """A member is gone without a word: what it was at, stream by stream, counts as failed."""
-        for lease in view.leases.values():
-            shard_view = self.shards[lease.stream.shard]
-            open_ranges = shard_view.progress.open_ranges(shard_view.progress.low, lease.delivered)
-            if open_ranges:
-                shard_view.progress.fail(open_ranges[0][0])
-                self._commits.note(shard_view.shard)
-
-    def _depart(self, borrower: str, reason: str) -> None:
-        self._departed.setdefault(borrower, reason)
-        if len(self._departed) > BORROWERS_DEPARTED_MAX:
-            del self._departed[next(iter(self._departed))]
-
-    def _invalidation(self, borrower: str, reason: str) -> Effect:
-        return Send(borrower, Invalidate(borrower, self.epoch, reason))
-
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = []
+        # Locks first: of a member whose lock is over, and that is silent too, the message is blamed once.
+        effects = self.lending.expire(now_ms)
         for view in list(self.borrowers.values()):
-            late = [
-                lease
-                for lease in view.leases.values()
-                if lease.status is Status.REVOKING
-                and now_ms - lease.since_ms >= self.options.revoke_ms
-            ]
-            if late or now_ms - view.heard_ms >= self.options.borrower_ms:
-                self._blame(view)
-                effects += self._expel(view, "REVOKE_DEADLINE" if late else "SILENT")
-        for lease in list(self.leases.values()):
-            if lease.status is not Status.GRANTED:
-                if now_ms - lease.sent_ms >= self.options.resend_ms:
-                    effects.append(self._say(lease, now_ms))
-            elif self._is_overdue(lease, now_ms):
-                effects.append(self._take_back(lease, now_ms))
+            is_late = self.lending.is_late(view, now_ms)
+            if is_late or now_ms - view.heard_ms >= self.options.borrower_ms:
+                # Blamed while its leases are still there to say what it was at.
+                self.lending.blame(view)
+                effects += self._expel(view, "REVOKE_DEADLINE" if is_late else "SILENT")
+        effects += self.lending.remind(now_ms)
         if not self.borrowers:
             if self._idle_since_ms is None:
                 self._idle_since_ms = now_ms
             elif now_ms - self._idle_since_ms >= self.options.idle_ms:
                 return effects + self._end("IDLE")
-        return effects + self._replan(now_ms)
-
-    def _is_overdue(self, lease: Lease, now_ms: int) -> bool:
-        """The stream is gone, and its member holds the group up with what it has in hand of it."""
-        is_gone = lease.ranges is None and lease.gone_ms is not None
-        return is_gone and now_ms - (lease.gone_ms or 0) >= self.options.revoke_ms
+        return effects + self.lending.replan(now_ms)
 
     # --- what operators ask for -------------------------------------------------------------------
 
@@ -431,23 +282,12 @@ class Leader(Machine[LeaderState]):
         effects: list[Effect] = []
         for view in list(self.borrowers.values()):
             if member in (view.member, view.id):
-                self._blame(view)
+                self.lending.blame(view)
                 effects += self._expel(view, "KICKED")
         return effects
 
-    def _change(self, deliveries_max: int, now_ms: int) -> list[Effect]:
-        """Those who have a stream were granted it with the old limit: it goes back, and is granted again."""
-        self.options = msgspec.structs.replace(self.options, deliveries_max=deliveries_max)
-        return self._regrant(now_ms)
-
-    def _regrant(self, now_ms: int) -> list[Effect]:
-        return [
-            self._take_back(lease, now_ms)
-            for lease in list(self.leases.values())
-            if lease.status in (Status.GRANTING, Status.GRANTED)
-        ]
-
     def _end(self, reason: str) -> list[Effect]:
+        # Everybody first: what their leases have reported is in the progress, and the last commit has it.
         effects: list[Effect] = []
         for view in list(self.borrowers.values()):
             effects += self._expel(view, reason)
@@ -458,12 +298,15 @@ class Leader(Machine[LeaderState]):
     # --- storing ----------------------------------------------------------------------------------
 
     def _commit(self) -> list[Effect]:
+        commits = self.lending.commits
         # What was deleted or moved has nothing of ours to keep; the catalog would refuse it.
         is_kept = self._end_reason not in ("DELETED", "SOUGHT")
-        commit = self._commits.next(self.shards) if is_kept else None
+        commit = commits.next(self.shards) if is_kept else None
         if commit is not None:
             return [commit]
-        if self.state is LeaderState.ENDING and not self._commits.is_busy:
+        # Only now is everything stored: a Leader that stopped before would make its members' work be done
+        # again.
+        if self.state is LeaderState.ENDING and not commits.is_busy:
             return self._stop(self._end_reason)
         return []
 
@@ -474,4 +317,18 @@ class Leader(Machine[LeaderState]):
     # --- for those who look -----------------------------------------------------------------------
 
     def lags(self) -> list[Lag]:
-        return self._sharing.lags()
+        return self.lending.sharing.lags()
+
+    def invariants(self) -> None:
+        for gone in (self._departed, self._strangers):
+            both = [borrower for borrower in gone if borrower in self.borrowers]
+            assert not both, f"L1: {both} are here and gone"
+        if self.state is LeaderState.ENDING:
+            assert not self.borrowers, f"L2: it ends, and {list(self.borrowers)} are here"
+            assert self._end_reason, "L2: it ends, and nobody knows why"
+        if self.state is LeaderState.LEADING:
+            assert not self._end_reason, f"L2: it leads, and ends because of {self._end_reason}"
+        assert not (self.borrowers and self._idle_since_ms is not None), "L3: it is not alone"
+        assert len(self.borrowers) <= BORROWERS_MAX, f"L4: {len(self.borrowers)} members"
+        assert len(self._departed) <= BORROWERS_DEPARTED_MAX, f"L4: {len(self._departed)} departed"
+        self.lending.check()

@@ -1,5 +1,13 @@
 """Room: core/group. A lease: one stream, or ranges of one, in the hands of one Borrower, as the Leader
-sees it."""
+sees it.
+
+Invariants, looked at by `Lease.check`; that its status moves as drawn is asserted at each move:
+
+    E1  it is `confirmed` once it was GRANTED, and never before E2  what is open of a lease of ranges lies
+    within them; a lease of a whole stream has nothing open, because
+        the progress of its shard says it
+    E3  only a lease of ranges can be of messages that are gone
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -82,6 +90,7 @@ class Lease:
             f"no move of a lease from {self.status} to {status}"
         )
         self.status = status
+        # A deadline runs from the move, not from what is said again later.
         self.since_ms = now_ms
         self.confirmed |= status is Status.GRANTED
 
@@ -89,6 +98,16 @@ class Lease:
     def is_sure(self) -> bool:
         """Whether the Borrower has it for certain: it said so, and was not told to forget it."""
         return self.confirmed and self.status is not Status.REVOKED
+
+    def check(self) -> None:
+        if self.status is Status.GRANTING:
+            assert not self.confirmed, f"E1: lease {self.number} was not granted yet"
+        if self.status is Status.GRANTED:
+            assert self.confirmed, f"E1: lease {self.number} was granted"
+        within = Ranges(self.ranges or ()) if self.open else Ranges()
+        for first, upto in self.open:
+            assert not within.missing(first, upto), f"E2: lease {self.number} has no {first}-{upto}"
+        assert self.ranges is not None or not self.is_gone, f"E3: lease {self.number} is a stream"
 
     @property
     def is_leaving(self) -> bool:
@@ -126,6 +145,8 @@ def agrees(digest: bytes, leases: Iterable[Lease]) -> bool:
     told, items, span, unsure = Digest.from_bytes(digest), [], _Span(), 0
     for lease in leases:
         item = lease_item(lease.number, lease.stream)
+        # Sure is what it said itself and was not told to forget. A grant may not have come yet, and of a
+        # lease that was to be forgotten the answer may be on its way: either is right.
         if lease.is_sure:
             items.append(item)
         else:
@@ -147,7 +168,11 @@ def _hash(digest: Digest) -> int:
 
 
 class _Span:
-    """All that is a XOR of some of the numbers put in."""
+    """All that is a XOR of some of the numbers put in: a Gaussian elimination over bits.
+
+    Trying all subsets would do the same, and double with each lease that is on its way. A number of the basis
+    lacks the highest bits of those before it, which is what makes one pass of `_reduced` enough.
+    """
 
     def __init__(self) -> None:
         self._basis: list[int] = []
@@ -161,5 +186,6 @@ class _Span:
 
     def _reduced(self, number: int) -> int:
         for part in self._basis:
+            # The smaller one is that without the highest bit of `part`.
             number = min(number, number ^ part)
         return number

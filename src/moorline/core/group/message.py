@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorline.core.delivery.progress import Cursor, PlaceRanges
+from moorline.core.delivery.progress import Cursor, CursorRanges
 from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.core.stream import Gap, HomeName, Stream
 from moorline.limits import (
@@ -57,11 +57,11 @@ class Ping(FromBorrower, frozen=True, tag=2):
 
 
 class UpdateProgress(FromBorrower, frozen=True, tag=3):
-    """So far I am; `place` is None where I never had the lease. `final`: I do nothing more with it.
+    """So far I am; `cursor` is None where I never had the lease. `final`: I do nothing more with it.
 
     Nothing at or above `delivered` was handed out yet. `returned` are messages of a lease of ranges that
     others should have: all that were, so that a report that is lost takes nothing with it. So are `lost`:
-    messages that were gone, and that my client was told of; the place has passed them.
+    messages that were gone, and that my client was told of; the cursor has passed them.
     """
 
     epoch: int
@@ -70,7 +70,7 @@ class UpdateProgress(FromBorrower, frozen=True, tag=3):
     cursor: Cursor | None
     delivered: int
     final: bool
-    returned: PlaceRanges = ()
+    returned: CursorRanges = ()
     lost: Losses = ()
 
 
@@ -108,13 +108,13 @@ class PingResponse(FromLeader, frozen=True, tag=12):
 
 
 class Grant(FromLeader, frozen=True, tag=13):
-    """That stream is yours from that place on; of a queue only these ranges of it."""
+    """That stream is yours from that cursor on; of a queue only these ranges of it."""
 
     lease: int
     stream: Stream
     cursor: Cursor
     deliveries_max: int
-    ranges: PlaceRanges | None = None
+    ranges: CursorRanges | None = None
 
 
 class Revoke(FromLeader, frozen=True, tag=14):

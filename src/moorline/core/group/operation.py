@@ -8,6 +8,13 @@
 
 A Leader that is stopped may wake at any time and go on with what it was asked. So a call is never answered as
 failed because somebody was silent: only when its ticket was withdrawn, and was not taken before.
+
+Invariants, looked at by `check`:
+
+    O1  nobody is asked without a ticket: what is done without one could not be told from what is not
+    O2  a reason is kept only from the withdrawal on; before that nothing has gone wrong for certain
+    O3  a deadline runs exactly while a Leader is asked
+
 Design: docs/design/groups.md.
 """
 
@@ -133,12 +140,14 @@ class Operation(Machine[OperationState]):
         self._is_stored = is_stored
         self._ticket = 0
         self._error: Hindrance | None = None
+        self._has_deadline = False
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002
         match self.state, event:
             case OperationState.OPENING, Begun():
                 return [OpenTicket()]
             case OperationState.OPENING, TicketOpened(ticket):
+                # Written down before a Leader is looked for: whoever is asked from here on can be stopped.
                 self._ticket = ticket
                 self.move(OperationState.FINDING)
                 return [FindLeader()]
@@ -147,6 +156,8 @@ class Operation(Machine[OperationState]):
                 return self._answer(Outcome.FAILED, error)
             case OperationState.FINDING, LeaderFound(node, epoch):
                 self.move(OperationState.ASKING)
+                self._has_deadline = True
+                # The timer first: an asking that fails at once must find it to be cancelled.
                 return [
                     SetTimer(DEADLINE_TIMER, self._within_ms),
                     Ask(self._ticket, node, epoch),
@@ -158,11 +169,13 @@ class Operation(Machine[OperationState]):
                 return self._settle(error)
             case OperationState.ASKING, TimerFired(name) if name == DEADLINE_TIMER:
                 return self._settle(None)
+            # Also while the ticket is withdrawn: that it was done is certain, whatever the catalog will say.
             case ((OperationState.ASKING | OperationState.SETTLING), LeaderDid()):
                 return [CloseTicket(self._ticket), *self._answer(Outcome.DONE)]
             case OperationState.SETTLING, Settled(is_taken):
                 return self._answer(self._outcome(is_taken), self._error)
             case OperationState.SETTLING, StepFailed(error):
+                # The catalog is away: the Leader may take the ticket yet, or may have.
                 return self._answer(Outcome.UNKNOWN, error)
             case _:
                 # A refusal that comes while the ticket is withdrawn says nothing: the ticket knows.
@@ -170,6 +183,7 @@ class Operation(Machine[OperationState]):
 
     def _settle(self, error: Hindrance | None) -> list[Effect]:
         self._error = error
+        self._has_deadline = False
         self.move(OperationState.SETTLING)
         return [CancelTimer(DEADLINE_TIMER), Withdraw(self._ticket)]
 
@@ -182,5 +196,17 @@ class Operation(Machine[OperationState]):
         return Outcome.DONE if self._is_stored else Outcome.UNKNOWN
 
     def _answer(self, outcome: Outcome, error: Hindrance | None = None) -> list[Effect]:
+        self._has_deadline = False
         self.move(OperationState.ANSWERED)
         return [CancelTimer(DEADLINE_TIMER), AnswerOperator(outcome, error)]
+
+    def invariants(self) -> None:
+        state = self.state
+        if state is OperationState.OPENING:
+            assert not self._ticket, f"O1: ticket {self._ticket} before it was opened"
+        elif state is not OperationState.ANSWERED:
+            assert self._ticket, f"O1: {state.name} without a ticket"
+        is_settled = state in (OperationState.SETTLING, OperationState.ANSWERED)
+        assert is_settled or self._error is None, f"O2: {self._error} in {state.name}"
+        is_asking = state is OperationState.ASKING
+        assert self._has_deadline == is_asking, f"O3: {state.name}, deadline {self._has_deadline}"

@@ -1,4 +1,16 @@
-"""Room: core/group. What of a shard can be handed out to the members of a `$queue` group."""
+"""Room: core/group. What of a shard can be handed out to the members of a `$queue` group.
+
+             low                    next                end
+    ──done────┼──locked──back──locked─┼──fresh───────────┤
+
+Everything below `next` was handed out once, and is done, locked or back; what is fresh needs no list. So a
+shard with a million messages that nobody had costs as much as an empty one.
+
+Invariants, looked at by `check`:
+
+    P1  what came back was handed out before: it lies below `next`
+    P2  a refusal is remembered only of what came back, or the list of them would grow for ever
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -35,6 +47,7 @@ class Pool:
         """Messages come back; what is done in the meantime does not."""
         for start, stop in self.view.progress.open_ranges(first, upto):
             self.back.add(start, stop)
+        # The one that was refused may be done by another meanwhile, and then nobody is to be spared it.
         if refused is not None and refused in self.back:
             self._refused_by[refused] = by
 
@@ -57,6 +70,7 @@ class Pool:
 
     def pieces(self) -> Iterator[Piece]:
         """What came back, in pieces of one stream, with what a member refused apart from the rest."""
+        # Lists, and not the sets themselves: whoever hands pieces out changes both between two of them.
         all_refused = sorted(self._refused_by)
         for first, upto in list(self.back):
             low, high = bisect_left(all_refused, first), bisect_left(all_refused, upto)
@@ -67,6 +81,7 @@ class Pool:
                     first = offset + 1
 
     def _of_one_stream(self, first: int, upto: int) -> Iterator[Piece]:
+        # A lease is of one stream. What no stream has any more is left for `take_gone`.
         while first < upto and (extent := self.view.extent_at(first)) is not None:
             stop = min(upto, extent.end)
             yield Piece(first, stop, "")
@@ -74,6 +89,7 @@ class Pool:
 
     def fresh(self) -> Range | None:
         """The next messages of one stream that nobody had yet."""
+        # The progress may be ahead of us: another Leader handed out what is done above `low` before our time.
         self.next = max(self.next, self.view.progress.low)
         is_open = self.view.progress.open_ranges(self.next, self.view.end)
         for first, upto in is_open:
@@ -81,6 +97,7 @@ class Pool:
             if extent is not None:
                 return first, min(upto, extent.end)
         if not is_open:
+            # So that the next look begins there, and not at the same done messages.
             self.next = max(self.next, self.view.end)
         return None
 
@@ -92,6 +109,14 @@ class Pool:
                 gone.add(*one)
         for one in self.view.progress.open_ranges(self.next, self.view.first):
             gone.add(*one)
+        # Taken out in the same step as they are told, or two members would be told the same.
         self.take_back(low, self.view.first)
         self.next = max(self.next, self.view.first)
         return tuple(gone)
+
+    def check(self) -> None:
+        """Asserts the invariants; that no two members have a message is Q1, of all their leases."""
+        assert not self.back or self.back.end <= self.next, f"P1: {self.back} from {self.next} on"
+        strangers = [offset for offset in self._refused_by if offset not in self.back]
+        assert not strangers, f"P2: {strangers} were refused, and are not back"
+        self.back.check()

@@ -2,6 +2,13 @@
 
 What the Agent gets from Leaders becomes feeds that the session reads; what becomes of their messages
 goes back to the Agent as progress, together for all that happened within a few milliseconds.
+
+Invariants, looked at by `check`:
+
+    S1  each lease of each Borrower has exactly one feed, known by its number and by its lease
+    S2  a feed that changed is reported, or the timer that reports it is set
+    S3  a lease that was asked for has a feed that is stopped: nothing more is delivered of it
+    S4  no feed that was stopped waits to be looked at: a drained one is reported in the same step
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +16,8 @@ from collections.abc import Callable, Iterable
 from moorline.core.delivery.feed import Feed, FeedClosed, FeedOpened, FeedStopped
 from moorline.core.effects import Effect, SetTimer
 from moorline.core.group.agent import Agent, SubscriptionOver
-from moorline.core.group.borrower import BorrowerTimes, Install, Remove, Retire, StreamProgress
+from moorline.core.group.events import BorrowerTimes, Install, Remove, Retire, StreamProgress
+from moorline.core.group.held_leases import LeaseState
 from moorline.core.group.message import FromLeader
 from moorline.core.ranges import Range
 
@@ -35,6 +43,7 @@ class SharedSubscriptions:
         self._by_lease: dict[tuple[str, int], Feed] = {}
         self._leases: dict[int, tuple[str, int]] = {}
         self._changed: dict[int, None] = {}
+        # One timer for all feeds: a session with a hundred streams sends its reports together.
         self._timer_set = False
         # What the Agent heard at once of a feed: how many went back, that it is drained, and losses.
         self._told: dict[int, tuple[int, bool, int, bool]] = {}
@@ -52,6 +61,7 @@ class SharedSubscriptions:
     def on_disconnect(self, now_ms: int, *, blame: bool) -> list[Effect]:
         """The session goes; with `blame` its member died, and may have died of a message."""
         effects: list[Effect] = []
+        # Reported before the goodbye, which says what the last reports said.
         for feed in list(self.feeds.values()):
             if blame:
                 feed.blame()
@@ -110,6 +120,8 @@ class SharedSubscriptions:
                 case Retire(borrower, lease):
                     feed = self._by_lease[borrower, lease]
                     feed.stop()
+                    # Not reported here: whoever performs `FeedStopped` gives back what its client has not
+                    # looked at, and the Agent is in the middle of a step.
                     self._retired.append(feed)
                     passed.append(FeedStopped(feed))
                 case Remove(borrower, lease):
@@ -118,6 +130,7 @@ class SharedSubscriptions:
                     del self.feeds[feed.number]
                     self._changed.pop(feed.number, None)
                     self._told.pop(feed.number, None)
+                    # Also of one that was never asked for: a read that is under way must find it stopped.
                     feed.stopped = True
                     passed.append(FeedClosed(feed))
                 case SubscriptionOver() | _:
@@ -149,6 +162,7 @@ class SharedSubscriptions:
         return effects
 
     def _report(self, feed: Feed, now_ms: int) -> list[Effect]:
+        # Out first: what follows may close the feed.
         self._changed.pop(feed.number, None)
         known = self._leases.get(feed.number)
         if known is None:
@@ -166,6 +180,28 @@ class SharedSubscriptions:
             bool(feed.telling),
         )
         return self._passed(self._agent.progress(borrower, progress, now_ms))
+
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants, and those of the Agent; a feed is looked at by whoever delivers it."""
+        self._agent.check()
+        held = {
+            (name, number): lease
+            for name, member in self._agent.members.items()
+            for number, lease in member.borrower.leases.items()
+        }
+        assert held.keys() == self._by_lease.keys(), f"S1: {held.keys() ^ self._by_lease.keys()}"
+        assert self.feeds.keys() == self._leases.keys(), "S1: a feed without a lease"
+        for number, key in self._leases.items():
+            feed = self.feeds[number]
+            assert self._by_lease[key] is feed, f"S1: {key} is not feed {number}"
+            is_asked = held[key].state is LeaseState.REVOKING
+            assert feed.stopped or not is_asked, f"S3: feed {number} goes on"
+        for noted in (self._changed, self._told):
+            assert noted.keys() <= self.feeds.keys(), f"S2: {list(noted)} are not all feeds"
+        assert self._timer_set or not self._changed, f"S2: nobody reports {list(self._changed)}"
+        assert not self._retired, "S4: a feed was stopped and not looked at"
 
 
 def _urgent(feed: Feed) -> tuple[int, bool, int, bool]:

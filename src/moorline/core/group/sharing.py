@@ -1,6 +1,8 @@
 """Room: core/group. Who holds what in a group: its shards, its members, and the leases between them.
 
-A lease is known in three places, by its number, at its shard and at its member; they change together here.
+A lease is known three times, by its number, at its shard and at its member: a report names the number,
+a plan asks the shard, and a silence ends all of a member. They change together here and nowhere else, which
+is G1 of core/group/lending.py.
 """
 
 from collections.abc import Iterable
@@ -22,6 +24,7 @@ class Sharing:
         }
         self.borrowers: dict[str, BorrowerView] = {}
         self.leases: dict[int, Lease] = {}
+        # Never reused under an epoch: a late word about a lease that is over must not meet another one.
         self._next_number = 1
 
     def grant(
@@ -30,6 +33,7 @@ class Sharing:
         lease = Lease(self._next_number, stream, borrower, now_ms, ranges)
         self._next_number += 1
         view = self.shards[stream.shard]
+        # Outlives the lease: whoever had a stream has its blocks in memory, and gets it back if it can.
         view.owner = borrower
         self.leases[lease.number] = lease
         view.leases[lease.number] = lease
@@ -56,10 +60,13 @@ class Sharing:
         ):
             lease = next(iter(view.leases.values()), None)
             if lease is not None and lease.is_leaving:
+                # Nobody's, and nobody's to grant yet. It counts in the shares all the same: else what comes
+                # back next would change them, and streams would be revoked to and fro.
                 moving += 1
             elif lease is not None:
                 held[lease.borrower].append(shard)
             elif view.current() is not None:
+                # One that has nothing to read, sealed to its end, is no stream that anybody could have.
                 free.append(shard)
         before = {shard: self.shards[shard].owner for shard in free}
         return assignment(held, free, moving, before)
@@ -73,3 +80,16 @@ class Sharing:
             status = lease.status.value if lease is not None else "free"
             found.append(Lag(shard, view.progress.low, view.end, view.lag, owner, status))
         return found
+
+    def check(self) -> None:
+        """Asserts G1, and that numbers are drawn once."""
+        for number, lease in self.leases.items():
+            shard = self.shards.get(lease.stream.shard)
+            member = self.borrowers.get(lease.borrower)
+            known = [view.leases.get(number) for view in (shard, member) if view is not None]
+            assert known == [lease, lease], f"G1: lease {number} is not known everywhere"
+            assert 0 < number == lease.number < self._next_number, f"G1: lease {number} is new"
+        for views in (self.shards, self.borrowers):
+            # All of ours are at both, so as many at each means that there is no other.
+            listed = sum(len(view.leases) for view in views.values())
+            assert listed == len(self.leases), f"G1: {listed} leases are listed"

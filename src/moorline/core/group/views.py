@@ -1,7 +1,14 @@
-"""Room: core/group. A shard and a member as a group's Leader sees them."""
+"""Room: core/group. A shard and a member as a group's Leader sees them.
+
+Invariants, looked at by `ShardView.check`:
+
+    W1  the streams of a shard follow each other without a gap, and only the last of them grows
+    W2  its progress is sound: nothing is done twice or failed after it was done
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +31,7 @@ class BorrowerView:
         self.window = wanted.window
         self.heard_ms = now_ms
         self.number = 0
-        """The highest that it gave to a message of its own."""
+        """The highest that it gave to a message of its own; what has a lower one was overtaken."""
         self.leases: dict[int, Lease] = {}
         self.locked = 0
         """Of a `$queue` group: how many messages it has."""
@@ -57,6 +64,8 @@ class ShardView:
             for first, upto, reason in lost
             for start, stop in self.progress.open_ranges(first, upto)
         ]
+        # Done, as if acknowledged: from here on the same loss, told by another member or again, finds
+        # nothing.
         for first, upto, _ in found:
             self.progress.ack(first, upto)
             self.lost += upto - first
@@ -65,24 +74,28 @@ class ShardView:
     def current(self) -> Extent | None:
         """The stream that is to be read: a generation begins when the one before it is done."""
         # Ends only rise, and only the last of the streams grows.
-        place = bisect_right(self.extents, self.progress.low, key=_end)
-        if place < len(self.extents):
-            return self.extents[place]
+        at = bisect_right(self.extents, self.progress.low, key=_end)
+        if at < len(self.extents):
+            return self.extents[at]
         return self.extents[-1] if self.extents and not self.extents[-1].sealed else None
 
     def extent_of(self, stream: Stream) -> Extent | None:
         if self.extents:
-            place = stream.generation - self.extents[0].stream.generation
-            if 0 <= place < len(self.extents) and self.extents[place].stream == stream:
-                return self.extents[place]
+            # Generations are numbered without a gap, so mostly one look is enough.
+            at = stream.generation - self.extents[0].stream.generation
+            if 0 <= at < len(self.extents) and self.extents[at].stream == stream:
+                return self.extents[at]
         return next((extent for extent in self.extents if extent.stream == stream), None)
 
     def extent_at(self, offset: int) -> Extent | None:
         """The stream that has this message."""
-        place = bisect_right(self.extents, offset, key=_end)
-        if place < len(self.extents) and self.extents[place].first <= offset:
-            return self.extents[place]
+        at = bisect_right(self.extents, offset, key=_end)
+        if at < len(self.extents) and self.extents[at].first <= offset:
+            return self.extents[at]
         return None
+
+    # Without extents the shard's node is away: nothing is known to be gone, and there is nothing to read.
+    # So both ends are where the group is.
 
     @property
     def first(self) -> int:
@@ -102,6 +115,13 @@ class ShardView:
     def gone(self) -> int:
         """Messages of the shard that are neither there nor done: the next member is told of them."""
         return _count(self.progress.open_ranges(self.progress.low, self.first))
+
+    def check(self) -> None:
+        for before, after in pairwise(self.extents):
+            assert before.sealed, f"W1: {before.stream} grows, and {after.stream} follows it"
+            assert before.end == after.first, f"W1: {before.stream} and {after.stream} are apart"
+        self.progress.check()
+        assert self.lost >= 0, f"W2: {self.shard} has lost {self.lost}"
 
 
 class Lag(NamedTuple):

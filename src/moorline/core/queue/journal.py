@@ -10,6 +10,15 @@ The first five fields are the reader's file and position and the writer's file a
 recovery exact: how much the read file holds in all, how many bytes of the write file count, whether
 senders are held off, the last change that is accounted for, and a check over the line, so that a line
 cut inside a number is never taken for a whole one, nor that of another queue for one of this.
+
+The order of the effects is what makes a crash between any two of them harmless: records before the state that
+counts them, the state that leaves a file before its removal, the copy of `queue.log` behind the state in it.
+
+Invariants, asserted at the end of each step and by `check`:
+
+    J1  a state is possible: `QueueState.problem` finds nothing
+    J2  the machine's own state says how many files the stored one names
+    J3  there are two files at most, and the first of two has something unread
 """
 
 from collections.abc import Mapping
@@ -60,6 +69,7 @@ class QueueState(msgspec.Struct, frozen=True):
             return "it has read more bytes than the read file holds"
         if (self.read_msg == self.read_count) != (self.read_byte == self.read_bytes):
             return "messages and bytes of the read file do not end together"
+        # J3: nobody would ever read on from there, and what is in the second file would wait for ever.
         if self.has_two_files and self.read_msg == self.read_count:
             return "it stands at the end of a file that should be left"
         same = (self.read_count, self.read_bytes) == (self.write_msg, self.write_byte)
@@ -94,6 +104,7 @@ def _check(text: str, seed: int) -> str:
 def parse_line(line: str, seed: int) -> QueueState | None:
     """The state of a line, or None where the line is torn, altered, or of another queue."""
     text, found, check = line.rstrip("\n").rpartition(" check=")
+    # Before the fields are looked at: a line that was cut inside a number parses too.
     if not found or check != _check(text, seed):
         return None
     try:
@@ -214,9 +225,14 @@ class QueueJournal(Machine[Files]):
             case _:
                 raise AssertionError(f"a journal knows no {event}")
         self.move(_files(self.stored))
-        problem = "" if self.stored is None else self.stored.problem()
-        assert not problem, problem
+        # Here, and not only in `check`: what is returned is written to disk, and outlives the mistake.
+        self.invariants()
         return effects
+
+    def invariants(self) -> None:
+        problem = "" if self.stored is None else self.stored.problem()
+        assert not problem, f"J1: {problem}"
+        assert self.state is _files(self.stored), f"J2: {self.state.name} of {self.stored}"
 
     def _add(self, event: Add) -> list[Effect]:
         effects: list[Effect] = []
@@ -227,6 +243,7 @@ class QueueJournal(Machine[Files]):
             effects.append(MakeFolder())
         elif not old.has_two_files and old.write_msg >= self._file_messages_max:
             # Rotation. While a second file is there it grows, whatever its length: never a third.
+            # Performed behind the state: the copy keeps the log with this very change in it.
             rotated.append(CopyState())
             if old.size:
                 old = msgspec.structs.replace(
@@ -244,6 +261,8 @@ class QueueJournal(Machine[Files]):
             can_write=event.can_write,
             lsn=event.lsn,
         )
+        # With one file both ends are of the same: what is written can be read. With two the read file is
+        # full.
         if not new.has_two_files:
             new = msgspec.structs.replace(new, read_count=written, read_bytes=bytes_written)
         self.stored = new
@@ -263,7 +282,8 @@ class QueueJournal(Machine[Files]):
         if new.read_msg < new.read_count or not new.has_two_files:
             self.stored = new
             return [AppendState(new)]
-        # The read file is exhausted and there is another: read that one from its start.
+        # The read file is exhausted and there is another: read that one from its start. In one state with the
+        # acknowledgement, so that none is ever written that stands at the end of the first (J3).
         self.stored = new = msgspec.structs.replace(
             new,
             read_file=new.write_file,
@@ -282,6 +302,7 @@ class QueueJournal(Machine[Files]):
         # With two files an empty queue has read the first one to its end, and switched.
         assert not old.has_two_files, "an empty queue has one file"
         self.stored = None
+        # The state first: one that names a file which is gone would be damage.
         return [RetireState(), RemoveFile(old.read_file)]
 
 

@@ -14,10 +14,19 @@ flush: no message up to it waits in the files, and one that does is of an earlie
 After a crash in the middle of a checkpoint the files may know more than the index. Until such a queue's
 files are read it is `unresolved`, and remembers which pending messages were acknowledged when, so that
 `resolve` can tell exactly what the files already hold.
+
+Invariants, looked at by `check`:
+
+    K1  what waits in memory is in the order of its numbers, and none of them is newer than the last change
+    K2  a quota marker is the last that waits, and while it does nobody may write
+    K3  the cache is the head of what is stored, and no longer than that
+    K4  no acknowledgement is remembered of a change that was not made
+    K5  nothing that waits in memory is settled: it would be taken for one of an earlier time, and dropped
 """
 
 from collections import deque
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -113,6 +122,8 @@ class Queue:
         """What is to be done with one more message."""
         waiting = self.stored + (len(self.pending) if self.pending else 0)
         if not self.can_write:
+            # Shut until all is read, the marker too, and not only until there is room: a sender that is let
+            # in again and again for one message would leave a marker each time.
             if waiting:
                 return REFUSE
             self.can_write = True
@@ -123,6 +134,7 @@ class Queue:
             self.pending = deque()
         self.pending.append(entry)
         self.touched_lsn = entry.lsn
+        # Here and not where it was decided, so that a replay of the log comes to the same.
         if entry.kind == QUOTA_MARKER:
             self.can_write = False
 
@@ -130,6 +142,7 @@ class Queue:
         """Forgets the head; `lsn` is that of the acknowledgement, which names `message` or one behind it."""
         self.touched_lsn = lsn
         self.acknowledged_lsn = message
+        # What is stored stands before what is pending, so the head is there as long as there is any.
         if self.stored:
             self.stored -= 1
             if self.consumed is None:
@@ -140,6 +153,8 @@ class Queue:
             return
         assert self.pending, "an empty queue has no head"
         entry = self.pending.popleft()
+        # Only while the files may know more than we do: otherwise a message that came and went in memory
+        # leaves nothing behind.
         if self.popped is not None:
             self.popped.append((entry.lsn, lsn))
 
@@ -157,6 +172,8 @@ class Queue:
         count = 0
         while count < self.size:
             entry = self.peek(count)
+            # A marker never expires: it is what tells the reader that something is missing. And from the head
+            # only, because messages leave in order.
             if entry is None or entry.kind == QUOTA_MARKER or entry.time_ms >= before_ms:
                 break
             count += 1
@@ -177,9 +194,13 @@ class Queue:
         The first `done` of theirs were acknowledged. By its id, not by a count: an acknowledgement of a
         message that is lost must not take another one along.
         """
+        # `expected` is what the files should hold, acknowledged messages that they still have included.
         consumed = self.consumed or []
         expected, acknowledgements = self.stored + len(consumed), len(consumed)
         if file_lsn > self.flushed_lsn:
+            # The crash was between the files and the index: they have changes that the log replayed into
+            # memory too. Those up to `file_lsn` are theirs; which were acknowledged behind it they cannot
+            # know.
             pending = self.pending or deque()
             known = sum(ack <= file_lsn for ack in consumed)
             late = sum(sent <= file_lsn < ack for sent, ack in self.popped or ())
@@ -192,6 +213,7 @@ class Queue:
             self.pending.popleft()
             acknowledgements -= 1
         self.popped = None
+        # As of now: which change each was is not known any more, and all of them are behind the files.
         self.consumed = [self.touched_lsn] * done
         self.stored = file_size - done
         self.cache = None
@@ -236,6 +258,7 @@ class Queue:
             moved.append(self.pending.popleft())
         if not self.pending:
             self.pending = None
+        # From the copy, not from us: the files know nothing of what came while they were written.
         self.flushed_lsn = copy.flushed_lsn
         self.settled_lsn = copy.settled_lsn
         self.oldest_s = copy.oldest_s
@@ -250,6 +273,7 @@ class Queue:
 
     def drop_copy(self, copied: "Copied") -> None:
         """The copy was not flushed: it is as if it had not been made."""
+        # One that was unresolved before the copy remembers on, for its own reason.
         if copied.is_resolved:
             self.popped = None
 
@@ -262,6 +286,25 @@ class Queue:
         self.popped = None
         if self.pending is not None and not self.pending:
             self.pending = None
+
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants."""
+        pending = self.pending or ()
+        for before, after in pairwise(pending):
+            assert before.lsn < after.lsn, f"K1: {after.lsn} waits behind {before.lsn}"
+            assert before.kind != QUOTA_MARKER, f"K2: {after.lsn} waits behind a marker"
+        if pending:
+            assert pending[-1].lsn <= self.touched_lsn, f"K1: {pending[-1].lsn} was not sent"
+            is_marked = pending[-1].kind == QUOTA_MARKER
+            assert not (is_marked and self.can_write), "K2: a marker waits, and one may write"
+        assert self.stored >= 0, f"K3: {self.stored} are stored"
+        assert len(self.cache or ()) <= self.stored, f"K3: {len(self.cache or ())} are cached"
+        newest = max(self.consumed or (), default=0)
+        assert newest <= self.touched_lsn, f"K4: acknowledged by {newest}"
+        oldest = pending[0].lsn if pending else self.settled_lsn + 1
+        assert oldest > self.settled_lsn, f"K5: {oldest} waits, settled up to {self.settled_lsn}"
 
 
 class Copied(NamedTuple):

@@ -191,7 +191,9 @@ class JournalOfLists(RuleBasedStateMachine):
 
     def perform(self, event: Add | Acknowledge | Clean) -> None:
         appended = 0
-        for effect in self.machine.handle(event, 0):
+        effects = self.machine.handle(event, 0)
+        self.machine.check()
+        for effect in effects:
             match effect:
                 case MakeFolder():
                     assert self.files == {}
@@ -248,3 +250,12 @@ class JournalOfLists(RuleBasedStateMachine):
 
 TestJournalOfLists = JournalOfLists.TestCase
 TestJournalOfLists.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.parametrize("broken", ["J1", "J2"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    machine = journal(ONE)
+    machine.check()
+    machine.stored = msgspec.structs.replace(ONE, read_msg=9) if broken == "J1" else TWO
+    with pytest.raises(AssertionError, match=broken):
+        machine.check()

@@ -1,0 +1,41 @@
+"""Every module of the core has a test file of its own name, with tests in it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import moorline.core
+
+CORE = Path(next(iter(moorline.core.__path__)))
+TESTS = Path(__file__).parent
+MODULES = sorted(
+    path.relative_to(CORE) for path in CORE.rglob("*.py") if path.name != "__init__.py"
+)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_has_tests_of_its_own_name(module: Path) -> None:
+    path = TESTS / module.parent / f"test_{module.name}"
+    assert path.exists(), f"core/{module} has no {path.relative_to(TESTS.parent)}"
+    tree = ast.parse(path.read_text())
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    name = ".".join(("moorline", "core", *module.with_suffix("").parts))
+    assert name in imported, f"{path.name} does not use {name}"
+    # A test class of hypothesis is an assignment: `TestThing = Thing.TestCase`.
+    tests = [
+        node
+        for node in tree.body
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("test_")
+        )
+        or (isinstance(node, ast.ClassDef) and node.name.startswith("Test"))
+    ]
+    assert tests, f"{path.name} has no tests"
