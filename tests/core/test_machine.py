@@ -81,7 +81,8 @@ def test_the_story_is_bounded() -> None:
 def test_the_diagram_is_drawn_from_the_map() -> None:
     assert "OPEN --> GONE" in diagram(DoorMachine)
     drawn = diagram(Link)
-    assert "AWAITING_HELLO --> OPEN" in drawn
+    assert "AWAITING_HELLO --> AUTHENTICATING" in drawn
+    assert "AWAITING_HELLO --> OPEN" not in drawn
     assert "CLOSED -->" not in drawn
 
 
