@@ -1,0 +1,313 @@
+"""Room: access. The authenticators: what a peer shows in its hello becomes a principal, or does not.
+
+    begin(mechanism, proof, peer) ──► Accepted | Refused
+                                 └──► Continues ──► go_on(proof) ──► Accepted | Refused
+
+An authentication is of one link and is used once. A refusal says the same for a name that is not there, one
+that is disabled, and a password that is wrong; and it takes the same time.
+
+What a certificate proves needs no mechanism: the handshake has shown it (`net/peer_certificate.py`). Kerberos
+(`gssapi`) will be one more authenticator in the table of `Authentication.begin`.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Collection
+from typing import Protocol, Self
+
+import msgspec
+
+from moorline.access.passwords import (
+    COST,
+    Cost,
+    HashingThreads,
+    TooManyChecks,
+    is_too_long,
+    nobodys_password,
+    parse_password,
+)
+from moorline.access.tokens import token_hash
+from moorline.core.access import node_proof
+from moorline.core.access.certificate import (
+    ANONYMOUS_NAME,
+    PeerCertificate,
+    has_control_character,
+)
+from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
+from moorline.limits import NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX, PROOF_BYTES_MAX
+from moorline.net.clock import monotonic_ms, wall_ms
+
+log = logging.getLogger("moorline.access")
+
+PASSWORD, TOKEN, NODE = "password", "token", "node"
+MECHANISMS = (PASSWORD, TOKEN, NODE)
+NODE_PREFIX = "$node/"
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The peer is that principal, until then."""
+
+    principal: str
+    expires_ms: int | None = None
+    """By the wall clock; None while nothing is changed in the catalog."""
+
+
+class Continues(msgspec.Struct, frozen=True):
+    """The peer must answer that."""
+
+    challenge: bytes
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The text is for the peer: it tells nothing of what exists."""
+
+    text: str
+
+
+Step = Accepted | Continues | Refused
+
+
+class Peer(Protocol):
+    """What is known of the other end before it has proven anything."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def is_private(self) -> bool:
+        """Nobody between can read what it says: TLS, or a loopback address that is not a proxy's."""
+        ...
+
+    @property
+    def certificate(self) -> PeerCertificate | None: ...
+
+
+class UserRow(msgspec.Struct, frozen=True):
+    name: str
+    password: str = ""
+    """As `StoredPassword.text` wrote it; empty if it has none."""
+    is_disabled: bool = False
+
+
+class TokenRow(msgspec.Struct, frozen=True):
+    name: str
+    """The user's."""
+    expires_ms: int | None = None
+    is_disabled: bool = False
+    """The token, or its user."""
+
+
+class UserDirectory(Protocol):
+    """What the catalog knows. Whatever it raises means that nobody can say."""
+
+    async def find_user(self, name: str) -> UserRow | None: ...
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        """By the SHA-256 of its text."""
+        ...
+
+    async def cluster_secret(self) -> bytes: ...
+
+    async def has_node(self, home: str) -> bool:
+        """Whether a node of that home is in the cluster now."""
+        ...
+
+
+WRONG = Refused("the name or the password is wrong")
+WRONG_TOKEN = Refused("the token is wrong, has ended or was taken back: ask for another one")
+NOT_PRIVATE = Refused(
+    "passwords and tokens are taken over TLS or from this machine only: use a tls:// address"
+)
+NOT_NOW = Refused("it cannot be checked now: the catalog does not answer; try again later")
+BUSY = Refused("too many passwords wait to be checked: try again in a few seconds")
+NO_NODE = Refused(
+    "this is no node of this cluster, as far as we know: the secret, the homes, the row in the catalog and, "
+    "where tls_node_ca is set, the certificate must be a node's"
+)
+OUT_OF_PLACE = Refused("a step of a proof that nobody asked for")
+
+
+class Proofs:
+    """All that the links of a node share: `async with Proofs(directory, home) as proofs`."""
+
+    def __init__(
+        self,
+        directory: UserDirectory,
+        home: str,
+        *,
+        mechanisms: Collection[str] = MECHANISMS,
+        needs_node_certificate: bool = False,
+        cost: Cost = COST,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.directory = directory
+        self.home = home
+        self.mechanisms = frozenset(mechanisms)
+        self.needs_node_certificate = needs_node_certificate
+        self.throttle = Throttle()
+        self.threads = HashingThreads()
+        self.now_ms = now_ms
+        self._clock_ms = clock_ms
+        self._nobody = nobodys_password(cost)
+        self._checks: dict[tuple[str, str, str], asyncio.Task[Step]] = {}
+        """Passwords that are being checked. Whoever brings the same from the same address waits for the same
+        answer: a program that opens a hundred links at once costs one check, and is one guess."""
+
+    async def __aenter__(self) -> Self:
+        await self.threads.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        checks = list(self._checks.values())
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+        await self.threads.__aexit__()
+
+    def authentication(self) -> "Authentication":
+        """For one link."""
+        return Authentication(self)
+
+    async def check_password(self, name: str, password: str, address: str) -> Step:
+        key = (name, address, password)
+        check = self._checks.get(key)
+        if check is None:
+            attempt = self.throttle.ask(name, address, self._clock_ms())
+            if isinstance(attempt, Wait):
+                return _come_again(attempt)
+            check = self._checks[key] = asyncio.create_task(self._checked(attempt, password))
+            check.add_done_callback(lambda _: self._checks.pop(key))
+        # One of those who wait may go away; the others want the answer still.
+        return await asyncio.shield(check)
+
+    async def _checked(self, attempt: Attempt, password: str) -> Step:
+        outcome: Outcome = Outcome.UNKNOWN
+        step: Step = NOT_NOW
+        try:
+            user = await self.directory.find_user(attempt.name)
+            stored = parse_password(user.password) if user is not None else None
+            if user is not None and user.password and stored is None:
+                log.error(
+                    "a stored password cannot be read: set it anew", extra={"user": user.name}
+                )
+            # A name that is nobody's, and one without a password, take as long as any other.
+            is_right = await self.threads.run(
+                lambda: (stored or self._nobody).matches(password), is_known=attempt.is_known
+            )
+            if is_right and stored is not None and user is not None and not user.is_disabled:
+                outcome, step = Outcome.RIGHT, Accepted(user.name)
+            else:
+                outcome, step = Outcome.WRONG, WRONG
+        except TooManyChecks:
+            step = BUSY
+        except Exception as error:
+            log.warning("a password cannot be checked", extra={"error": repr(error)})
+        finally:
+            self.throttle.settle(attempt, outcome, self._clock_ms())
+        return step
+
+
+class Authentication:
+    """The proof of one link."""
+
+    def __init__(self, proofs: Proofs) -> None:
+        self._proofs = proofs
+        self._is_begun = False
+        self._expected: tuple[NodeCall, bytes] | None = None
+        """Of a node that has been challenged: who it says it is, and what it must answer."""
+
+    async def begin(self, mechanism: str, proof: bytes, peer: Peer) -> Step:
+        if self._is_begun or len(proof) > PROOF_BYTES_MAX:
+            return OUT_OF_PLACE
+        self._is_begun = True
+        if mechanism not in self._proofs.mechanisms:
+            taken = ", ".join(sorted(self._proofs.mechanisms)) or "certificates only"
+            return Refused(f"this listener does not take that proof; accepted: {taken}")
+        match mechanism:
+            case "password":
+                return await self._password(proof, peer)
+            case "token":
+                return await self._token(proof, peer)
+            case "node":
+                return await self._node(proof, peer)
+            case _:
+                raise AssertionError(f"nobody checks {mechanism}")
+
+    async def go_on(self, proof: bytes) -> Step:
+        """The answer to a challenge. There is one of them, and it may be answered once."""
+        expected, self._expected = self._expected, None
+        if expected is None:
+            return OUT_OF_PLACE
+        call, wanted = expected
+        if not node_proof.is_same(proof, wanted):
+            return NO_NODE
+        return Accepted(f"{NODE_PREFIX}{call.caller}")
+
+    async def _password(self, proof: bytes, peer: Peer) -> Step:
+        if not peer.is_private:
+            return NOT_PRIVATE
+        try:
+            name, _, password = proof.decode().partition("\0")
+        except UnicodeDecodeError:
+            return WRONG
+        if not _may_be_a_user(name) or not password or is_too_long(password):
+            return WRONG
+        return await self._proofs.check_password(name, password, peer.address)
+
+    async def _token(self, proof: bytes, peer: Peer) -> Step:
+        if not peer.is_private:
+            return NOT_PRIVATE
+        digest = token_hash(proof.decode("ascii", "replace"))
+        if digest is None:
+            return WRONG_TOKEN
+        try:
+            found = await self._proofs.directory.find_token(digest)
+        except Exception as error:
+            log.warning("a token cannot be checked", extra={"error": repr(error)})
+            return NOT_NOW
+        if found is None or found.is_disabled:
+            return WRONG_TOKEN
+        if found.expires_ms is not None and found.expires_ms <= self._proofs.now_ms():
+            return WRONG_TOKEN
+        return Accepted(found.name, found.expires_ms)
+
+    async def _node(self, proof: bytes, peer: Peer) -> Step:
+        proofs = self._proofs
+        if proofs.needs_node_certificate and not (
+            peer.certificate is not None and peer.certificate.is_of_node_authority
+        ):
+            return NO_NODE
+        call = node_proof.decode_call(proof)
+        # Nobody calls itself: that would be our own words, sent back.
+        if call is None or call.acceptor != proofs.home or call.caller == proofs.home:
+            return NO_NODE
+        try:
+            is_ours = await proofs.directory.has_node(call.caller)
+            secret = await proofs.directory.cluster_secret()
+        except Exception as error:
+            log.warning("a node cannot be checked", extra={"error": repr(error)})
+            return NOT_NOW
+        if not secret:
+            return NO_NODE
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        wanted = node_proof.caller_proof(secret, call, nonce)
+        # A home that is none of ours is challenged too, and nothing answers that: nobody can try out homes.
+        self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
+        own = node_proof.acceptor_proof(secret, call, nonce)
+        return Continues(node_proof.encoded(NodeChallenge(nonce, own)))
+
+
+def _may_be_a_user(name: str) -> bool:
+    return (
+        0 < len(name) <= PRINCIPAL_CHARACTERS_MAX
+        and not has_control_character(name)
+        and name[0] not in "@$%"
+        and name.casefold() != ANONYMOUS_NAME
+    )
+
+
+def _come_again(wait: Wait) -> Refused:
+    return Refused(f"too many wrong tries: try again in {-(-wait.wait_ms // 1_000)} s")
