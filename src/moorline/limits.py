@@ -252,9 +252,9 @@ SALT_BYTES = 16
 TOKEN_BYTES = 32
 NONCE_BYTES = 32
 
-PROOF_BYTES_MAX = 4 * KIB
-"""Of one step of a proof: a name, a password and what parts them are far below; a Kerberos ticket with many
-groups in it is larger, and will have its own bound."""
+CREDENTIAL_BYTES_MAX = 4 * KIB
+"""Of one step of a proof by a password, a token or the cluster's secret: a name, a password and what parts
+them are below. A Kerberos ticket with many groups in it is larger."""
 
 SECRET_FILE_BYTES_MAX = 4 * KIB
 """Of a file with a password, a token or a secret: one line."""

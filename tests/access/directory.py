@@ -54,7 +54,7 @@ class Directory:
 
 class Visitor(msgspec.Struct, frozen=True):
     address: str = "192.0.2.1"
-    is_private: bool = True
+    is_encrypted: bool = True
     certificate: PeerCertificate | None = None
 
 

@@ -12,16 +12,17 @@ from tests.access.directory import LIGHT, Directory, Visitor, certificate
 from moorline.access.passwords import Cost
 from moorline.access.proofs import (
     BUSY,
+    EXCHANGES,
     NO_NODE,
     NOT_NOW,
     NOT_PRIVATE,
-    OUT_OF_PLACE,
     WRONG,
     WRONG_TOKEN,
     Accepted,
     Continues,
+    Exchange,
     Peer,
-    Proofs,
+    PrincipalProofs,
     Refused,
     Step,
     TokenRow,
@@ -47,26 +48,31 @@ class Clock:
 
 
 class World:
-    def __init__(self, proofs: Proofs, directory: Directory, clock: Clock) -> None:
+    def __init__(self, proofs: PrincipalProofs, directory: Directory, clock: Clock) -> None:
         self.proofs = proofs
         self.directory = directory
         self.clock = clock
 
     async def password(self, name: str, password: str, peer: Peer = HERE) -> Step:
-        shown = PasswordCredentials(name, password).begin()
-        return await self.proofs.authentication().begin("password", shown, peer)
+        shown = await PasswordCredentials(name, password).first()
+        return await self.begin("password", peer).check(shown)
 
     async def token(self, token: str, peer: Peer = HERE) -> Step:
-        shown = TokenCredentials(token).begin()
-        return await self.proofs.authentication().begin("token", shown, peer)
+        return await self.begin("token", peer).check(await TokenCredentials(token).first())
 
     async def node(self, credentials: NodeCredentials, peer: Peer = HERE) -> Step:
         """The whole conversation."""
-        authentication = self.proofs.authentication()
-        step = await authentication.begin("node", credentials.begin(), peer)
+        exchange = self.begin("node", peer)
+        step = await exchange.check(await credentials.first())
+        assert not credentials.is_content
         if isinstance(step, Continues):
-            return await authentication.go_on(credentials.go_on(step.challenge))
+            answer = await credentials.answer(step.challenge)
+            assert credentials.is_content
+            return await exchange.check(answer)
         return step
+
+    def begin(self, mechanism: str, peer: Peer = HERE) -> Exchange:
+        return self.proofs.at_address().begin(mechanism, peer)
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ async def world() -> AsyncIterator[World]:
     directory.add("bob", "right", is_disabled=True)
     directory.add("carol")
     directory.nodes = {"home-1", "home-2"}
-    async with Proofs(
+    async with PrincipalProofs(
         directory, "home-1", cost=LIGHT, clock_ms=clock, now_ms=lambda: NOW_MS
     ) as proofs:
         yield World(proofs, directory, clock)
@@ -114,7 +120,7 @@ async def test_whatever_is_wrong_is_said_with_the_same_words(
 
 @pytest.mark.parametrize("proof", [b"", b"alice", b"alice\0", b"\0right", b"\xff\xfe\0right"])
 async def test_what_is_no_name_and_password_is_wrong(world: World, proof: bytes) -> None:
-    assert await world.proofs.authentication().begin("password", proof, HERE) == WRONG
+    assert await world.begin("password").check(proof) == WRONG
     assert world.directory.asked == 0
 
 
@@ -135,10 +141,16 @@ async def test_a_stored_password_that_is_damaged_lets_nobody_in(
 
 
 async def test_a_password_is_not_taken_where_others_could_read_it(world: World) -> None:
-    loud = Visitor(is_private=False)
+    loud = Visitor(is_encrypted=False)
     assert await world.password("alice", "right", loud) == NOT_PRIVATE
     assert await world.token(new_token(), loud) == NOT_PRIVATE
     assert world.directory.asked == 0
+    # On this machine nobody listens, unless a proxy stands between.
+    local = Visitor("127.0.0.1", is_encrypted=False)
+    assert await world.password("alice", "right", local) == Accepted("alice")
+    shown = await PasswordCredentials("alice", "right").first()
+    behind = world.proofs.at_address(is_proxied=True)
+    assert await behind.begin("password", local).check(shown) == NOT_PRIVATE
 
 
 async def test_without_the_catalog_nobody_is_blamed_and_nobody_let_in(world: World) -> None:
@@ -219,13 +231,14 @@ async def test_a_name_that_is_nobodys_takes_as_long_as_one_that_is() -> None:
     directory, clock = Directory(cost), Clock()
     directory.add("alice", "right")
     taken_s: dict[str, list[float]] = {"alice": [], "nobody": []}
-    async with Proofs(directory, "home-1", cost=cost, clock_ms=clock) as proofs:
+    async with PrincipalProofs(directory, "home-1", cost=cost, clock_ms=clock) as proofs:
         for number in range(15):
             for name, times in taken_s.items():
                 clock.ms += 3_600_000
-                shown = PasswordCredentials(name, f"guess {number}").begin()
+                shown = await PasswordCredentials(name, f"guess {number}").first()
+                exchange = proofs.at_address().begin("password", HERE)
                 began = time.perf_counter()
-                assert await proofs.authentication().begin("password", shown, HERE) == WRONG
+                assert await exchange.check(shown) == WRONG
                 times.append(time.perf_counter() - began)
     # The least of many: what else this machine does can only add to it.
     alice_s, nobody_s = (min(times) for times in taken_s.values())
@@ -240,7 +253,7 @@ async def test_a_token_is_its_user_until_it_ends(world: World) -> None:
     world.directory.add_token(token, TokenRow("alice"))
     world.directory.add_token(ending, TokenRow("alice", expires_ms=NOW_MS + 1))
     assert await world.token(token) == Accepted("alice")
-    assert await world.token(ending) == Accepted("alice", NOW_MS + 1)
+    assert await world.token(ending) == Accepted("alice", 1)
 
 
 async def test_a_token_that_is_wrong_ended_or_taken_back(world: World) -> None:
@@ -250,7 +263,7 @@ async def test_a_token_that_is_wrong_ended_or_taken_back(world: World) -> None:
     for token in (ended, disabled, new_token(), "moor_short"):
         assert await world.token(token) == WRONG_TOKEN
     for proof in (b"", b"\xff" * 48, b"moor_" + b"x" * 43 + b"\n"):
-        assert await world.proofs.authentication().begin("token", proof, HERE) == WRONG_TOKEN
+        assert await world.begin("token").check(proof) == WRONG_TOKEN
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -278,63 +291,65 @@ async def test_a_node_that_means_another_or_claims_to_be_us_is_refused(
 async def test_a_node_that_left_the_cluster_is_refused_as_late_as_one_with_a_wrong_answer(
     world: World,
 ) -> None:
-    authentication = world.proofs.authentication()
-    gone = of_node(own="home-9")
-    step = await authentication.begin("node", gone.begin(), HERE)
+    exchange, gone = world.begin("node"), of_node(own="home-9")
+    step = await exchange.check(await gone.first())
     assert isinstance(step, Continues)
-    assert await authentication.go_on(gone.go_on(step.challenge)) == NO_NODE
+    assert await exchange.check(await gone.answer(step.challenge)) == NO_NODE
 
 
 async def test_a_node_of_another_cluster_finds_out_first_and_tells_nothing(world: World) -> None:
     other = of_node(b"t" * 32)
-    authentication = world.proofs.authentication()
-    step = await authentication.begin("node", other.begin(), HERE)
+    exchange = world.begin("node")
+    step = await exchange.check(await other.first())
     assert isinstance(step, Continues)
     with pytest.raises(Untrusted, match="not the node home-1 of this cluster"):
-        other.go_on(step.challenge)
+        await other.answer(step.challenge)
+    assert not other.is_content
     # Without the secret there is no answer.
-    assert await authentication.go_on(bytes(32)) == NO_NODE
+    assert await exchange.check(bytes(32)) == NO_NODE
 
 
 async def test_what_was_heard_before_proves_nothing(world: World) -> None:
-    credentials, first = of_node(), world.proofs.authentication()
-    begun = credentials.begin()
-    step = await first.begin("node", begun, HERE)
+    credentials, first = of_node(), world.begin("node")
+    begun = await credentials.first()
+    step = await first.check(begun)
     assert isinstance(step, Continues)
-    answer = credentials.go_on(step.challenge)
-    assert await first.go_on(answer) == Accepted("$node/home-2")
+    answer = await credentials.answer(step.challenge)
+    assert await first.check(answer) == Accepted("$node/home-2")
     # On the same link, and on another one.
-    assert await first.go_on(answer) == OUT_OF_PLACE
-    second = world.proofs.authentication()
-    assert isinstance(await second.begin("node", begun, HERE), Continues)
-    assert await second.go_on(answer) == NO_NODE
-    # A wrong answer was the only one.
-    assert await second.go_on(answer) == OUT_OF_PLACE
+    assert await first.check(answer) == NO_NODE
+    second = world.begin("node")
+    again = await second.check(begun)
+    assert isinstance(again, Continues)
+    assert await second.check(answer) == NO_NODE
+    # The wrong answer was the only one: the right one comes too late.
+    asked, call = node_proof.decode_challenge(again.challenge), node_proof.decode_call(begun)
+    assert asked is not None
+    assert call is not None
+    assert await second.check(node_proof.caller_proof(b"s" * 32, call, asked.nonce)) == NO_NODE
     # The challenge of another conversation is not answered.
-    credentials.begin()
+    await credentials.first()
     with pytest.raises(Untrusted):
-        credentials.go_on(step.challenge)
+        await credentials.answer(step.challenge)
 
 
 async def test_what_the_acceptor_said_cannot_be_sent_back_to_it(world: World) -> None:
     """By one that has no secret and lets the node itself compute."""
     call = NodeCall("home-2", "home-1", b"c" * 32)
-    victim, helper = world.proofs.authentication(), world.proofs.authentication()
-    challenged = await victim.begin("node", node_proof.encoded(call), HERE)
+    victim = world.begin("node")
+    challenged = await victim.check(node_proof.encoded(call))
     assert isinstance(challenged, Continues)
     asked = node_proof.decode_challenge(challenged.challenge)
     assert asked is not None
     for nonce in (asked.nonce, call.nonce):
-        helped = await helper.begin(
-            "node", node_proof.encoded(NodeCall("home-2", "home-1", nonce)), HERE
-        )
-        helper = world.proofs.authentication()
+        begun = node_proof.encoded(NodeCall("home-2", "home-1", nonce))
+        helped = await world.begin("node").check(begun)
         assert isinstance(helped, Continues)
         said = node_proof.decode_challenge(helped.challenge)
         assert said is not None
         expected = node_proof.caller_proof(b"s" * 32, call, asked.nonce)
         assert expected not in (said.proof, asked.proof)
-    assert await victim.go_on(asked.proof) == NO_NODE
+    assert await victim.check(asked.proof) == NO_NODE
 
 
 async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have_an_authority() -> (
@@ -342,7 +357,9 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
 ):
     directory = Directory()
     directory.nodes = {"home-1", "home-2"}
-    async with Proofs(directory, "home-1", cost=LIGHT, needs_node_certificate=True) as proofs:
+    async with PrincipalProofs(
+        directory, "home-1", cost=LIGHT, needs_node_certificate=True
+    ) as proofs:
         world = World(proofs, directory, Clock())
         for peer in (HERE, Visitor(certificate=certificate(is_node=False))):
             assert await world.node(of_node(), peer) == NO_NODE
@@ -356,28 +373,14 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
     "said", [b"", b"\x00", node_proof.encoded(NodeChallenge(b"n" * 32, b"p" * 32))]
 )
 async def test_a_beginning_that_no_node_makes(world: World, said: bytes) -> None:
-    assert await world.proofs.authentication().begin("node", said, HERE) == NO_NODE
+    assert await world.begin("node").check(said) == NO_NODE
 
 
 # --- all of them ----------------------------------------------------------------------------------
 
 
-async def test_a_proof_that_is_not_taken_is_refused_with_those_that_are(world: World) -> None:
-    async with Proofs(world.directory, "home-1", mechanisms=["token"], cost=LIGHT) as proofs:
-        shown = PasswordCredentials("alice", "right").begin()
-        step = await proofs.authentication().begin("password", shown, HERE)
-        assert step == Refused("this listener does not take that proof; accepted: token")
-    step = await world.proofs.authentication().begin("gssapi", b"", HERE)
-    assert isinstance(step, Refused)
-    assert "accepted: node, password, token" in step.text
-
-
-async def test_an_authentication_is_used_once(world: World) -> None:
-    authentication = world.proofs.authentication()
-    assert await authentication.go_on(b"") == OUT_OF_PLACE
-    shown = PasswordCredentials("alice", "wrong").begin()
-    assert await authentication.begin("password", shown, HERE) == WRONG
-    shown = PasswordCredentials("alice", "right").begin()
-    assert await authentication.begin("password", shown, HERE) == OUT_OF_PLACE
-    huge = bytes(5_000)
-    assert await world.proofs.authentication().begin("password", huge, HERE) == OUT_OF_PLACE
+@pytest.mark.parametrize("mechanism", EXCHANGES)
+async def test_what_is_far_too_long_is_refused_unread(world: World, mechanism: str) -> None:
+    step = await world.begin(mechanism).check(b"alice\0" + bytes(100_000))
+    assert step in (WRONG, WRONG_TOKEN, NO_NODE)
+    assert world.directory.asked == 0

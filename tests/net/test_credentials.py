@@ -9,9 +9,9 @@ import pytest
 from moorline.config.addresses import listen_address
 from moorline.errors import ConfigError, Untrusted
 from moorline.net.credentials import (
-    Credentials,
     NodeCredentials,
     PasswordCredentials,
+    Secret,
     TokenCredentials,
     check_privacy,
 )
@@ -27,14 +27,14 @@ def written(folder: Path, text: bytes, mode: int = 0o600) -> Path:
 
 
 @pytest.mark.parametrize("text", [b"open sesame", b"open sesame\n", b"open sesame\r\n"])
-def test_a_password_of_a_file_is_its_line(tmp_path: Path, text: bytes) -> None:
+async def test_a_password_of_a_file_is_its_line(tmp_path: Path, text: bytes) -> None:
     found = PasswordCredentials.of_file("alice", written(tmp_path, text, 0o640))
-    assert (found.mechanism, found.begin()) == ("password", b"alice\0open sesame")
+    assert (found.mechanism, await found.first()) == ("password", b"alice\0open sesame")
 
 
-def test_a_token_of_a_file(tmp_path: Path) -> None:
+async def test_a_token_of_a_file(tmp_path: Path) -> None:
     found = TokenCredentials.of_file(written(tmp_path, TOKEN.encode() + b"\n"))
-    assert (found.mechanism, found.begin()) == ("token", TOKEN.encode())
+    assert (found.mechanism, await found.first()) == ("token", TOKEN.encode())
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_no_repr_has_the_secret() -> None:
-    shown: list[Credentials] = [
+    shown: list[Secret] = [
         PasswordCredentials("alice", "secret"),
         TokenCredentials(TOKEN),
         NodeCredentials(b"secret", "home-1", "home-2"),
@@ -87,10 +87,10 @@ def test_what_is_no_token_is_refused_and_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_node_that_asks_more_is_not_answered() -> None:
+async def test_a_node_that_asks_more_is_not_answered() -> None:
     for one in (PasswordCredentials("alice", "x"), TokenCredentials(TOKEN)):
         with pytest.raises(Untrusted):
-            one.go_on(b"and your card number?")
+            await one.answer(b"and your card number?")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_prompt_shows_nothing_of_what_is_typed() -> None:
     """At a terminal of its own: the name is asked for, and the password does not come back."""
     code = (
         "from moorline.net.credentials import PasswordCredentials as P;"
-        "print('begin', len(P.of_prompt('alice').begin()))"
+        "import asyncio;print('begin', len(asyncio.run(P.of_prompt('alice').first())))"
     )
     process, terminal = os.forkpty()
     if process == 0:

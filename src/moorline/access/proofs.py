@@ -1,20 +1,21 @@
 """Room: access. The authenticators: what a peer shows in its hello becomes a principal, or does not.
 
-    begin(mechanism, proof, peer) ──► Accepted | Refused
-                                 └──► Continues ──► go_on(proof) ──► Accepted | Refused
+    PrincipalProofs            of a node: the directory of users, the threads, the wrong guesses
+    └── at_address()           what one address asks: begin(mechanism, peer) gives an exchange
+        └── an exchange        of one link: check(proof) accepts, refuses, or asks for more
 
-An authentication is of one link and is used once. A refusal says the same for a name that is not there, one
-that is disabled, and a password that is wrong; and it takes the same time.
+A refusal says the same for a name that is not there, one that is disabled, and a password that is wrong; and
+it takes the same time.
 
 What a certificate proves needs no mechanism: the handshake has shown it (`net/peer_certificate.py`). Kerberos
-(`gssapi`) will be one more authenticator in the table of `Authentication.begin`.
+(`gssapi`) will be one more exchange in the table of `AddressAuthenticator`.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection
-from typing import Protocol, Self
+from collections.abc import Callable
+from typing import Final, Protocol, Self
 
 import msgspec
 
@@ -28,6 +29,7 @@ from moorline.access.passwords import (
     parse_password,
 )
 from moorline.access.tokens import token_hash
+from moorline.config.addresses import Address
 from moorline.core.access import node_proof
 from moorline.core.access.certificate import (
     ANONYMOUS_NAME,
@@ -36,22 +38,20 @@ from moorline.core.access.certificate import (
 )
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
 from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
-from moorline.limits import NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX, PROOF_BYTES_MAX
+from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
 from moorline.net.clock import monotonic_ms, wall_ms
 
 log = logging.getLogger("moorline.access")
 
-PASSWORD, TOKEN, NODE = "password", "token", "node"
-MECHANISMS = (PASSWORD, TOKEN, NODE)
 NODE_PREFIX = "$node/"
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The peer is that principal, until then."""
+    """The peer is that principal."""
 
     principal: str
     expires_ms: int | None = None
-    """By the wall clock; None while nothing is changed in the catalog."""
+    """For how long from now on; None while nothing is changed in the catalog."""
 
 
 class Continues(msgspec.Struct, frozen=True):
@@ -76,9 +76,7 @@ class Peer(Protocol):
     def address(self) -> str: ...
 
     @property
-    def is_private(self) -> bool:
-        """Nobody between can read what it says: TLS, or a loopback address that is not a proxy's."""
-        ...
+    def is_encrypted(self) -> bool: ...
 
     @property
     def certificate(self) -> PeerCertificate | None: ...
@@ -126,18 +124,16 @@ NO_NODE = Refused(
     "this is no node of this cluster, as far as we know: the secret, the homes, the row in the catalog and, "
     "where tls_node_ca is set, the certificate must be a node's"
 )
-OUT_OF_PLACE = Refused("a step of a proof that nobody asked for")
 
 
-class Proofs:
-    """All that the links of a node share: `async with Proofs(directory, home) as proofs`."""
+class PrincipalProofs:
+    """All that the links of a node share: `async with PrincipalProofs(directory, home) as proofs`."""
 
     def __init__(
         self,
         directory: UserDirectory,
         home: str,
         *,
-        mechanisms: Collection[str] = MECHANISMS,
         needs_node_certificate: bool = False,
         cost: Cost = COST,
         clock_ms: Callable[[], int] = monotonic_ms,
@@ -145,11 +141,11 @@ class Proofs:
     ) -> None:
         self.directory = directory
         self.home = home
-        self.mechanisms = frozenset(mechanisms)
         self.needs_node_certificate = needs_node_certificate
-        self.throttle = Throttle()
-        self.threads = HashingThreads()
+        """Nodes have an authority of their own: `tls_node_ca` is set."""
         self.now_ms = now_ms
+        self._throttle = Throttle()
+        self._threads = HashingThreads()
         self._clock_ms = clock_ms
         self._nobody = nobodys_password(cost)
         self._checks: dict[tuple[str, str, str], asyncio.Task[Step]] = {}
@@ -157,7 +153,7 @@ class Proofs:
         answer: a program that opens a hundred links at once costs one check, and is one guess."""
 
     async def __aenter__(self) -> Self:
-        await self.threads.__aenter__()
+        await self._threads.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,17 +161,17 @@ class Proofs:
         for check in checks:
             check.cancel()
         await asyncio.gather(*checks, return_exceptions=True)
-        await self.threads.__aexit__()
+        await self._threads.__aexit__()
 
-    def authentication(self) -> "Authentication":
-        """For one link."""
-        return Authentication(self)
+    def at_address(self, *, is_proxied: bool = False) -> "AddressAuthenticator":
+        """For the links of one address. Behind a proxy everybody seems to be on this machine."""
+        return AddressAuthenticator(self, is_proxied=is_proxied)
 
     async def check_password(self, name: str, password: str, address: str) -> Step:
         key = (name, address, password)
         check = self._checks.get(key)
         if check is None:
-            attempt = self.throttle.ask(name, address, self._clock_ms())
+            attempt = self._throttle.ask(name, address, self._clock_ms())
             if isinstance(attempt, Wait):
                 return _come_again(attempt)
             check = self._checks[key] = asyncio.create_task(self._checked(attempt, password))
@@ -194,7 +190,7 @@ class Proofs:
                     "a stored password cannot be read: set it anew", extra={"user": user.name}
                 )
             # A name that is nobody's, and one without a password, take as long as any other.
-            is_right = await self.threads.run(
+            is_right = await self._threads.run(
                 lambda: (stored or self._nobody).matches(password), is_known=attempt.is_known
             )
             if is_right and stored is not None and user is not None and not user.is_disabled:
@@ -206,61 +202,67 @@ class Proofs:
         except Exception as error:
             log.warning("a password cannot be checked", extra={"error": repr(error)})
         finally:
-            self.throttle.settle(attempt, outcome, self._clock_ms())
+            self._throttle.settle(attempt, outcome, self._clock_ms())
         return step
 
 
-class Authentication:
-    """The proof of one link."""
+class Exchange(Protocol):
+    """The proofs of one link, one after the other."""
 
-    def __init__(self, proofs: Proofs) -> None:
+    async def check(self, proof: bytes, /) -> Step: ...
+
+
+class AddressAuthenticator:
+    """Begins an exchange for each link that gives a proof."""
+
+    def __init__(self, proofs: PrincipalProofs, *, is_proxied: bool) -> None:
         self._proofs = proofs
-        self._is_begun = False
-        self._expected: tuple[NodeCall, bytes] | None = None
-        """Of a node that has been challenged: who it says it is, and what it must answer."""
+        self._is_proxied = is_proxied
 
-    async def begin(self, mechanism: str, proof: bytes, peer: Peer) -> Step:
-        if self._is_begun or len(proof) > PROOF_BYTES_MAX:
-            return OUT_OF_PLACE
-        self._is_begun = True
-        if mechanism not in self._proofs.mechanisms:
-            taken = ", ".join(sorted(self._proofs.mechanisms)) or "certificates only"
-            return Refused(f"this listener does not take that proof; accepted: {taken}")
-        match mechanism:
-            case "password":
-                return await self._password(proof, peer)
-            case "token":
-                return await self._token(proof, peer)
-            case "node":
-                return await self._node(proof, peer)
-            case _:
-                raise AssertionError(f"nobody checks {mechanism}")
+    def begin(self, mechanism: str, peer: Peer, /) -> Exchange:
+        """Asked only for mechanisms that the address takes: those of `EXCHANGES`."""
+        return EXCHANGES[mechanism](self._proofs, peer, self._is_private(peer))
 
-    async def go_on(self, proof: bytes) -> Step:
-        """The answer to a challenge. There is one of them, and it may be answered once."""
-        expected, self._expected = self._expected, None
-        if expected is None:
-            return OUT_OF_PLACE
-        call, wanted = expected
-        if not node_proof.is_same(proof, wanted):
-            return NO_NODE
-        return Accepted(f"{NODE_PREFIX}{call.caller}")
+    def _is_private(self, peer: Peer) -> bool:
+        """Whether nobody between can read what it says."""
+        if peer.is_encrypted:
+            return True
+        return not self._is_proxied and Address("tcp", peer.address, 0).is_loopback
 
-    async def _password(self, proof: bytes, peer: Peer) -> Step:
-        if not peer.is_private:
+
+class PasswordExchange:
+    """A name, NUL, and a password."""
+
+    def __init__(self, proofs: PrincipalProofs, peer: Peer, is_private: bool) -> None:
+        self._proofs = proofs
+        self._peer = peer
+        self._is_private = is_private
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_private:
             return NOT_PRIVATE
+        if len(proof) > CREDENTIAL_BYTES_MAX:
+            return WRONG
         try:
             name, _, password = proof.decode().partition("\0")
         except UnicodeDecodeError:
             return WRONG
         if not _may_be_a_user(name) or not password or is_too_long(password):
             return WRONG
-        return await self._proofs.check_password(name, password, peer.address)
+        return await self._proofs.check_password(name, password, self._peer.address)
 
-    async def _token(self, proof: bytes, peer: Peer) -> Step:
-        if not peer.is_private:
+
+class TokenExchange:
+    """A token as text. Wrong ones are not slowed down: nobody guesses 256 bits."""
+
+    def __init__(self, proofs: PrincipalProofs, _peer: Peer, is_private: bool) -> None:
+        self._proofs = proofs
+        self._is_private = is_private
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_private:
             return NOT_PRIVATE
-        digest = token_hash(proof.decode("ascii", "replace"))
+        digest = token_hash(proof[:CREDENTIAL_BYTES_MAX].decode("ascii", "replace"))
         if digest is None:
             return WRONG_TOKEN
         try:
@@ -270,14 +272,36 @@ class Authentication:
             return NOT_NOW
         if found is None or found.is_disabled:
             return WRONG_TOKEN
-        if found.expires_ms is not None and found.expires_ms <= self._proofs.now_ms():
-            return WRONG_TOKEN
-        return Accepted(found.name, found.expires_ms)
+        if found.expires_ms is None:
+            return Accepted(found.name)
+        left_ms = found.expires_ms - self._proofs.now_ms()
+        return Accepted(found.name, left_ms) if left_ms > 0 else WRONG_TOKEN
 
-    async def _node(self, proof: bytes, peer: Peer) -> Step:
-        proofs = self._proofs
-        if proofs.needs_node_certificate and not (
-            peer.certificate is not None and peer.certificate.is_of_node_authority
+
+class NodeExchange:
+    """Two rounds, by which both nodes prove that they know the cluster's secret: `core/access/node_proof.py`."""
+
+    def __init__(self, proofs: PrincipalProofs, peer: Peer, _is_private: bool) -> None:
+        self._proofs = proofs
+        self._peer = peer
+        self._is_begun = False
+        self._expected: tuple[NodeCall, bytes] | None = None
+        """Of a node that has been challenged: who it says it is, and what it must answer."""
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_begun:
+            self._is_begun = True
+            return await self._challenge(proof)
+        # There is one challenge, and it may be answered once.
+        expected, self._expected = self._expected, None
+        if expected is None or not node_proof.is_same(proof, expected[1]):
+            return NO_NODE
+        return Accepted(f"{NODE_PREFIX}{expected[0].caller}")
+
+    async def _challenge(self, proof: bytes) -> Step:
+        proofs, certificate = self._proofs, self._peer.certificate
+        if proofs.needs_node_certificate and (
+            certificate is None or not certificate.is_of_node_authority
         ):
             return NO_NODE
         call = node_proof.decode_call(proof)
@@ -298,6 +322,14 @@ class Authentication:
         self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
         own = node_proof.acceptor_proof(secret, call, nonce)
         return Continues(node_proof.encoded(NodeChallenge(nonce, own)))
+
+
+EXCHANGES: Final[dict[str, Callable[[PrincipalProofs, Peer, bool], Exchange]]] = {
+    "password": PasswordExchange,
+    "token": TokenExchange,
+    "node": NodeExchange,
+}
+"""By the mechanism that a hello names."""
 
 
 def _may_be_a_user(name: str) -> bool:

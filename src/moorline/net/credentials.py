@@ -2,6 +2,10 @@
 
 A secret comes from a file or from a prompt, never from an argument or the environment: both are shown to
 other programs of the machine. No text and no repr has it.
+
+    first()              the proof that goes with the hello
+    answer(challenge)    what the node asks then; raises `Untrusted` if it is not the one that is meant
+    is_content           whether a welcome may come now
 """
 
 import getpass
@@ -17,8 +21,8 @@ from moorline.errors import ConfigError, Untrusted
 from moorline.limits import NONCE_BYTES, SECRET_FILE_BYTES_MAX
 
 
-class Credentials(Protocol):
-    """Proves who we are. One may be used for any number of links, one after the other."""
+class Secret(Protocol):
+    """What `check_privacy` wants to know of credentials."""
 
     @property
     def mechanism(self) -> str: ...
@@ -28,20 +32,14 @@ class Credentials(Protocol):
         """Whoever reads it on its way has it too."""
         ...
 
-    def begin(self) -> bytes:
-        """What goes with the hello."""
-        ...
-
-    def go_on(self, challenge: bytes) -> bytes:
-        """The answer to what the node asked then; raises `Untrusted` if the node is not what it should be."""
-        ...
-
 
 class PasswordCredentials:
     """A name and its password."""
 
     mechanism = "password"
     needs_privacy = True
+    is_content = True
+    """A welcome may come at once: the node's certificate is its proof."""
 
     def __init__(self, name: str, password: str) -> None:
         if not name or "\0" in name:
@@ -69,10 +67,10 @@ class PasswordCredentials:
             ) from None
         return PasswordCredentials(name, typed)
 
-    def begin(self) -> bytes:
+    async def first(self) -> bytes:
         return f"{self.name}\0{self._password}".encode()
 
-    def go_on(self, challenge: bytes) -> bytes:  # noqa: ARG002
+    async def answer(self, challenge: bytes, /) -> bytes:  # noqa: ARG002
         raise Untrusted("the node asked more than a password: it is none, or a newer one")
 
 
@@ -81,6 +79,7 @@ class TokenCredentials:
 
     mechanism = "token"
     needs_privacy = True
+    is_content = True
 
     def __init__(self, token: str) -> None:
         if not token.startswith("moor_"):
@@ -96,10 +95,10 @@ class TokenCredentials:
     def of_file(path: Path) -> "TokenCredentials":
         return TokenCredentials(_read_secret("the token file", path))
 
-    def begin(self) -> bytes:
+    async def first(self) -> bytes:
         return self._token.encode()
 
-    def go_on(self, challenge: bytes) -> bytes:  # noqa: ARG002
+    async def answer(self, challenge: bytes, /) -> bytes:  # noqa: ARG002
         raise Untrusted("the node asked more than a token: it is none, or a newer one")
 
 
@@ -115,15 +114,18 @@ class NodeCredentials:
         self._secret = secret
         self._homes = own_home, other_home
         self._call: NodeCall | None = None
+        self.is_content = False
+        """A node that welcomes us before it has proven itself is not believed."""
 
     def __repr__(self) -> str:
         return f"NodeCredentials({self._homes[0]!r} to {self._homes[1]!r}, …)"
 
-    def begin(self) -> bytes:
+    async def first(self) -> bytes:
+        self.is_content = False
         self._call = NodeCall(*self._homes, secrets.token_bytes(NONCE_BYTES))
         return node_proof.encoded(self._call)
 
-    def go_on(self, challenge: bytes) -> bytes:
+    async def answer(self, challenge: bytes, /) -> bytes:
         call, self._call = self._call, None  # what was asked once is answered once
         found = node_proof.decode_challenge(challenge)
         if call is None or found is None:
@@ -134,10 +136,11 @@ class NodeCredentials:
                 f"what answers there is not the node {call.acceptor} of this cluster: it does not know the "
                 "cluster's secret"
             )
+        self.is_content = True
         return node_proof.caller_proof(self._secret, call, found.nonce)
 
 
-def check_privacy(credentials: Credentials, address: Address) -> None:
+def check_privacy(credentials: Secret, address: Address) -> None:
     """Refuses to say aloud what must not be heard: asked before anything is sent."""
     if credentials.needs_privacy and address.scheme != "tls" and not address.is_loopback:
         raise ConfigError(

@@ -18,7 +18,7 @@ import hmac
 
 import msgspec
 
-from moorline.limits import NONCE_BYTES, PROOF_BYTES_MAX
+from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES
 
 _ACCEPTOR = b"moorline node 1 acceptor"
 _CALLER = b"moorline node 1 caller"
@@ -50,7 +50,7 @@ def encoded(message: NodeCall | NodeChallenge) -> bytes:
 def decode_call(proof: bytes) -> NodeCall | None:
     """None if it is none."""
     try:
-        found = _call_decoder.decode(proof) if len(proof) <= PROOF_BYTES_MAX else None
+        found = _call_decoder.decode(proof) if len(proof) <= CREDENTIAL_BYTES_MAX else None
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
     return found if found is not None and len(found.nonce) == NONCE_BYTES else None
@@ -59,7 +59,9 @@ def decode_call(proof: bytes) -> NodeCall | None:
 def decode_challenge(challenge: bytes) -> NodeChallenge | None:
     """None if it is none."""
     try:
-        found = _challenge_decoder.decode(challenge) if len(challenge) <= PROOF_BYTES_MAX else None
+        found = (
+            _challenge_decoder.decode(challenge) if len(challenge) <= CREDENTIAL_BYTES_MAX else None
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
     return found if found is not None and len(found.nonce) == NONCE_BYTES else None
