@@ -293,6 +293,15 @@ THROTTLE_KNOWN_ADDRESSES_MAX = 8
 THROTTLE_KNOWN_MS = 7 * 86_400_000
 """How long such an address is remembered: who comes every working day stays known."""
 
+COMMON_NAME_CHARACTERS_MAX = 64
+"""Of a certificate that `moor cert` issues: the bound of X.509 (ub-common-name)."""
+
+CERTIFICATE_DAYS_MAX = 36_500
+"""Longest life of one: a hundred years are a mistake, and more is beyond what some programs can read."""
+
+CERTIFICATE_BACKDATED_S = 300
+"""A new certificate, and a new revocation list, begin that long ago: clocks of machines differ."""
+
 TLS_FILES_LOOK_MS = 2_000
 """Time between two looks at the files of TLS: a change is loaded when two looks saw the same, so that a
 certificate and its key, written one after the other, are loaded together."""

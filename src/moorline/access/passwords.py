@@ -171,7 +171,7 @@ class HashingThreads:
                 self._pass_on()  # it was given the thread and cannot use it
             raise
 
-    def _done(self, working: "asyncio.Future[object]") -> None:
+    def _done(self, working: "asyncio.Future[T]") -> None:
         if not working.cancelled():
             working.exception()  # told to whoever still waits
         self._pass_on()

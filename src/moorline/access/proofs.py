@@ -279,7 +279,7 @@ class TokenExchange:
 
 
 class NodeExchange:
-    """Two rounds, by which both nodes prove that they know the cluster's secret: `core/access/node_proof.py`."""
+    """Two rounds: both nodes prove that they know the cluster's secret (`core/access/node_proof.py`)."""
 
     def __init__(self, proofs: PrincipalProofs, peer: Peer, _is_private: bool) -> None:
         self._proofs = proofs

@@ -35,6 +35,7 @@ NOUNS = {
     "journal": "journal",
     "pipeline": "pipeline",
     "clock": "clock",
+    "cert": "cert",
 }
 """The module whose `app` has the commands of each noun."""
 

@@ -163,6 +163,15 @@ def load_revocations(file: Pem) -> tuple[RevocationList, ...]:
         ) from error
 
 
+def uses_of(certificate: x509.Certificate) -> list[str]:
+    """Its extended key usage, for people."""
+    named = {
+        ExtendedKeyUsageOID.CLIENT_AUTH: "client",
+        ExtendedKeyUsageOID.SERVER_AUTH: "server",
+    }
+    return [named.get(use, use.dotted_string) for use in _uses(certificate)]
+
+
 def milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000)
 
