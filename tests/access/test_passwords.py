@@ -187,3 +187,20 @@ async def test_work_that_fails_fails_for_who_asked() -> None:
         for _ in range(3 * PASSWORD_THREADS):
             with pytest.raises(ValueError, match="damaged"):
                 await threads.run(fail, is_known=False)
+
+
+async def test_who_goes_away_with_its_turn_in_hand_passes_it_on() -> None:
+    busy = Busy()
+    async with HashingThreads() as threads:
+        tasks = [
+            asyncio.create_task(threads.run(lambda: busy.work("x"), is_known=False))
+            for _ in range(PASSWORD_THREADS + 2)
+        ]
+        await begun(busy, PASSWORD_THREADS)
+        # A thread is given to the first that waits, and in the same moment that one is cancelled.
+        threads._strangers.popleft().set_result(None)
+        tasks[PASSWORD_THREADS].cancel()
+        await asyncio.wait([tasks[PASSWORD_THREADS]])
+        assert not threads._strangers
+        busy.go.set()
+        assert await tasks[PASSWORD_THREADS + 1] == "x"
