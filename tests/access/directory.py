@@ -22,7 +22,7 @@ class Directory:
         self.asked = 0
 
     def add(self, name: str, password: str = "", *, is_disabled: bool = False) -> None:
-        stored = store_password(password, self.cost).text() if password else ""
+        stored = store_password(password, self.cost) if password else None
         self.users[name] = UserRow(name, stored, is_disabled)
 
     def add_token(self, token: str, row: TokenRow) -> None:

@@ -12,6 +12,7 @@ from tests.access.directory import LIGHT
 from moorline.access.passwords import (
     COST,
     HashingThreads,
+    StoredPassword,
     TooManyChecks,
     is_too_long,
     nobodys_password,
@@ -79,6 +80,16 @@ def test_nobodys_password_costs_what_others_cost() -> None:
 )
 def test_what_is_damaged_or_too_dear_is_no_stored_password(text: str) -> None:
     assert parse_password(text) is None
+
+
+def test_a_stored_password_may_be_in_columns_of_its_own() -> None:
+    stored = store_password("secret", LIGHT)
+    numbers = 1 << LIGHT.cost, LIGHT.block, LIGHT.lanes
+    assert StoredPassword.of(*numbers, stored.salt, stored.hash) == stored
+    for wrong in ((15, 1, 1), (0, 1, 1), (-16, 1, 1), (1, 1, 1), (16, 0, 1), (1 << 30, 8, 1)):
+        assert StoredPassword.of(*wrong, stored.salt, stored.hash) is None
+    assert StoredPassword.of(*numbers, b"", stored.hash) is None
+    assert StoredPassword.of(*numbers, stored.salt, b"") is None
 
 
 def test_a_password_has_a_longest_length_in_bytes() -> None:

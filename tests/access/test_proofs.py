@@ -5,7 +5,6 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 from tests.access.directory import LIGHT, Directory, Visitor, certificate
 
@@ -128,16 +127,6 @@ async def test_a_changed_password_counts_at_once(world: World) -> None:
     world.directory.add("alice", "newer")
     assert await world.password("alice", "right") == WRONG
     assert await world.password("alice", "newer") == Accepted("alice")
-
-
-async def test_a_stored_password_that_is_damaged_lets_nobody_in(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.directory.users["alice"] = msgspec.structs.replace(
-        world.directory.users["alice"], password="scrypt$damaged"
-    )
-    assert await world.password("alice", "right") == WRONG
-    assert "a stored password cannot be read: set it anew" in caplog.messages
 
 
 async def test_a_password_is_not_taken_where_others_could_read_it(world: World) -> None:

@@ -71,6 +71,15 @@ class StoredPassword(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return "StoredPassword(…)"
 
+    @staticmethod
+    def of(n: int, r: int, p: int, salt: bytes, found: bytes) -> "StoredPassword | None":
+        """From columns of their own; None if they are damaged or cost more than we would pay."""
+        cost = Cost(n.bit_length() - 1, r, p)
+        is_whole = (
+            n == 1 << max(cost.cost, 0) and len(salt) >= SALT_BYTES and len(found) == HASH_BYTES
+        )
+        return StoredPassword(cost, salt, found) if is_whole and cost.is_sound else None
+
     def text(self) -> str:
         """For the catalog."""
         cost = self.cost
@@ -98,13 +107,11 @@ def parse_password(text: str) -> StoredPassword | None:
     if kind != "scrypt" or len(fields) != 5:
         return None
     try:
-        cost = Cost(*map(int, fields[:3]))
+        cost, r, p = map(int, fields[:3])
         salt, found = (urlsafe_b64decode(field + "=" * (-len(field) % 4)) for field in fields[3:])
     except ValueError:
         return None
-    if not cost.is_sound or len(salt) < SALT_BYTES or len(found) != HASH_BYTES:
-        return None
-    return StoredPassword(cost, salt, found)
+    return StoredPassword.of(1 << cost, r, p, salt, found) if 0 < cost < 64 else None
 
 
 def as_bytes(password: str) -> bytes:

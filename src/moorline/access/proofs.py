@@ -23,10 +23,10 @@ from moorline.access.passwords import (
     COST,
     Cost,
     HashingThreads,
+    StoredPassword,
     TooManyChecks,
     is_too_long,
     nobodys_password,
-    parse_password,
 )
 from moorline.access.tokens import token_hash
 from moorline.config.addresses import Address
@@ -84,8 +84,7 @@ class Peer(Protocol):
 
 class UserRow(msgspec.Struct, frozen=True):
     name: str
-    password: str = ""
-    """As `StoredPassword.text` wrote it; empty if it has none."""
+    password: StoredPassword | None = None
     is_disabled: bool = False
 
 
@@ -184,11 +183,7 @@ class PrincipalProofs:
         step: Step = NOT_NOW
         try:
             user = await self.directory.find_user(attempt.name)
-            stored = parse_password(user.password) if user is not None else None
-            if user is not None and user.password and stored is None:
-                log.error(
-                    "a stored password cannot be read: set it anew", extra={"user": user.name}
-                )
+            stored = user.password if user is not None else None
             # A name that is nobody's, and one without a password, take as long as any other.
             is_right = await self._threads.run(
                 lambda: (stored or self._nobody).matches(password), is_known=attempt.is_known

@@ -117,16 +117,15 @@ def described(
     authority: bytes = b"",
 ) -> PeerCertificate:
     names = _alternative_names(certificate)
+    issuers = _common_names(certificate.issuer)
     return PeerCertificate(
-        common_names=tuple(
-            str(one.value)
-            for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        ),
+        common_names=_common_names(certificate.subject),
         dns_names=tuple(names.get_values_for_type(x509.DNSName)),
         emails=tuple(names.get_values_for_type(x509.RFC822Name)),
         uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
         ip_addresses=tuple(map(str, names.get_values_for_type(x509.IPAddress))),
         issuer=certificate.issuer.rfc4514_string(),
+        issuer_name=issuers[0] if len(issuers) == 1 else "",
         serial=certificate.serial_number,
         not_before_ms=milliseconds(certificate.not_valid_before_utc),
         not_after_ms=milliseconds(certificate.not_valid_after_utc),
@@ -183,6 +182,10 @@ def _revocation_list(found: x509.CertificateRevocationList) -> RevocationList:
         frozenset(one.serial_number for one in found),
         milliseconds(end) if end is not None else None,
     )
+
+
+def _common_names(name: x509.Name) -> tuple[str, ...]:
+    return tuple(str(one.value) for one in name.get_attributes_for_oid(NameOID.COMMON_NAME))
 
 
 def _alternative_names(certificate: x509.Certificate) -> x509.SubjectAlternativeName:

@@ -31,6 +31,8 @@ class PeerCertificate(msgspec.Struct, frozen=True, kw_only=True):
     ip_addresses: tuple[str, ...] = ()
     issuer: str
     """As RFC 4514 writes it: `CN=users,O=Example`."""
+    issuer_name: str = ""
+    """The common name of the authority alone, for mapping rules; empty if it has none, or several."""
     serial: int
     not_before_ms: int
     not_after_ms: int
