@@ -245,6 +245,96 @@ CHECKPOINT_SPARE_BYTES = 256 * KIB
 PENDING_COUNTED_MAX = 100_000
 """Messages whose sizes are added up to know what a checkpoint needs: some 20 ms. Of more, the log's size."""
 
+# --- access ---------------------------------------------------------------------------------------
+
+PRINCIPAL_CHARACTERS_MAX = 255
+"""Longest principal: what Postgres, Kerberos and file names of most systems take of a name."""
+
+PASSWORD_BYTES_MAX = 1_024
+"""Longest password as UTF-8. Who sends more wants us to hash it."""
+
+PASSWORD_THREADS = 2
+"""Passwords that are hashed at once: each takes a core for a quarter of a second, and 32 MiB."""
+
+PASSWORDS_WAITING_MAX = 64
+"""Passwords that wait for these threads, of principals that were here before and of others each: some eight
+seconds of work, which is about as long as a client waits for its welcome."""
+
+SCRYPT_COST = 15
+"""log2 of scrypt's n; with r = 8 and p = 3 one of the equally strong settings of OWASP's list for stored
+passwords, and of those the one that takes 32 MiB. Stored beside each hash, so that it can be raised."""
+
+SCRYPT_BLOCK = 8
+SCRYPT_LANES = 3
+
+SCRYPT_WORK_MAX = 1 << 22
+"""n * r * p of a stored hash that is checked at all: five times ours. A row with more is damaged."""
+
+SALT_BYTES = 16
+TOKEN_BYTES = 32
+NONCE_BYTES = 32
+
+CREDENTIAL_BYTES_MAX = 4 * KIB
+"""Of one step of a proof by a password, a token or the cluster's secret: a name, a password and what parts
+them are below. A Kerberos ticket with many groups in it is larger."""
+
+SECRET_FILE_BYTES_MAX = 4 * KIB
+"""Of a file with a password, a token or a secret: one line."""
+
+GUESS_WAIT_MS_MIN = 250
+"""The first wait behind too many wrong guesses; it doubles with each."""
+
+GUESS_WAIT_MS_MAX = 30_000
+"""The longest one: two guesses a minute find no password that is not on a short list, and a person who
+mistyped waits no longer than for a restart."""
+
+NAME_GUESSES_FREE = 3
+"""Wrong guesses of a name without a wait behind them: people mistype."""
+
+NAME_GUESS_FORGOTTEN_MS = 60_000
+"""One wrong guess of a name is forgotten in that time: ten minutes for the longest wait."""
+
+ADDRESS_GUESSES_FREE = 20
+"""The same of an address: many people may come from one."""
+
+ADDRESS_GUESS_FORGOTTEN_MS = 30_000
+
+THROTTLE_ENTRIES_MAX = 20_000
+"""Names, and addresses, whose wrong guesses are remembered: some 3 MB each."""
+
+THROTTLE_DROPPED_DIVISOR = 8
+"""This part of a full table goes at once, the least guilty first: to look for one at a time would cost a walk
+over all of them for each stranger."""
+
+THROTTLE_KNOWN_NAMES_MAX = 100_000
+"""Names whose addresses are remembered because they gave the right password: as many as there are users."""
+
+THROTTLE_KNOWN_ADDRESSES_MAX = 8
+"""Addresses of one of these: a few machines, and the last ones of somebody who travels."""
+
+THROTTLE_KNOWN_MS = 7 * 86_400_000
+"""How long such an address is remembered: who comes every working day stays known."""
+
+COMMON_NAME_CHARACTERS_MAX = 64
+"""Of a certificate that `moor cert` issues: the bound of X.509 (ub-common-name)."""
+
+CERTIFICATE_DAYS_MAX = 36_500
+"""Longest life of one: a hundred years are a mistake, and more is beyond what some programs can read."""
+
+CERTIFICATE_BACKDATED_S = 300
+"""A new certificate, and a new revocation list, begin that long ago: clocks of machines differ."""
+
+TLS_FILES_LOOK_MS = 2_000
+"""Time between two looks at the files of TLS: a change is loaded when two looks saw the same, so that a
+certificate and its key, written one after the other, are loaded together."""
+
+TLS_EXPIRY_WARNING_MS = 14 * 86_400_000
+"""A certificate of the node, or of an authority, that ends sooner is told in /healthz: two weeks are enough
+for a person who comes back from a holiday."""
+
+TLS_EXPIRY_LOG_MS = 86_400_000
+"""Time between two lines of the log about the same expiry."""
+
 # --- queues ---------------------------------------------------------------------------------------
 
 STATE_LINES_MAX = 16

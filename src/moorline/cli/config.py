@@ -57,10 +57,17 @@ def show(
 def check(settings: Loaded[Config]) -> None:
     """Say whether a node would take this configuration, its files and its folder; it starts nothing."""
     config = settings.config
-    if config.tls_certificate or config.tls_key or config.tls_client_ca:
+    if config.tls_certificate or config.tls_key or config.tls_client_ca or config.tls_node_ca:
         from moorline.net.tls import server_context
 
-        server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
+        server_context(
+            config.tls_certificate,
+            config.tls_key,
+            config.tls_client_ca,
+            node_ca=config.tls_node_ca,
+            client_crl=config.tls_client_crl,
+            minimum=config.tls_minimum,
+        )
     _check_folder(Path(config.data).absolute())
     output.line("configuration ok")
 

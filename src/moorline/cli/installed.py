@@ -10,6 +10,7 @@ from moorline.errors import NotInstalled
 
 SERVER = (
     "asyncpg",
+    "cryptography",
     "h11",
     "polars",
     "polars_hash",
@@ -23,6 +24,10 @@ SPARK = ("asyncpg", "polars", "polars_hash", "pyarrow", "pyspark")
 """All of the extra `spark` but its Java, which a machine may have already."""
 
 
+CERTIFICATES = ("cryptography",)
+"""All of the extra `certificates`; a node has it too."""
+
+
 def need_server(command: str) -> None:
     """Refuses to begin where the packages of a node are not installed."""
     _need(command, "server", SERVER)
@@ -31,6 +36,11 @@ def need_server(command: str) -> None:
 def need_spark() -> None:
     """Refuses to begin where the packages of the pipeline are not installed."""
     _need("moor pipeline", "spark", SPARK)
+
+
+def need_certificates() -> None:
+    """Refuses to begin where no certificate can be made or read."""
+    _need("moor cert", "certificates", CERTIFICATES)
 
 
 def _need(command: str, extra: str, packages: tuple[str, ...]) -> None:

@@ -36,6 +36,7 @@ NOUNS = {
     "pipeline": "pipeline",
     "clock": "clock",
     "audit": "audit",
+    "cert": "cert",
 }
 """The module whose `app` has the commands of each noun."""
 

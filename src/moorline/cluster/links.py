@@ -198,7 +198,8 @@ class Links:
                 pushed=partial(self._pushed, name),
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
-            ca=Path(config.tls_client_ca) if config.tls_client_ca else None,
+            # Where nodes have an authority of their own, nothing else proves one to us either.
+            ca=Path(ca) if (ca := config.tls_node_ca or config.tls_client_ca) else None,
             certificate=Path(config.tls_certificate) if config.tls_certificate else None,
             key=Path(config.tls_key) if config.tls_key else None,
         )

@@ -259,6 +259,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls_client_ca: Annotated[
         str, Meta(description="PEM file of the CAs whose client certificates are taken.")
     ] = ""
+    tls_client_crl: Annotated[
+        str,
+        Meta(
+            description="PEM file of the revocation lists, one of each CA that signs certificates of "
+            "clients or nodes; empty is none."
+        ),
+    ] = ""
+    tls_node_ca: Annotated[
+        str,
+        Meta(
+            description="PEM file of the CAs that sign certificates of nodes; with it only these can be a "
+            "node's. Empty: nodes prove themselves with the cluster's secret alone."
+        ),
+    ] = ""
+    tls_minimum: Annotated[
+        Literal["1.2", "1.3"], Meta(description="The oldest version of TLS that is spoken.")
+    ] = "1.2"
     log_format: Annotated[
         Literal["text", "json"], Meta(description="Log lines for people, or one object a line.")
     ] = "text"
@@ -321,6 +338,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 else ("tls_key", "tls_certificate")
             )
             yield Problem((given, other), f"it needs {other} beside it: set both or neither")
+        if self.tls_client_crl and not (self.tls_client_ca or self.tls_node_ca):
+            yield Problem(
+                ("tls_client_crl", "tls_client_ca", "tls_node_ca"),
+                "it revokes certificates that nobody takes: set tls_client_ca or tls_node_ca too",
+            )
 
 
 def _roles_problems(config: Config) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Final, assert_never
@@ -24,6 +25,7 @@ from moorline.limits import (
     LISTEN_BACKLOG,
 )
 from moorline.net.clock import monotonic_ms
+from moorline.net.tls import why_refused_here
 
 log = logging.getLogger("moorline.net")
 
@@ -65,8 +67,8 @@ class Acceptor:
         self._visits: dict[int, Visit] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
-        self._noted_ms: int | None = None
-        self._unnoted = 0
+        self._noted: dict[str, tuple[int, int]] = {}
+        """By text: when it was last in the log, and how often it would have been since."""
 
     async def open(self, address: Address, serve: Serve) -> list[Address]:
         """Listens there too; returns the addresses in force (port 0 has become a real one)."""
@@ -164,6 +166,9 @@ class Acceptor:
         gone: asyncio.Future[None] | None = None
         try:
             gone = await serve(accepted, visit)
+        except ssl.SSLCertVerificationError as error:
+            self._note(f"a client's certificate is refused: {why_refused_here(error)}")
+            accepted.close()
         except (OSError, asyncio.CancelledError):
             accepted.close()
         except Exception:
@@ -191,12 +196,14 @@ class Acceptor:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     def _note(self, text: str) -> None:
-        """A line now and then, however many come."""
+        """A line of each kind now and then, however many come. The texts are few: ours, and OpenSSL's."""
         now_ms = monotonic_ms()
-        self._unnoted += 1
-        if self._noted_ms is None or now_ms - self._noted_ms >= ACCEPT_NOTE_MS:
-            log.warning(text, extra={"times": self._unnoted, "places": self._door.places})
-            self._noted_ms, self._unnoted = now_ms, 0
+        noted_ms, unnoted = self._noted.get(text, (None, 0))
+        if noted_ms is None or now_ms - noted_ms >= ACCEPT_NOTE_MS:
+            log.warning(text, extra={"times": unnoted + 1, "places": self._door.places})
+            self._noted[text] = now_ms, 0
+        else:
+            self._noted[text] = noted_ms, unnoted + 1
 
 
 async def _listening(address: Address, backlog: int) -> list[socket.socket]:

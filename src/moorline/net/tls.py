@@ -1,19 +1,18 @@
-"""Room: net. TLS contexts for both ends, and the identity that a certificate proves."""
+"""Room: net. TLS contexts for both ends, and the words for a handshake that failed.
+
+What a finished handshake proved is described by `net/peer_certificate.py`; which files there are, and when
+they are read again, is the subject of `net/tls_files.py`.
+"""
 
 import hashlib
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from moorline.errors import ConfigError
-from moorline.limits import PEM_BYTES_MAX
-
-CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
-PRIVATE_KEY = b"PRIVATE KEY-----"
-ENCRYPTED = b"ENCRYPTED"
+from moorline.net.pem import PRIVATE_KEY, REVOCATION_LIST, Pem, load_pem
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -29,20 +28,45 @@ class Identity(msgspec.Struct, frozen=True):
 
 ANONYMOUS = Identity("anonymous")
 
+VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+"""By the value of `tls_minimum`. Older ones are broken, and not offered."""
 
-def server_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext:
-    """A context for a listener; with `client_ca` clients may prove who they are."""
+
+def server_context(
+    certificate: str,
+    key: str,
+    client_ca: str,
+    *,
+    node_ca: str = "",
+    client_crl: str = "",
+    minimum: str = "1.2",
+) -> ssl.SSLContext:
+    """A context for a listener; with `client_ca` or `node_ca` peers may prove who they are."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = VERSIONS[minimum]
+    # Nothing of a handshake is taken from an earlier one: a certificate is looked at anew for every link,
+    # and no key of tickets, which would undo forward secrecy, stays in memory.
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
     _load_chain(context, Pem("tls_certificate", certificate), Pem("tls_key", key, PRIVATE_KEY))
-    if client_ca:
-        _load_authorities(context, Pem("tls_client_ca", client_ca))
-        # Optional: whether a stranger may enter is the listener's question, not TLS's.
-        context.verify_mode = ssl.CERT_OPTIONAL
+    for ca in (Pem("tls_client_ca", client_ca), Pem("tls_node_ca", node_ca)):
+        if ca.path:
+            _load_authorities(context, ca)
+            # Optional: whether a stranger may enter is the listener's question, not TLS's.
+            context.verify_mode = ssl.CERT_OPTIONAL
+    # Who is in the file is trusted, also an intermediate authority without the root above it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if client_crl:
+        lists = Pem("tls_client_crl", client_crl, REVOCATION_LIST)
+        lists.blocks()  # OpenSSL takes a file without any
+        _load_authorities(context, lists)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
-def client_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def client_context(
+    ca: Path | None, certificate: Path | None, key: Path | None, *, minimum: str = "1.2"
+) -> ssl.SSLContext:
     """A context for a client; `ca` in place of the system's authorities."""
     if key is not None and certificate is None:
         raise ConfigError("key: proves nothing without a certificate: give that too, or neither")
@@ -50,7 +74,9 @@ def client_context(ca: Path | None, certificate: Path | None, key: Path | None) 
     if ca is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _load_authorities(context, Pem("ca", str(ca)))
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert context.check_hostname, "a node that is not the one that was named is nobody"
+    context.minimum_version = VERSIONS[minimum]
     if certificate is not None:
         own = Pem("certificate", str(certificate))
         # One file may hold both.
@@ -76,8 +102,38 @@ def identity_of_principal(name: str) -> Identity:
     return Identity(name, hashlib.sha256(b"moorline principal " + name.encode()).digest())
 
 
-_NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_IP = 9, 10, 62, 64
+# --- handshakes that failed -----------------------------------------------------------------------
+
+_NO_LIST, _NOT_YET_VALID, _EXPIRED, _LIST_NOT_YET_VALID, _LIST_EXPIRED = 3, 9, 10, 11, 12
+_REVOKED, _OTHER_USE, _OTHER_NAME, _OTHER_IP = 23, 26, 62, 64
 """Codes of OpenSSL's verification (X509_V_ERR_…), which Python has no names for."""
+
+_REFUSED_HERE = {
+    _NO_LIST: "tls_client_crl has no revocation list of the authority that signed it: add that list",
+    _NOT_YET_VALID: "it is not valid yet: is the clock of one machine wrong?",
+    _EXPIRED: "it has expired: its owner must renew it",
+    _LIST_NOT_YET_VALID: "the revocation list of its authority in tls_client_crl is not valid yet: is the "
+    "clock of this machine wrong?",
+    _LIST_EXPIRED: "the revocation list of its authority in tls_client_crl is out of date: put a newer one "
+    "in its place",
+    _REVOKED: "it is revoked, by a list in tls_client_crl",
+    _OTHER_USE: "it is not made for clients: its extended key usage does not name client authentication",
+}
+
+_REFUSED_THERE = {
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it is revoked: ask for another one",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has expired, or the node's revocation list has: renew it, or ask "
+    "the node's operator",
+    "TLSV1_ALERT_UNKNOWN_CA": "the node does not know the authority that signed it: does the node's "
+    "tls_client_ca hold that one, and its tls_client_crl, if there is one, the list of that one?",
+    "TLSV1_ALERT_DECRYPT_ERROR": "its signature is of another authority of the same name: which of the two "
+    "does the node's tls_client_ca hold?",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not made for clients: ask for one whose extended key "
+    "usage names client authentication",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it is not valid yet, or damaged: is the clock of one machine wrong?",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the node says no more: its log does",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "there is none, and the node wants one: give --certificate",
+}
 
 
 def why_untrusted(error: ssl.SSLCertVerificationError, ca: Path | None) -> str:
@@ -95,66 +151,33 @@ def why_untrusted(error: ssl.SSLCertVerificationError, ca: Path | None) -> str:
     return f"the certificate of the node cannot be verified ({what}): {remedy}"
 
 
-# --- files, and what is wrong with them -----------------------------------------------------------
+def why_refused_here(error: ssl.SSLCertVerificationError) -> str:
+    """What is wrong with the certificate of a client, for the log of the node that refused it."""
+    known = _REFUSED_HERE.get(error.verify_code)
+    if known is not None:
+        return known
+    return (
+        f"{error.verify_message.rstrip('.')}: does tls_client_ca hold the authority that signed it?"
+    )
 
 
-class Pem(msgspec.Struct, frozen=True):
-    """A file by the setting that names it, and by what must be in it."""
+def why_refused_there(error: BaseException | None) -> str:
+    """What the node said of our certificate when it hung up; empty if it was not about that.
 
-    setting: str
-    path: str
-    mark: bytes = CERTIFICATE
-
-    def __str__(self) -> str:
-        return f"{self.setting}: {self.path!r}"
-
-    def problem(self) -> str:
-        """What is wrong with the file, and what to do; empty if it looks as it should."""
-        try:
-            with Path(self.path).open("rb") as file:
-                text = file.read(PEM_BYTES_MAX)
-        except FileNotFoundError:
-            return "there is no such file: give the path of a PEM file"
-        except IsADirectoryError:
-            return "this is a folder: give the path of a PEM file in it"
-        except PermissionError:
-            return "this user may not read it: change its owner or its mode"
-        except (OSError, ValueError) as error:
-            return f"it cannot be read: {error}"
-        kind = "certificate" if self.mark is CERTIFICATE else "private key"
-        if b"-----BEGIN " not in text:
-            return f"it is not a PEM file: convert it with openssl, or give the {kind}'s PEM file"
-        if self.mark not in text:
-            return f"there is no {kind} in it: give the file that holds the {kind}"
-        if self.mark is PRIVATE_KEY and ENCRYPTED in text:
-            return "the key needs a passphrase: give one without, that only this user may read"
+    With TLS 1.3 a client is through its handshake before the node has looked at its certificate: the answer
+    comes as an alert, at the end of a link that seemed to be open.
+    """
+    if not isinstance(error, ssl.SSLError) or error.reason not in _REFUSED_THERE:
         return ""
+    return f"the node refused our certificate: {_REFUSED_THERE[error.reason]}"
 
 
 def _load_chain(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     # A passphrase is never asked for: a node has nobody to ask, and a client would ask in a prompt.
-    _load(
+    load_pem(
         lambda: context.load_cert_chain(certificate.path, key.path, password=""), certificate, key
     )
 
 
 def _load_authorities(context: ssl.SSLContext, ca: Pem) -> None:
-    _load(lambda: context.load_verify_locations(ca.path), ca)
-
-
-def _load(load: Callable[[], object], *files: Pem) -> None:
-    """Loads; the files are looked at only when that fails, since a pipe can be read but once."""
-    try:
-        load()
-    except (OSError, ValueError) as error:
-        for file in files:
-            problem = file.problem()
-            if problem:
-                raise ConfigError(f"{file}: {problem}") from error
-        names = " and ".join(map(str, files))
-        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-            what = "they do not belong together: give the key that the certificate was made with"
-        else:
-            reason = getattr(error, "reason", None) or error
-            what = f"OpenSSL cannot use what is in there ({reason}): make it anew"
-        raise ConfigError(f"{names}: {what}") from error
+    load_pem(lambda: context.load_verify_locations(ca.path), ca)

@@ -278,7 +278,14 @@ class Node:
         for address in config.listen_addresses():
             tls = None
             if address.scheme == "tls":
-                tls = server_context(config.tls_certificate, config.tls_key, config.tls_client_ca)
+                tls = server_context(
+                    config.tls_certificate,
+                    config.tls_key,
+                    config.tls_client_ca,
+                    node_ca=config.tls_node_ca,
+                    client_crl=config.tls_client_crl,
+                    minimum=config.tls_minimum,
+                )
             self.addresses += await self._listeners.open(address, tls, native)
         wanted = config.http_address()
         if wanted is not None and "console" in self.roles:

@@ -1,0 +1,340 @@
+"""Room: access. The authenticators: what a peer shows in its hello becomes a principal, or does not.
+
+    PrincipalProofs            of a node: the directory of users, the threads, the wrong guesses
+    └── at_address()           what one address asks: begin(mechanism, peer) gives an exchange
+        └── an exchange        of one link: check(proof) accepts, refuses, or asks for more
+
+A refusal says the same for a name that is not there, one that is disabled, and a password that is wrong; and
+it takes the same time.
+
+What a certificate proves needs no mechanism: the handshake has shown it (`net/peer_certificate.py`). Kerberos
+(`gssapi`) will be one more exchange in the table of `AddressAuthenticator`.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from moorline.access.passwords import (
+    COST,
+    Cost,
+    HashingThreads,
+    StoredPassword,
+    TooManyChecks,
+    is_too_long,
+    nobodys_password,
+)
+from moorline.access.tokens import token_hash
+from moorline.config.addresses import Address
+from moorline.core.access import node_proof
+from moorline.core.access.certificate import (
+    ANONYMOUS_NAME,
+    PeerCertificate,
+    has_control_character,
+)
+from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
+from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
+from moorline.net.clock import monotonic_ms, wall_ms
+
+log = logging.getLogger("moorline.access")
+
+NODE_PREFIX = "$node/"
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The peer is that principal."""
+
+    principal: str
+    expires_ms: int | None = None
+    """For how long from now on; None while nothing is changed in the catalog."""
+
+
+class Continues(msgspec.Struct, frozen=True):
+    """The peer must answer that."""
+
+    challenge: bytes
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The text is for the peer: it tells nothing of what exists."""
+
+    text: str
+
+
+Step = Accepted | Continues | Refused
+
+
+class Peer(Protocol):
+    """What is known of the other end before it has proven anything."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def is_encrypted(self) -> bool: ...
+
+    @property
+    def certificate(self) -> PeerCertificate | None: ...
+
+
+class UserRow(msgspec.Struct, frozen=True):
+    name: str
+    password: StoredPassword | None = None
+    is_disabled: bool = False
+
+
+class TokenRow(msgspec.Struct, frozen=True):
+    name: str
+    """The user's."""
+    expires_ms: int | None = None
+    is_disabled: bool = False
+    """The token, or its user."""
+
+
+class UserDirectory(Protocol):
+    """What the catalog knows. Whatever it raises means that nobody can say."""
+
+    async def find_user(self, name: str) -> UserRow | None: ...
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        """By the SHA-256 of its text."""
+        ...
+
+    async def cluster_secret(self) -> bytes: ...
+
+    async def has_node(self, home: str) -> bool:
+        """Whether a node of that home is in the cluster now."""
+        ...
+
+
+WRONG = Refused("the name or the password is wrong")
+WRONG_TOKEN = Refused("the token is wrong, has ended or was taken back: ask for another one")
+NOT_PRIVATE = Refused(
+    "passwords and tokens are taken over TLS or from this machine only: use a tls:// address"
+)
+NOT_NOW = Refused("it cannot be checked now: the catalog does not answer; try again later")
+BUSY = Refused("too many passwords wait to be checked: try again in a few seconds")
+NO_NODE = Refused(
+    "this is no node of this cluster, as far as we know: the secret, the homes, the row in the catalog and, "
+    "where tls_node_ca is set, the certificate must be a node's"
+)
+
+
+class PrincipalProofs:
+    """All that the links of a node share: `async with PrincipalProofs(directory, home) as proofs`."""
+
+    def __init__(
+        self,
+        directory: UserDirectory,
+        home: str,
+        *,
+        needs_node_certificate: bool = False,
+        cost: Cost = COST,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.directory = directory
+        self.home = home
+        self.needs_node_certificate = needs_node_certificate
+        """Nodes have an authority of their own: `tls_node_ca` is set."""
+        self.now_ms = now_ms
+        self._throttle = Throttle()
+        self._threads = HashingThreads()
+        self._clock_ms = clock_ms
+        self._nobody = nobodys_password(cost)
+        self._checks: dict[tuple[str, str, str], asyncio.Task[Step]] = {}
+        """Passwords that are being checked. Whoever brings the same from the same address waits for the same
+        answer: a program that opens a hundred links at once costs one check, and is one guess."""
+
+    async def __aenter__(self) -> Self:
+        await self._threads.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        checks = list(self._checks.values())
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+        await self._threads.__aexit__()
+
+    def at_address(self, *, is_proxied: bool = False) -> "AddressAuthenticator":
+        """For the links of one address. Behind a proxy everybody seems to be on this machine."""
+        return AddressAuthenticator(self, is_proxied=is_proxied)
+
+    async def check_password(self, name: str, password: str, address: str) -> Step:
+        key = (name, address, password)
+        check = self._checks.get(key)
+        if check is None:
+            attempt = self._throttle.ask(name, address, self._clock_ms())
+            if isinstance(attempt, Wait):
+                return _come_again(attempt)
+            check = self._checks[key] = asyncio.create_task(self._checked(attempt, password))
+            check.add_done_callback(lambda _: self._checks.pop(key))
+        # One of those who wait may go away; the others want the answer still.
+        return await asyncio.shield(check)
+
+    async def _checked(self, attempt: Attempt, password: str) -> Step:
+        outcome: Outcome = Outcome.UNKNOWN
+        step: Step = NOT_NOW
+        try:
+            user = await self.directory.find_user(attempt.name)
+            stored = user.password if user is not None else None
+            # A name that is nobody's, and one without a password, take as long as any other.
+            is_right = await self._threads.run(
+                lambda: (stored or self._nobody).matches(password), is_known=attempt.is_known
+            )
+            if is_right and stored is not None and user is not None and not user.is_disabled:
+                outcome, step = Outcome.RIGHT, Accepted(user.name)
+            else:
+                outcome, step = Outcome.WRONG, WRONG
+        except TooManyChecks:
+            step = BUSY
+        except Exception as error:
+            log.warning("a password cannot be checked", extra={"error": repr(error)})
+        finally:
+            self._throttle.settle(attempt, outcome, self._clock_ms())
+        return step
+
+
+class Exchange(Protocol):
+    """The proofs of one link, one after the other."""
+
+    async def check(self, proof: bytes, /) -> Step: ...
+
+
+class AddressAuthenticator:
+    """Begins an exchange for each link that gives a proof."""
+
+    def __init__(self, proofs: PrincipalProofs, *, is_proxied: bool) -> None:
+        self._proofs = proofs
+        self._is_proxied = is_proxied
+
+    def begin(self, mechanism: str, peer: Peer, /) -> Exchange:
+        """Asked only for mechanisms that the address takes: those of `EXCHANGES`."""
+        return EXCHANGES[mechanism](self._proofs, peer, self._is_private(peer))
+
+    def _is_private(self, peer: Peer) -> bool:
+        """Whether nobody between can read what it says."""
+        if peer.is_encrypted:
+            return True
+        return not self._is_proxied and Address("tcp", peer.address, 0).is_loopback
+
+
+class PasswordExchange:
+    """A name, NUL, and a password."""
+
+    def __init__(self, proofs: PrincipalProofs, peer: Peer, is_private: bool) -> None:
+        self._proofs = proofs
+        self._peer = peer
+        self._is_private = is_private
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_private:
+            return NOT_PRIVATE
+        if len(proof) > CREDENTIAL_BYTES_MAX:
+            return WRONG
+        try:
+            name, _, password = proof.decode().partition("\0")
+        except UnicodeDecodeError:
+            return WRONG
+        if not _may_be_a_user(name) or not password or is_too_long(password):
+            return WRONG
+        return await self._proofs.check_password(name, password, self._peer.address)
+
+
+class TokenExchange:
+    """A token as text. Wrong ones are not slowed down: nobody guesses 256 bits."""
+
+    def __init__(self, proofs: PrincipalProofs, _peer: Peer, is_private: bool) -> None:
+        self._proofs = proofs
+        self._is_private = is_private
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_private:
+            return NOT_PRIVATE
+        digest = token_hash(proof[:CREDENTIAL_BYTES_MAX].decode("ascii", "replace"))
+        if digest is None:
+            return WRONG_TOKEN
+        try:
+            found = await self._proofs.directory.find_token(digest)
+        except Exception as error:
+            log.warning("a token cannot be checked", extra={"error": repr(error)})
+            return NOT_NOW
+        if found is None or found.is_disabled:
+            return WRONG_TOKEN
+        if found.expires_ms is None:
+            return Accepted(found.name)
+        left_ms = found.expires_ms - self._proofs.now_ms()
+        return Accepted(found.name, left_ms) if left_ms > 0 else WRONG_TOKEN
+
+
+class NodeExchange:
+    """Two rounds: both nodes prove that they know the cluster's secret (`core/access/node_proof.py`)."""
+
+    def __init__(self, proofs: PrincipalProofs, peer: Peer, _is_private: bool) -> None:
+        self._proofs = proofs
+        self._peer = peer
+        self._is_begun = False
+        self._expected: tuple[NodeCall, bytes] | None = None
+        """Of a node that has been challenged: who it says it is, and what it must answer."""
+
+    async def check(self, proof: bytes, /) -> Step:
+        if not self._is_begun:
+            self._is_begun = True
+            return await self._challenge(proof)
+        # There is one challenge, and it may be answered once.
+        expected, self._expected = self._expected, None
+        if expected is None or not node_proof.is_same(proof, expected[1]):
+            return NO_NODE
+        return Accepted(f"{NODE_PREFIX}{expected[0].caller}")
+
+    async def _challenge(self, proof: bytes) -> Step:
+        proofs, certificate = self._proofs, self._peer.certificate
+        if proofs.needs_node_certificate and (
+            certificate is None or not certificate.is_of_node_authority
+        ):
+            return NO_NODE
+        call = node_proof.decode_call(proof)
+        # Nobody calls itself: that would be our own words, sent back.
+        if call is None or call.acceptor != proofs.home or call.caller == proofs.home:
+            return NO_NODE
+        try:
+            is_ours = await proofs.directory.has_node(call.caller)
+            secret = await proofs.directory.cluster_secret()
+        except Exception as error:
+            log.warning("a node cannot be checked", extra={"error": repr(error)})
+            return NOT_NOW
+        if not secret:
+            return NO_NODE
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        wanted = node_proof.caller_proof(secret, call, nonce)
+        # A home that is none of ours is challenged too, and nothing answers that: nobody can try out homes.
+        self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
+        own = node_proof.acceptor_proof(secret, call, nonce)
+        return Continues(node_proof.encoded(NodeChallenge(nonce, own)))
+
+
+EXCHANGES: Final[dict[str, Callable[[PrincipalProofs, Peer, bool], Exchange]]] = {
+    "password": PasswordExchange,
+    "token": TokenExchange,
+    "node": NodeExchange,
+}
+"""By the mechanism that a hello names."""
+
+
+def _may_be_a_user(name: str) -> bool:
+    return (
+        0 < len(name) <= PRINCIPAL_CHARACTERS_MAX
+        and not has_control_character(name)
+        and name[0] not in "@$%"
+        and name.casefold() != ANONYMOUS_NAME
+    )
+
+
+def _come_again(wait: Wait) -> Refused:
+    return Refused(f"too many wrong tries: try again in {-(-wait.wait_ms // 1_000)} s")
