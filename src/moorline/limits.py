@@ -223,6 +223,69 @@ CHECKPOINT_SPARE_BYTES = 256 * KIB
 PENDING_COUNTED_MAX = 100_000
 """Messages whose sizes are added up to know what a checkpoint needs: some 20 ms. Of more, the log's size."""
 
+# --- access ---------------------------------------------------------------------------------------
+
+PRINCIPAL_CHARACTERS_MAX = 255
+"""Longest principal or group of users: the common names of certificates have 64, addresses of mail 254."""
+
+GRANT_PATH_BYTES_MAX = 1_024
+"""Longest path of a row. With a principal of four bytes a character it still fits a key of Postgres."""
+
+GRANT_LEVELS_MAX = 34
+"""Levels of a path: those of a topic, the subtree that it is in, and one more for names with a slash."""
+
+GRANT_ROWS_MAX = 100_000
+"""Rows of the table, which every node has in memory: some 60 MB, and a second to load."""
+
+ACCESS_USERS_MAX = 100_000
+"""Users of the catalog; each node knows which of them are disabled."""
+
+ACCESS_TOKENS_MAX = 100_000
+"""Tokens of all users; each node knows which of them are still there."""
+
+ACCESS_MEMBERS_MAX = 100_000
+"""Memberships in groups of users, which every node has in memory."""
+
+ACCESS_QUOTAS_MAX = 10_000
+"""Rows of quotas, which every node has in memory."""
+
+ACCESS_OWNERS_MAX = 100_000
+"""Owners by their old names that were given a principal."""
+
+GROUPS_PER_PRINCIPAL_MAX = 64
+"""Groups of users that one principal is in: each is looked for at each level of a path."""
+
+VERDICTS_KEPT_MAX = 4_096
+"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten."""
+
+VERDICTS_OF_ALL_MAX = 131_072
+"""The same of all principals: some 20 MB, and 150 MB where all paths are as long as they may be."""
+
+ACCESS_CHANGES_AT_ONCE_MAX = 1_000
+"""Changes that are put into the table between two turns of the loop, some 20 ms: a verdict never sees a part
+of them. Who missed more builds a new table beside the old one."""
+
+EXPLAINED_ROWS_MAX = 64
+"""Rows that an explanation names."""
+
+ACCESS_REVOCATION_MS = 2_000
+"""What is not granted any more ends within that time, on every node that reaches the catalog."""
+
+ACCESS_LOOKS_PER_REVOCATION = 4
+"""Looks for changes within that time: one that is lost leaves the time for another."""
+
+ACCESS_STALE_MS = 60_000
+"""Known rights go on for that long without the catalog: twice what a node keeps its identity."""
+
+ACCESS_LOG_ROWS_MAX = 10_000
+"""Changes of rights that the catalog remembers: a node that missed more loads everything."""
+
+ACCESS_PAGE_ROWS = 500
+"""Rows of one answer to a listing: 2 MB at the longest paths would not fit, so a page may end earlier."""
+
+PASSWORD_BYTES_MAX = 1_024
+"""Longest password: hashing it costs the same, and none that people type is longer."""
+
 # --- queues ---------------------------------------------------------------------------------------
 
 STATE_LINES_MAX = 16
