@@ -1,0 +1,1 @@
+select exists (select from moorline.access_token where owner = $1 and label = $2)
