@@ -280,11 +280,34 @@ ACCESS_STALE_MS = 60_000
 ACCESS_LOG_ROWS_MAX = 10_000
 """Changes of rights that the catalog remembers: a node that missed more loads everything."""
 
-ACCESS_PAGE_ROWS = 500
-"""Rows of one answer to a listing: 2 MB at the longest paths would not fit, so a page may end earlier."""
+ACCESS_PAGE_ROWS = 256
+"""Rows of one answer to a listing: three quarters of a frame at the longest paths and names."""
 
 PASSWORD_BYTES_MAX = 1_024
 """Longest password: hashing it costs the same, and none that people type is longer."""
+
+SCRYPT_N = 1 << 15
+"""Cost of hashing a password: 32 MB and some 80 ms, which a guesser pays for every guess."""
+
+SCRYPT_R = 8
+SCRYPT_P = 1
+SCRYPT_BYTES_MAX = 64 * MIB
+"""Memory that one hash may take: twice what it needs."""
+
+PASSWORD_HASHES_AT_ONCE = 2
+"""Passwords of new users that are hashed side by side: 64 MB."""
+
+USERS_PAGE_BYTES_MAX = FRAME_BYTES_MAX // 2
+"""A page of users ends there: with all its groups and tokens a single one may have 200 KB."""
+
+TOKEN_BYTES = 32
+"""Chance in a token: nobody guesses it, so its hash needs no salt."""
+
+TOKEN_LABEL_CHARACTERS_MAX = 128
+"""Longest label of a token: what it is for, in some words."""
+
+TOKENS_PER_USER_MAX = 256
+"""Tokens of one user; each is for a program or a machine."""
 
 # --- queues ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ from moorline.catalog.access import AccessCatalog
 from moorline.catalog.statements import statement
 from moorline.core.access.principal import check_provable
 from moorline.errors import AlreadyThere, BadGrant, LimitReached, NotFound
-from moorline.limits import ACCESS_LOG_ROWS_MAX, ACCESS_TOKENS_MAX, ACCESS_USERS_MAX
+from moorline.limits import (
+    ACCESS_LOG_ROWS_MAX,
+    ACCESS_TOKENS_MAX,
+    ACCESS_USERS_MAX,
+    TOKENS_PER_USER_MAX,
+)
 
 COUNTS = statement("access_counts")
 USER_FIND = statement("access_user_find")
@@ -21,7 +26,7 @@ USER_DISABLE = statement("access_user_disable")
 USER_REMOVE = statement("access_user_remove")
 USER_LEFT = statement("access_user_left")
 TOKEN_FIND = statement("access_token_find")
-TOKEN_LABEL = statement("access_token_label")
+TOKEN_LABELS = statement("access_token_labels")
 TOKEN_ADD = statement("access_token_add")
 TOKEN_REMOVE = statement("access_token_remove")
 
@@ -146,7 +151,12 @@ class Users(AccessCatalog):
                 raise _no_user(name)
             if (await connection.fetchrow(COUNTS))["tokens"] >= ACCESS_TOKENS_MAX:
                 raise LimitReached(f"there are {ACCESS_TOKENS_MAX} tokens, and may be no more")
-            if await connection.fetchval(TOKEN_LABEL, name, label):
+            labels = {row["label"] for row in await connection.fetch(TOKEN_LABELS, name)}
+            if len(labels) >= TOKENS_PER_USER_MAX:
+                raise LimitReached(
+                    f"{name!r} has {TOKENS_PER_USER_MAX} tokens, and may have no more"
+                )
+            if label in labels:
                 raise AlreadyThere(f"{name!r} has a token {label!r}: choose another label")
             expires_us: int | None = await connection.fetchval(
                 TOKEN_ADD, token_hash, name, label, expires_s, ACCESS_LOG_ROWS_MAX

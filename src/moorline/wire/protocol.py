@@ -6,7 +6,7 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import group, queue, queue_contents, service, staging, stream_file, topic
+from moorline.wire import access, group, queue, queue_contents, service, staging, stream_file, topic
 from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Welcome
@@ -38,6 +38,7 @@ HeardByNode = (
     | stream_file.COMMANDS
     | queue_contents.COMMANDS
     | holding.COMMANDS
+    | access.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -57,6 +58,7 @@ HeardByClient = (
     | stream_file.EVENTS
     | queue_contents.EVENTS
     | holding.EVENTS
+    | access.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
