@@ -38,6 +38,10 @@
     │   ├── LimitReached       a session or a node has as many of something as it may have
     │   ├── QuotaExceeded      the queue is full
     │   ├── NotAuthorized      this identity may not do that
+    │   │   └── Denied         no right to it is granted to this principal
+    │   ├── RightsUnknown      the node has not heard from the catalog for long, and knows nobody's rights
+    │   ├── BadGrant           a path, principal, group of users or right that cannot be one
+    │   ├── AlreadyThere       a user or token of that name is there
     │   ├── NoMessage          the message acknowledged is not the head
     │   ├── QueueOff           the recipient takes no more messages
     │   ├── QueueBlocked       the operator has blocked the queue
@@ -296,6 +300,30 @@ class NotAuthorized(CallFailed):
     """This identity may not do that."""
 
     code = "AUTH"
+
+
+class Denied(NotAuthorized):
+    """No right to it is granted to this principal. Whether there is such a thing is not said."""
+
+    code = "DENIED"
+
+
+class RightsUnknown(CallFailed):
+    """The node has not heard from the catalog for so long that it knows nobody's rights: try again."""
+
+    code = "UNAVAILABLE"
+
+
+class BadGrant(CallFailed):
+    """A path, a principal, a group of users or a right that cannot be one; nothing was changed."""
+
+    code = "BAD_GRANT"
+
+
+class AlreadyThere(CallFailed):
+    """There is a user or a token of that name; nothing was changed."""
+
+    code = "EXISTS"
 
 
 class NoMessage(CallFailed):

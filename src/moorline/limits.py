@@ -335,6 +335,81 @@ for a person who comes back from a holiday."""
 TLS_EXPIRY_LOG_MS = 86_400_000
 """Time between two lines of the log about the same expiry."""
 
+GRANT_PATH_BYTES_MAX = 1_024
+"""Longest path of a row. With a principal of four bytes a character it still fits a key of Postgres."""
+
+GRANT_LEVELS_MAX = 34
+"""Levels of a path: those of a topic, the subtree that it is in, and one more for names with a slash."""
+
+GRANT_ROWS_MAX = 100_000
+"""Rows of the table, which every node has in memory: some 60 MB, and a second to load."""
+
+ACCESS_USERS_MAX = 100_000
+"""Users of the catalog; each node knows which of them are disabled."""
+
+ACCESS_TOKENS_MAX = 100_000
+"""Tokens of all users; each node knows which of them are still there."""
+
+ACCESS_MEMBERS_MAX = 100_000
+"""Memberships in groups of users, which every node has in memory."""
+
+ACCESS_QUOTAS_MAX = 10_000
+"""Rows of quotas, which every node has in memory."""
+
+ACCESS_OWNERS_MAX = 100_000
+"""Owners by their old names that were given a principal."""
+
+GROUPS_PER_PRINCIPAL_MAX = 64
+"""Groups of users that one principal is in: each is looked for at each level of a path."""
+
+VERDICTS_KEPT_MAX = 4_096
+"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten."""
+
+VERDICTS_OF_ALL_MAX = 131_072
+"""The same of all principals: some 20 MB, and 150 MB where all paths are as long as they may be."""
+
+ACCESS_CHANGES_AT_ONCE_MAX = 1_000
+"""Changes that are put into the table between two turns of the loop, some 20 ms: a verdict never sees a part
+of them. Who missed more builds a new table beside the old one."""
+
+EXPLAINED_ROWS_MAX = 64
+"""Rows that an explanation names."""
+
+ACCESS_REVOCATION_MS = 2_000
+"""What is not granted any more ends within that time, on every node that reaches the catalog."""
+
+ACCESS_LOOKS_PER_REVOCATION = 4
+"""Looks for changes within that time: one that is lost leaves the time for another."""
+
+ACCESS_STALE_MS = 60_000
+"""Known rights go on for that long without the catalog: twice what a node keeps its identity."""
+
+ACCESS_LOG_ROWS_MAX = 10_000
+"""Changes of rights that the catalog remembers: a node that missed more loads everything."""
+
+ACCESS_PAGE_ROWS = 256
+"""Rows of one answer to a listing: three quarters of a frame at the longest paths and names."""
+
+SCRYPT_N = 1 << 15
+"""Cost of hashing a password: 32 MB and some 80 ms, which a guesser pays for every guess."""
+
+SCRYPT_R = 8
+SCRYPT_P = 1
+SCRYPT_BYTES_MAX = 64 * MIB
+"""Memory that one hash may take: twice what it needs."""
+
+PASSWORD_HASHES_AT_ONCE = 2
+"""Passwords of new users that are hashed side by side: 64 MB."""
+
+USERS_PAGE_BYTES_MAX = FRAME_BYTES_MAX // 2
+"""A page of users ends there: with all its groups and tokens a single one may have 200 KB."""
+
+TOKEN_LABEL_CHARACTERS_MAX = 128
+"""Longest label of a token: what it is for, in some words."""
+
+TOKENS_PER_USER_MAX = 256
+"""Tokens of one user; each is for a program or a machine."""
+
 # --- queues ---------------------------------------------------------------------------------------
 
 STATE_LINES_MAX = 16

@@ -159,3 +159,29 @@ def test_only_the_password_is_masked(text: str, shown: str) -> None:
 
 def test_what_is_not_printable_is_escaped() -> None:
     assert escaped("a\x1b\x9b\u202e\U000e0001é\\") == "a\\x1b\\x9b\\u202e\\U000e0001é\\"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("access.certificates", "cn:a", "accepted: FIELD:PATTERN=PRINCIPAL"),
+        ("access.certificates", "cn:x=@ops", "is no principal"),
+        ("access.mechanisms", "kerberos", "accepted: a list of MECHANISM"),
+        ("access.mechanisms", "password@tls://0.0.0.0:1", "is no listener"),
+        ("access.proxied", "tcp://127.0.0.1:1", "is no listener"),
+    ],
+)
+def test_access_that_is_refused_by_name(name: str, value: str, why: str) -> None:
+    text = refused(**{name: value})
+    assert name in text
+    assert why in text
+
+
+def test_what_a_listener_takes_as_a_proof() -> None:
+    plain, tls = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+    flags = {"listen": f"{plain},{tls}", "access.mechanisms": f"anonymous,token,password@{tls}"}
+    access = load(flags, {}, NO_FILE).config.access
+    assert access.mechanisms_of(plain) == {"anonymous", "token"}
+    assert access.mechanisms_of(tls) == {"password"}
+    everything = load({}, {}, NO_FILE).config.access
+    assert everything.mechanisms_of(plain) == {"certificate", "password", "token", "anonymous"}

@@ -40,6 +40,8 @@ class GroupRow(msgspec.Struct, frozen=True):
     """Empty if nobody leads it."""
     lease_left_ms: int
     created_us: int
+    owner: str = ""
+    """The principal that made it; empty where nobody knows."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -59,8 +61,9 @@ class Groups(Readers):
         start_us: int,
         start_offset: int | None = None,
         cursors: Sequence[CursorRow] = (),
+        owner: str = "",
     ) -> tuple[GroupRow, bool]:
-        """The group and whether this call made it; one that is there stays as it is.
+        """The group and whether this call made it; one that is there stays as it is, its owner too.
 
         One that is made begins at `places`, and at the start in every shard that is not among them.
         """
@@ -83,6 +86,7 @@ class Groups(Readers):
                 [cursor.failures for cursor in cursors],
                 start_offset,
                 *self._catalog.acting_as,
+                owner,
             )
         if row is None:
             raise self._catalog.identity_taken()
@@ -147,4 +151,5 @@ def _group(row: Any) -> GroupRow:
         leader=row["leader"],
         lease_left_ms=row["lease_left_ms"],
         created_us=row["created_us"],
+        owner=row["owner"],
     )

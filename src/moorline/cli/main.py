@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from moorline.cli import output
 from moorline.cli.serve import serve
 from moorline.cli.status import status
+from moorline.cli.whoami import whoami
 from moorline.errors import ConfigError, MoorlineError
 from moorline.version import __version__
 
@@ -37,6 +38,10 @@ NOUNS = {
     "clock": "clock",
     "audit": "audit",
     "cert": "cert",
+    "grant": "grant",
+    "user": "user",
+    "quota": "quota",
+    "owner": "owner",
 }
 """The module whose `app` has the commands of each noun."""
 
@@ -88,6 +93,7 @@ app = typer.Typer(
 )
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
+app.command("whoami", epilog="Example: moor whoami --json")(whoami)
 
 
 def main() -> None:

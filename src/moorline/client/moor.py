@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from moorline.client.access import Access
 from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
 from moorline.client.record import check_filter_text, check_producer
@@ -227,6 +228,11 @@ class Moor:
 
     async def groups(self) -> list[GroupFacts]:
         return await list_groups(self._caller)
+
+    @property
+    def access(self) -> Access:
+        """Who may do what: rows of rights, users, quotas."""
+        return Access(self._caller)
 
     async def topics(
         self, filter_text: str = "#", after: str = "", count: int = 1_000

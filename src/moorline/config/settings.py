@@ -6,13 +6,14 @@ What types cannot say is in `problems()`, of the whole or of a section.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from moorline import ids, limits
+from moorline.config.access import Access
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     HTTP_FORM,
@@ -21,6 +22,9 @@ from moorline.config.addresses import (
     http_address,
     listen_address,
 )
+from moorline.config.problem import Problem, text_setting
+
+__all__ = ["Access", "Config", "Groups", "Problem", "Queues", "Streams"]
 
 ROLES = ("resolver", "broker", "records", "console")
 """The roles of the design."""
@@ -39,19 +43,6 @@ OTHER_VARIABLES = {
 NODE_FORM = "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit"
 CATALOG_FORM = '"embedded" or postgresql://USER:PASSWORD@HOST:PORT/DATABASE'
 ROLES_FORM = "a list of " + ", ".join(EXISTING_ROLES)
-
-
-def _text(description: str, accepted: str) -> Meta:
-    """Of a setting whose form is checked by `problems()`."""
-    return Meta(description=description, extra={"accepted": accepted})
-
-
-class Problem(NamedTuple):
-    """Why values are refused although their types are right."""
-
-    keys: tuple[str, ...]
-    """The key that is named, then the others it was compared with."""
-    accepted: str
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -222,29 +213,34 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     data: Annotated[
         str, Meta(min_length=1, description="Folder of the node's journals and embedded catalog.")
     ] = "./moorline-data"
-    node: Annotated[str, _text("Name of this node, unique in its cluster.", NODE_FORM)] = "node-1"
+    node: Annotated[str, text_setting("Name of this node, unique in its cluster.", NODE_FORM)] = (
+        "node-1"
+    )
     roles: Annotated[
-        list[str], _text("What this node does; an empty list is every role there is.", ROLES_FORM)
+        list[str],
+        text_setting("What this node does; an empty list is every role there is.", ROLES_FORM),
     ] = msgspec.field(default_factory=list)
     listen: Annotated[
-        list[str], _text("Addresses of the native protocol.", f"a list of {LISTEN_FORM}")
+        list[str], text_setting("Addresses of the native protocol.", f"a list of {LISTEN_FORM}")
     ] = msgspec.field(default_factory=lambda: [DEFAULT_ADDRESS])
     advertise: Annotated[
         list[str],
-        _text(
+        text_setting(
             "Addresses at which other nodes reach this one; empty is those it listens on.",
             f"a list of {LISTEN_FORM}",
         ),
     ] = msgspec.field(default_factory=list)
     http: Annotated[
         str,
-        _text(
+        text_setting(
             'Address of /livez, /readyz, /healthz, /metrics and the console, or "off".', HTTP_FORM
         ),
     ] = "127.0.0.1:7412"
     catalog: Annotated[
         str,
-        _text('The catalog: "embedded", or the postgresql:// URL of a shared one.', CATALOG_FORM),
+        text_setting(
+            'The catalog: "embedded", or the postgresql:// URL of a shared one.', CATALOG_FORM
+        ),
     ] = "embedded"
     anonymous: Annotated[
         Literal["loopback", "everywhere", "never"],
@@ -305,6 +301,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     queues: Queues = Queues()
     streams: Streams = Streams()
     groups: Groups = Groups()
+    access: Access = Access()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
@@ -329,6 +326,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             http_address(self.http)
         except ValueError as error:
             yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
+        yield from _access_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:
             yield Problem(("catalog",), text)
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -392,6 +390,18 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
             ("anonymous", "listen", "tls_client_ca"),
             'nobody could log on: "never" needs a tls:// listen address and tls_client_ca',
         )
+
+
+def _access_problems(config: Config) -> Iterator[Problem]:
+    for key, listeners in (
+        ("access.mechanisms", config.access.named_listeners()),
+        ("access.proxied", config.access.proxied),
+    ):
+        for listener in listeners:
+            if listener not in config.listen:
+                yield Problem(
+                    (key, "listen"), f'"{listener}" is no listener; accepted: one of listen'
+                )
 
 
 def _has_tls(config: Config) -> bool:

@@ -6,7 +6,17 @@ import msgspec
 
 from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
-from moorline.wire import audit, group, queue, queue_contents, service, staging, stream_file, topic
+from moorline.wire import (
+    access,
+    audit,
+    group,
+    queue,
+    queue_contents,
+    service,
+    staging,
+    stream_file,
+    topic,
+)
 from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
@@ -39,6 +49,7 @@ HeardByNode = (
     | stream_file.COMMANDS
     | queue_contents.COMMANDS
     | holding.COMMANDS
+    | access.COMMANDS
     | audit.COMMANDS
 )
 HeardByClient = (
@@ -60,6 +71,7 @@ HeardByClient = (
     | stream_file.EVENTS
     | queue_contents.EVENTS
     | holding.EVENTS
+    | access.EVENTS
     | audit.EVENTS
 )
 

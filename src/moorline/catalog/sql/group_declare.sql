@@ -6,7 +6,7 @@ with ours as materialized (
 ), declared as materialized (
     select (made.state).*, made.is_created
     from (select where $12::bytea is null or exists (select from ours)) as allowed
-    cross join lateral moorline.declare_group($1, $2, $3, $4, $5, $11) as made
+    cross join lateral moorline.declare_group($1, $2, $3, $4, $5, $11, $14) as made
 ), begun as (
     insert into moorline.progress (reader, node, shard, offset_low, acked, failures)
     select declared.reader, place.node, place.shard, place.offset_low, place.acked, place.failures

@@ -1,0 +1,319 @@
+"""Room: access. Answers what is asked about rights, users, quotas and owners.
+
+A change is one transaction of the catalog (`catalog/access.py`): answered by `Failed` it was not made, and
+will not be. Before a change is answered this node has it in force; the others follow within their
+`access.revocation_ms`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from moorline.access.credentials import hashed, new_token, token_hash
+from moorline.access.guard import Declared, Refusals, anybody, needs
+from moorline.access.rights import Rights, RightsTable
+from moorline.catalog.access import GrantEntry
+from moorline.catalog.users import PasswordHash, Users
+from moorline.core.access.principal import ANONYMOUS, EVERYONE, Proof, check_subject
+from moorline.core.access.right import EVERYTHING, GRANT, LETTERS, bits_of, letters_of
+from moorline.core.access.row import OWN, Row, Subjects
+from moorline.errors import BadGrant, MoorlineError, NotFound
+from moorline.limits import PASSWORD_HASHES_AT_ONCE, USERS_PAGE_BYTES_MAX
+from moorline.net.session import each
+from moorline.net.turns import Turns
+from moorline.wire import access as wire
+from moorline.wire.message import Answer, Message
+from moorline.wire.queue import Done
+
+USERS = "/admin/users"
+"""Who has `g` here may do anything: set a password, or join a group of users."""
+
+SUBTREES = (
+    "/",
+    "/topics",
+    "/queues",
+    "/services",
+    "/groups",
+    "/sessions",
+    "/records",
+    "/values",
+    "/admin",
+)
+
+
+class Audit(Refusals, Protocol):
+    """Who hears of changes, and of refusals."""
+
+    def changed(self, session: Any, /, act: str, path: str, detail: str) -> None: ...
+
+
+class AccessBroker:
+    def __init__(
+        self,
+        users: Users,
+        table: RightsTable,
+        audit: Audit,
+        expires_us: Callable[[Any], int] = lambda _: 0,
+    ) -> None:
+        """`expires_us` says of a session when its proof ends."""
+        self._users = users
+        self._table = table
+        self._audit = audit
+        self._expires_us = expires_us
+        self._hashing = asyncio.Semaphore(PASSWORD_HASHES_AT_ONCE)
+        self._turns = Turns()
+
+    def declared(self) -> Mapping[type[Message], Declared]:
+        """Each message with what it needs."""
+        later = self._turns.later
+        return {
+            wire.WhoAmI: anybody(each(self._who_am_i)),
+            wire.CheckGrant: needs(GRANT, _of_another, each(self._check)),
+            wire.ExplainGrant: needs(GRANT, _of_another, each(self._explain)),
+            wire.AddGrant: needs(GRANT, _rows_changed, later(self._add_grant)),
+            wire.RemoveGrant: needs(GRANT, _rows_changed, later(self._remove_grant)),
+            wire.ListGrants: needs(GRANT, _rows_changed, later(self._list_grants)),
+            wire.KeepGrants: needs(GRANT, lambda _: ("/",), later(self._keep_grants)),
+            wire.AddUser: _for_users(later(self._add_user)),
+            wire.ChangeUser: _for_users(later(self._change_user)),
+            wire.RemoveUser: _for_users(later(self._remove_user)),
+            wire.ListUsers: _for_users(later(self._list_users)),
+            wire.AddToken: _for_users(later(self._add_token)),
+            wire.RevokeToken: _for_users(later(self._revoke_token)),
+            wire.AddMember: _for_users(later(self._add_member)),
+            wire.RemoveMember: _for_users(later(self._remove_member)),
+            wire.ListMembers: _for_users(later(self._list_members)),
+            wire.SetQuota: _for_users(later(self._set_quota)),
+            wire.ListQuotas: _for_users(later(self._list_quotas)),
+            wire.ListOwners: _for_users(later(self._list_owners)),
+            wire.MapOwner: _for_users(later(self._map_owner)),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+
+    # --- verdicts ---------------------------------------------------------------------------------
+
+    def _who_am_i(self, session: Any, call: wire.WhoAmI) -> Answer:
+        rights: Rights = session.rights
+        return wire.Identified(
+            call.call,
+            rights.principal,
+            rights.proof.value,
+            tuple(sorted(rights.groups)),
+            tuple(
+                wire.RightsFacts(
+                    path, letters_of(rights.at(path)), letters_of(rights.everywhere(path))
+                )
+                for path in SUBTREES
+            ),
+            self._expires_us(session),
+        )
+
+    def _check(self, session: Any, call: wire.CheckGrant) -> Answer:
+        rights = self._rights_of(session, call.subject)
+        return wire.GrantChecked(call.call, rights.allows(_right(call.right), call.path))
+
+    def _explain(self, session: Any, call: wire.ExplainGrant) -> Answer:
+        found = self._rights_of(session, call.subject).explain(_right(call.right), call.path)
+        decided = tuple(_facts(row) for row in found.decided)
+        return wire.GrantExplained(call.call, found.is_granted, found.path, decided)
+
+    def _rights_of(self, session: Any, subject: str) -> "Rights | _Supposed":
+        """Of the connection itself, or of somebody as if it had logged on."""
+        if not subject:
+            rights: Rights = session.rights
+            rights.check_known()
+            return rights
+        check_subject(subject)
+        if subject.startswith("@"):
+            return _Supposed(self._table, Subjects(ANONYMOUS, frozenset({EVERYONE, subject})))
+        proof = Proof.NOTHING if subject == ANONYMOUS else Proof.PASSWORD
+        return self._table.rights(subject, proof, is_local=False)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    async def _add_grant(self, session: Any, call: wire.AddGrant) -> Answer:
+        row = Row(call.path, call.subject, bits_of(call.grants), bits_of(call.denies))
+        after = await self._users.add_grant(row, made_by=session.rights.principal)
+        detail = f"{call.subject} +{call.grants} -{call.denies}"
+        await self._in_force(session, call, call.path, detail)
+        return wire.GrantChanged(call.call, letters_of(after.grants), letters_of(after.denies))
+
+    async def _remove_grant(self, session: Any, call: wire.RemoveGrant) -> Answer:
+        letters = bits_of(call.letters) or EVERYTHING
+        made_by = session.rights.principal
+        after = await self._users.remove_grant(call.path, call.subject, letters, made_by=made_by)
+        await self._in_force(session, call, call.path, f"{call.subject} {letters_of(letters)}")
+        row = after or Row(call.path, call.subject)
+        return wire.GrantChanged(call.call, letters_of(row.grants), letters_of(row.denies))
+
+    async def _list_grants(self, _: Any, call: wire.ListGrants) -> Answer:
+        place = call.after_path, call.after_subject
+        found = await self._users.grants(call.path, call.subject, place, call.count)
+        return wire.GrantsListed(call.call, tuple(_entry_facts(entry) for entry in found))
+
+    async def _keep_grants(self, session: Any, call: wire.KeepGrants) -> Answer:
+        rows = await self._users.keep_upgraded_rows()
+        await self._in_force(session, call, "/", "")
+        return wire.GrantsKept(call.call, rows)
+
+    # --- users ------------------------------------------------------------------------------------
+
+    async def _add_user(self, session: Any, call: wire.AddUser) -> Answer:
+        password = await self._hashed(call.password) if call.password else None
+        await self._users.add_user(call.name, password)
+        return await self._done(session, call, call.name)
+
+    async def _change_user(self, session: Any, call: wire.ChangeUser) -> Answer:
+        if call.password is None and call.is_disabled is None:
+            raise BadGrant("nothing to change: name a password, or whether it is disabled")
+        await self._users.change_user(
+            call.name,
+            password=await self._hashed(call.password) if call.password else None,
+            has_no_password=call.password == b"",
+            is_disabled=call.is_disabled,
+        )
+        return await self._done(session, call, call.name)
+
+    async def _remove_user(self, session: Any, call: wire.RemoveUser) -> Answer:
+        left = await self._users.remove_user(call.name)
+        await self._in_force(session, call, USERS, call.name)
+        return wire.UserRemoved(call.call, left.memberships, left.grants, left.quotas)
+
+    async def _list_users(self, _: Any, call: wire.ListUsers) -> Answer:
+        page: list[wire.UserFacts] = []
+        size = 0
+        for user in await self._users.users(call.after, call.count):
+            facts = wire.UserFacts(
+                user.name,
+                user.is_disabled,
+                user.has_password,
+                user.created_us,
+                tuple(user.groups),
+                tuple(user.tokens),
+            )
+            size += len(msgspec.msgpack.encode(facts))
+            if page and size > USERS_PAGE_BYTES_MAX:
+                break
+            page.append(facts)
+        return wire.UsersListed(call.call, tuple(page))
+
+    async def _add_token(self, session: Any, call: wire.AddToken) -> Answer:
+        token = new_token()
+        expires_us = await self._users.add_token(
+            call.name, call.label, token_hash(token), call.expires_s or None
+        )
+        await self._in_force(session, call, USERS, f"{call.name} {call.label}")
+        return wire.TokenAdded(call.call, token, expires_us or 0)
+
+    async def _revoke_token(self, session: Any, call: wire.RevokeToken) -> Answer:
+        if not await self._users.remove_token(call.name, call.label):
+            raise NotFound(f"{call.name!r} has no token {call.label!r}")
+        return await self._done(session, call, f"{call.name} {call.label}")
+
+    async def _add_member(self, session: Any, call: wire.AddMember) -> Answer:
+        is_changed = await self._users.add_member(call.group, call.member)
+        await self._in_force(session, call, USERS, f"{call.group} {call.member}")
+        return wire.AccessChanged(call.call, is_changed)
+
+    async def _remove_member(self, session: Any, call: wire.RemoveMember) -> Answer:
+        is_changed = await self._users.remove_member(call.group, call.member)
+        await self._in_force(session, call, USERS, f"{call.group} {call.member}")
+        return wire.AccessChanged(call.call, is_changed)
+
+    async def _list_members(self, _: Any, call: wire.ListMembers) -> Answer:
+        place = call.after_group, call.after_member
+        found = await self._users.members(call.group, place, call.count)
+        return wire.MembersListed(call.call, tuple(wire.MemberFacts(*one) for one in found))
+
+    # --- quotas and owners ------------------------------------------------------------------------
+
+    async def _set_quota(self, session: Any, call: wire.SetQuota) -> Answer:
+        is_changed = await self._users.set_quota(call.subject, call.kind, call.amount)
+        await self._in_force(session, call, USERS, f"{call.subject} {call.kind} {call.amount}")
+        return wire.AccessChanged(call.call, is_changed)
+
+    async def _list_quotas(self, _: Any, call: wire.ListQuotas) -> Answer:
+        place = call.after_subject, call.after_kind
+        found = await self._users.quotas(call.subject, place, call.count)
+        return wire.QuotasListed(call.call, tuple(wire.QuotaFacts(*one) for one in found))
+
+    async def _list_owners(self, _: Any, call: wire.ListOwners) -> Answer:
+        found = await self._users.owners(call.after, call.count)
+        return wire.OwnersListed(
+            call.call,
+            tuple(
+                wire.OwnerFacts(one.name, one.principal, one.sessions, one.groups) for one in found
+            ),
+        )
+
+    async def _map_owner(self, session: Any, call: wire.MapOwner) -> Answer:
+        sessions, groups = await self._users.map_owner(call.known_as, call.principal)
+        await self._in_force(session, call, USERS, f"{call.known_as} {call.principal}")
+        return wire.OwnerMapped(call.call, sessions, groups)
+
+    # --- all of them ------------------------------------------------------------------------------
+
+    async def _done(self, session: Any, call: Any, detail: str) -> Answer:
+        await self._in_force(session, call, USERS, detail)
+        return Done(call.call)
+
+    async def _in_force(self, session: Any, call: Any, path: str, detail: str) -> None:
+        """The change is made: it is told, and this node has it before the answer leaves."""
+        self._audit.changed(session, type(call).__name__, path, detail)
+        with suppress(MoorlineError):  # the next look finds it; the change itself is not in doubt
+            await self._table.refresh()
+
+    async def _hashed(self, password: bytes) -> PasswordHash:
+        async with self._hashing:
+            return await asyncio.to_thread(hashed, password)
+
+
+class _Supposed:
+    """The rights of a group of users by itself, which nobody has as a connection."""
+
+    def __init__(self, table: RightsTable, subjects: Subjects) -> None:
+        self._table = table
+        self._subjects = subjects
+
+    def allows(self, right: int, path: str) -> bool:
+        return self._table.explain(self._subjects, right, path).is_granted
+
+    def explain(self, right: int, path: str) -> Any:
+        return self._table.explain(self._subjects, right, path)
+
+
+def _for_users(handler: Any) -> Declared:
+    return needs(GRANT, lambda _: (USERS,), handler)
+
+
+def _of_another(call: wire.CheckGrant | wire.ExplainGrant) -> Iterable[str]:
+    """What somebody may do itself it may know; of others only whoever manages users."""
+    return (USERS,) if call.subject else ()
+
+
+def _rows_changed(call: wire.AddGrant | wire.RemoveGrant | wire.ListGrants) -> Iterable[str]:
+    """A row for everybody's own level is one for each of them."""
+    levels = ["+" if level == OWN else level for level in call.path.split("/")]
+    return ("/".join(levels),)
+
+
+def _right(letter: str) -> int:
+    if letter not in LETTERS:
+        bits_of(letter)  # says which there are
+    return LETTERS[letter]
+
+
+def _facts(row: Row) -> wire.GrantFacts:
+    return wire.GrantFacts(row.path, row.subject, letters_of(row.grants), letters_of(row.denies))
+
+
+def _entry_facts(entry: GrantEntry) -> wire.GrantFacts:
+    facts = _facts(entry.row)
+    return wire.GrantFacts(
+        facts.path, facts.subject, facts.grants, facts.denies, entry.made_by, entry.made_us
+    )

@@ -1,0 +1,201 @@
+"""Room: access. What each message needs, checked in one place before its handler hears of it.
+
+    declared = {
+        Publish: needs(WRITE, topics_published, self._publish, below="/topics"),
+        Acknowledge: own(self._acknowledge),
+        DeleteQueue: owner_or(ADMINISTER, path_of_queue, owner_of_queue, self._delete),
+        ReadStream: nodes_only(self._read),
+        Describe: anybody(self._describe),
+    }
+    handlers = Guard(audit).guarded(declared)
+
+A handler gets those calls of a run that are granted, in one run as before; each of the others is answered
+by `Failed("DENIED")`, and the audit hears of it. The text of a refusal is made from the call and the right
+alone: nothing in it tells what exists. Where a principal has a right at everything below a path, a whole run
+costs one look.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
+
+from moorline.access.rights import UNKNOWN, Rights
+from moorline.core.access.right import NAMES, OWNERS, letters_of
+from moorline.errors import Denied, RightsUnknown
+from moorline.wire.message import Answer, Call, Failed, Message
+
+NODES_ONLY = "only the nodes of the cluster may ask for this"
+
+
+class Guarded(Protocol):
+    """What the guard asks of a session."""
+
+    @property
+    def rights(self) -> Rights: ...
+
+
+class Refusals(Protocol):
+    """Who hears of refusals: the audit."""
+
+    def refused(self, session: Any, /, act: str, path: str, code: str) -> None: ...
+
+
+Handler = Callable[[Any, list[Any]], Iterable[Answer]]
+PathsOfCall = Callable[[Any], Iterable[str]]
+PathOfCall = Callable[[Any], str]
+OwnerOf = Callable[[Any], str | None]
+"""Of a call: who owns what it names, found in memory; None or empty where nobody does or nothing is there."""
+
+
+class Refusal(NamedTuple):
+    code: str
+    text: str
+    path: str
+
+
+Check = Callable[[Rights, Any], Refusal | None]
+"""Why a call is refused; None if it is granted."""
+
+
+class Declared(NamedTuple):
+    """A handler with what its calls need. There is no handler without."""
+
+    handler: Handler
+    check: Check | None = None
+    right: int = 0
+    below: str = ""
+    """Whoever has the right at everything below this path needs no check."""
+
+
+def anybody(handler: Handler) -> Declared:
+    """Answers the same to everybody."""
+    return Declared(handler)
+
+
+def own(handler: Handler) -> Declared:
+    """Names only what this session holds by a right that it has, as an acknowledgement does."""
+    return Declared(handler)
+
+
+def nodes_only(handler: Handler) -> Declared:
+    """What nodes say to each other."""
+
+    def check(rights: Rights, _: Any) -> Refusal | None:
+        return None if rights.is_node else Refusal(Denied.code, NODES_ONLY, "")
+
+    return Declared(handler, check)
+
+
+def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: str = "") -> Declared:
+    """The right at each path that a call names; a path may be a filter.
+
+    `below` is a path that all of them are below. What is reserved for nodes is not looked at where a
+    principal has the right everywhere: a handler that publishes refuses that itself.
+    """
+
+    def check(rights: Rights, call: Any) -> Refusal | None:
+        for path in paths_of_call(call):
+            if not rights.at(path) & right:
+                return _refusal(rights, right, path)
+        return None
+
+    return Declared(handler, check, right, below)
+
+
+def owner_or(
+    right: int,
+    path_of_call: PathOfCall,
+    owner_of: OwnerOf,
+    handler: Handler,
+    *,
+    below: str = "",
+) -> Declared:
+    """The right at the path, or to be the owner of what is there."""
+
+    def check(rights: Rights, call: Any) -> Refusal | None:
+        # The rows first: what an owner may do without them it may do whatever they say.
+        path = path_of_call(call)
+        if rights.at(path) & right or is_owners(rights, right, owner_of(call)):
+            return None
+        return _refusal(rights, right, path)
+
+    return Declared(handler, check, right, below)
+
+
+def demand(rights: Rights, right: int, path: str, owner: str | None = None) -> None:
+    """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
+    if rights.at(path) & right or is_owners(rights, right, owner):
+        return
+    rights.check_known()
+    raise Denied(text_of(right, path))
+
+
+def is_owners(rights: Rights, right: int, owner: str | None) -> bool:
+    return bool(right & OWNERS and owner and rights.is_known and rights.owns(owner))
+
+
+def text_of(right: int, path: str) -> str:
+    """The same for what is not there and for what is not allowed."""
+    return f"the right {letters_of(right)} ({NAMES[right]}) is not granted at {path}"
+
+
+class Guard:
+    """Puts the check before the handler."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+
+    def guarded(self, declared: Mapping[type[Message], Declared]) -> dict[type[Message], Handler]:
+        """The handlers of a node. One that does not say what it needs is our mistake: no node starts."""
+        for kind, one in declared.items():
+            assert isinstance(one, Declared), f"{kind.__name__} does not say what it needs"
+        return {kind: self._guarded(kind, one) for kind, one in declared.items()}
+
+    def _guarded(self, kind: type[Message], declared: Declared) -> Handler:
+        handler, check, right, below = declared
+        if check is None:
+            return handler
+        checked = self._checked(kind, handler, check)
+        if not below:
+            return checked
+
+        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+            if session.rights.everywhere(below) & right:
+                return handler(session, calls)
+            return checked(session, calls)
+
+        return handle
+
+    def _checked(self, kind: type[Message], handler: Handler, check: Check) -> Handler:
+        refusals, act, has_answer = self._refusals, kind.__name__, issubclass(kind, Call)
+
+        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+            rights = session.rights
+            granted: list[Any] = []
+            answers: list[Answer] = []
+            is_refused = False
+            for call in calls:
+                refusal = check(rights, call)
+                if refusal is None:
+                    granted.append(call)
+                    continue
+                is_refused = True
+                refusals.refused(session, act, refusal.path, refusal.code)
+                if has_answer:
+                    answers.append(Failed(call.call, refusal.code, refusal.text))
+            if not is_refused:
+                return handler(session, calls)
+            if not granted:
+                return answers
+            given = handler(session, granted)
+            if isinstance(given, (list, tuple)):
+                return [*answers, *given]
+            return chain(answers, given)
+
+        return handle
+
+
+def _refusal(rights: Rights, right: int, path: str) -> Refusal:
+    if not rights.is_known:
+        return Refusal(RightsUnknown.code, UNKNOWN, path)
+    return Refusal(Denied.code, text_of(right, path), path)

@@ -1,0 +1,1 @@
+select path, subject, grants, denies from moorline.access_grant where version > $1

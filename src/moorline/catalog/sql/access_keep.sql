@@ -1,0 +1,1 @@
+update moorline.access_state set is_kept = true

@@ -1,0 +1,1 @@
+select name, member from moorline.access_member where version > $1

@@ -1,0 +1,1 @@
+select known_as, principal from moorline.access_owner where version > $1

@@ -1,0 +1,1 @@
+select label from moorline.access_token where owner = $1

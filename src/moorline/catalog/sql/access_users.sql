@@ -1,0 +1,1 @@
+select name, is_disabled, version from moorline.access_user where version > $1

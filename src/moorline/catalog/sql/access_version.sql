@@ -1,0 +1,1 @@
+select version, mark::text as mark from moorline.access_state

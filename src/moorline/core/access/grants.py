@@ -1,0 +1,354 @@
+"""Room: core/access. The tree of rows, and what it says of a path: the only place where a verdict is found.
+
+    grants.put(Row("/topics/orders", "@sales", grants=SUBSCRIBE | LIST))
+    grants.rights_at(subjects, "/topics/orders/eu")      all rights there, as bits
+    grants.rights_at(subjects, "/topics/orders/#")       those that every topic has which the filter takes
+    grants.reach(subjects, WRITE, "/topics")             ALL, NONE or SOME of what is at and below it
+    grants.explain(subjects, WRITE, "/topics/orders")    the same verdict, with the rows that decided
+
+    /                @loopback +slwpdag           From the root down to the path, at each node: what rows of
+    └── topics       @everyone +s                 these subjects grant is added, then what they deny is
+        ├── orders   @sales +w   alice -s         taken away. Deny beats grant at one node, deeper beats
+        └── %u       @everyone +slw               higher. `%u` is the level of the principal itself.
+
+A filter. Take the topic with a level that nobody named in place of each wildcard. If it has the right, a
+topic that the filter takes can lack it only by a row that denies, the deepest that decides for it; and then
+the shortest topic at or below that row's path which the filter takes lacks it too. So a filter is judged by
+one such topic for each row that denies something to these subjects there, not by a walk over the tree.
+Design: docs/design/access.md.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from moorline.core.access.right import EVERYTHING, NOTHING, WRITE
+from moorline.core.access.row import (
+    OWN,
+    RESERVED,
+    TOPICS,
+    UNNAMED,
+    Levels,
+    Row,
+    Subjects,
+    levels_of,
+)
+from moorline.limits import EXPLAINED_ROWS_MAX
+
+
+class Reach(Enum):
+    """How much of a subtree has a right."""
+
+    ALL = "all"
+    NONE = "none"
+    SOME = "some"
+
+
+class Explanation(NamedTuple):
+    is_granted: bool
+    path: str
+    """What was judged; of a filter that is denied, a topic that it takes and that is not granted. A level
+    that nobody named is written as `…` there."""
+    decided: tuple[Row, ...]
+    """The rows that decided, all of one node; none where no row says anything."""
+
+
+class _Node:
+    __slots__ = ("below", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] | None = None
+        self.below: dict[str, _Node] | None = None
+
+
+_Entry = tuple[Levels, Row]
+
+
+class Grants:
+    """All rows. An empty one denies everything."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._root = _Node()
+        self._by_subject: dict[str, list[_Entry]] = {}
+        """The rows of each subject in the order of their levels: those below a path are neighbours."""
+        self._own_by_subject: dict[str, dict[Levels, Row]] = {}
+        """Those of them that have `%u`: for each principal they are at another place."""
+        self._count = 0
+        self.fill(rows)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        for subject in {*self._by_subject, *self._own_by_subject}:
+            for _, row in self._by_subject.get(subject, ()):
+                yield row
+            yield from self._own_by_subject.get(subject, {}).values()
+
+    def fill(self, rows: Iterable[Row]) -> None:
+        for _ in self.filling(rows):
+            pass
+
+    def filling(self, rows: Iterable[Row]) -> Iterator[None]:
+        """Puts many rows into one that is empty; may be interrupted at each yield, and asked only behind it.
+
+        No two of them are of one path and subject.
+        """
+        assert not self._count
+        for row in rows:
+            levels = levels_of(row.path)
+            before = self._plant(levels, row)
+            assert before is None, f"two rows are of {row.path} and {row.subject}"
+            self._list(levels, row, is_sorted=False)
+            yield
+        for entries in self._by_subject.values():
+            entries.sort(key=_place)
+            yield
+
+    def put(self, row: Row) -> None:
+        """Adds it in place of the one of this path and subject, if there is one."""
+        levels = levels_of(row.path)
+        if self._plant(levels, row) is not None:
+            self._unlist(levels, row.subject)
+        self._list(levels, row, is_sorted=True)
+
+    def remove(self, path: str, subject: str) -> bool:
+        """False if there is none."""
+        levels = levels_of(path)
+        nodes = [self._root]
+        for level in levels:
+            found = None if nodes[-1].below is None else nodes[-1].below.get(level)
+            if found is None:
+                return False
+            nodes.append(found)
+        rows = nodes[-1].rows
+        if rows is None or rows.pop(subject, None) is None:
+            return False
+        self._unlist(levels, subject)
+        # What leads nowhere any more goes too, or a table that changes for years would grow.
+        if not rows:
+            nodes[-1].rows = None
+        for depth in range(len(levels), 0, -1):
+            if nodes[depth].rows or nodes[depth].below:
+                break
+            above = nodes[depth - 1].below
+            assert above is not None
+            del above[levels[depth - 1]]
+            if not above:
+                nodes[depth - 1].below = None
+        return True
+
+    # --- verdicts ---------------------------------------------------------------------------------
+
+    def rights_at(self, subjects: Subjects, path: str) -> int:
+        """What they may do there, as bits; of a filter, what they may do at every topic that it takes."""
+        levels = levels_of(path)
+        if "+" not in levels and levels[-1:] != ("#",):
+            return self._rights(subjects, levels)
+        bits = EVERYTHING
+        for one in self._samples(subjects, levels):
+            bits &= self._rights(subjects, one)
+            if not bits:
+                break
+        return bits
+
+    def everywhere(self, subjects: Subjects, path: str) -> int:
+        """What they may do at a path and at everything below it, as bits; see `reach`."""
+        levels = levels_of(path)
+        reserved = RESERVED if len(levels) > 1 else frozenset()
+        bits = self._rights(subjects, levels, reserved)
+        for at, row in self._rows_below(subjects, levels):
+            if not bits:
+                break
+            if row.denies & bits:
+                bits &= self._rights(subjects, at, reserved)
+        return bits
+
+    def reach(self, subjects: Subjects, right: int, path: str) -> Reach:
+        """How much of what is at and below a path has a right; `$…` topics are a part of it.
+
+        A subtree is not less than all for what only nodes write in it: that is the publishers' own check.
+        """
+        levels = levels_of(path)
+        reserved = RESERVED if len(levels) > 1 else frozenset()
+        has_right = bool(self._rights(subjects, levels, reserved) & right)
+        for at, row in self._rows_below(subjects, levels):
+            # As with a filter: what differs below differs at the row that decides for it.
+            if (row.denies if has_right else row.grants) & right and (
+                bool(self._rights(subjects, at, reserved) & right) != has_right
+            ):
+                return Reach.SOME
+        return Reach.ALL if has_right else Reach.NONE
+
+    def explain(self, subjects: Subjects, right: int, path: str) -> Explanation:
+        """Why it is granted or not; the same verdict as `rights_at`."""
+        levels = levels_of(path)
+        judged = levels
+        if "+" in levels or levels[-1:] == ("#",):
+            samples = list(self._samples(subjects, levels))
+            lacking = (one for one in samples if not self._rights(subjects, one) & right)
+            judged = next(lacking, samples[0])
+        is_granted = bool(self._rights(subjects, judged) & right)
+        decided: list[Row] = []
+        for nodes in self._walk(subjects, judged):
+            rows = [row for node in nodes for row in _rows_of(node, subjects)]
+            here = [row for row in rows if row.denies & right]
+            here = here or [row for row in rows if row.grants & right]
+            decided = here or decided
+        if not is_granted and all(not row.denies & right for row in decided):
+            decided = []  # reserved, and no row has a say in that
+        shown = path if is_granted else "/" + "/".join(judged).replace(UNNAMED, "…")
+        decided.sort(key=lambda row: (row.path, row.subject))
+        return Explanation(is_granted, shown, tuple(decided[:EXPLAINED_ROWS_MAX]))
+
+    def _rights(
+        self, subjects: Subjects, levels: Levels, reserved: frozenset[str] = RESERVED
+    ) -> int:
+        bits = NOTHING
+        for nodes in self._walk(subjects, levels):
+            # One node of the tree may have two branches: by its name, and as the principal's own.
+            granted = denied = NOTHING
+            for node in nodes:
+                for row in _rows_of(node, subjects):
+                    granted |= row.grants
+                    denied |= row.denies
+            bits = (bits | granted) & ~denied
+        if len(levels) > 1 and levels[1] in reserved and levels[0] == TOPICS:
+            bits &= ~WRITE
+        return bits
+
+    def _walk(self, subjects: Subjects, levels: Levels) -> Iterator[Sequence[_Node]]:
+        """The nodes of the tree from the root to the path, as far as there are any."""
+        nodes: Sequence[_Node] = (self._root,)
+        yield nodes
+        own = subjects.level
+        for level in levels:
+            found: list[_Node] = []
+            for node in nodes:
+                if node.below is None:
+                    continue
+                # A topic may be called %u, and is not the principal's own by that.
+                if level != OWN and (named := node.below.get(level)) is not None:
+                    found.append(named)
+                if level == own and (named := node.below.get(OWN)) is not None:
+                    found.append(named)
+            if not found:
+                return
+            nodes = found
+            yield nodes
+
+    def _samples(self, subjects: Subjects, levels: Levels) -> Iterator[Levels]:
+        """Paths that a filter takes, such that it has a right exactly if all of them have it."""
+        yield _filled(levels)
+        known = 0
+        while known < len(levels) and levels[known] not in ("+", "#"):
+            known += 1
+        # A row at or above the known part decides for the first sample as for every other.
+        for at, row in self._rows_below(subjects, levels[:known]):
+            if row.denies and (sample := _unified(levels, at)) is not None:
+                yield sample
+
+    def _rows_below(self, subjects: Subjects, levels: Levels) -> Iterator[_Entry]:
+        """The rows of these subjects below a path, not at it, with the levels that they have for them."""
+        depth = len(levels)
+        for name in subjects.names:
+            entries = self._by_subject.get(name, ())
+            for place in range(bisect_left(entries, levels, key=_place), len(entries)):
+                at, row = entries[place]
+                if at[:depth] != levels:
+                    break
+                if len(at) > depth:
+                    yield at, row
+            for unresolved, row in self._own_by_subject.get(name, {}).items():
+                at = _resolved(unresolved, subjects.level)
+                if len(at) > depth and at[:depth] == levels:
+                    yield at, row
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def _plant(self, levels: Levels, row: Row) -> Row | None:
+        """The row that was there."""
+        node = self._root
+        for level in levels:
+            if node.below is None:
+                node.below = {}
+            found = node.below.get(level)
+            if found is None:
+                found = node.below[level] = _Node()
+            node = found
+        if node.rows is None:
+            node.rows = {}
+        before = node.rows.get(row.subject)
+        node.rows[row.subject] = row
+        return before
+
+    def _list(self, levels: Levels, row: Row, *, is_sorted: bool) -> None:
+        self._count += 1
+        if OWN in levels:
+            self._own_by_subject.setdefault(row.subject, {})[levels] = row
+        elif is_sorted:
+            insort(self._by_subject.setdefault(row.subject, []), (levels, row), key=_place)
+        else:
+            self._by_subject.setdefault(row.subject, []).append((levels, row))
+
+    def _unlist(self, levels: Levels, subject: str) -> None:
+        self._count -= 1
+        if OWN in levels:
+            rows = self._own_by_subject[subject]
+            del rows[levels]
+            if not rows:
+                del self._own_by_subject[subject]
+            return
+        entries = self._by_subject[subject]
+        place = bisect_left(entries, levels, key=_place)
+        assert entries[place][0] == levels
+        del entries[place]
+        if not entries:
+            del self._by_subject[subject]
+
+
+def _place(entry: _Entry) -> Levels:
+    return entry[0]
+
+
+def _rows_of(node: _Node, subjects: Subjects) -> Iterator[Row]:
+    rows = node.rows
+    if rows is None:
+        return
+    # Whichever are fewer: a node may have the rows of thousands, and a principal dozens of groups.
+    if len(rows) < len(subjects.names):
+        for subject, row in rows.items():
+            if subject in subjects.names:
+                yield row
+    else:
+        for name in subjects.names:
+            if (found := rows.get(name)) is not None:
+                yield found
+
+
+def _resolved(levels: Levels, own: str) -> Levels:
+    return tuple(own if level == OWN else level for level in levels)
+
+
+def _filled(levels: Levels) -> Levels:
+    """The shortest path that a filter takes, whose wildcards nobody named."""
+    known = levels[:-1] if levels[-1] == "#" else levels
+    return tuple(UNNAMED if level == "+" else level for level in known)
+
+
+def _unified(levels: Levels, at: Levels) -> Levels | None:
+    """The shortest path at or below `at` that the filter takes; None if there is none."""
+    has_rest = levels[-1] == "#"
+    known = levels[:-1] if has_rest else levels
+    if len(at) > len(known) and not has_rest:
+        return None
+    for place, level in enumerate(at):
+        wanted = known[place] if place < len(known) else "#"
+        if wanted in ("+", "#"):
+            # MQTT 5, 4.7.2: at its beginning a wildcard takes no `$…`.
+            if place == 1 and level.startswith("$") and at[0] == TOPICS:
+                return None
+        elif wanted != level:
+            return None
+    return at + _filled((*known[len(at) :], "#")) if len(at) < len(known) else at

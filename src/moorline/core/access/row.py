@@ -1,0 +1,78 @@
+"""Room: core/access. A row of rights, whose rows count for somebody, and paths."""
+
+from typing import Final
+
+import msgspec
+
+from moorline.core.access.principal import check_subject, level_of
+from moorline.core.access.right import EVERYTHING, NOTHING
+from moorline.errors import BadGrant
+from moorline.limits import GRANT_LEVELS_MAX, GRANT_PATH_BYTES_MAX
+
+TOPICS: Final = "topics"
+OWN: Final = "%u"
+"""A level of a row's path that is the principal's own."""
+UNNAMED: Final = "\0"
+"""A level that nobody can name: no topic has a zero character, and no row."""
+RESERVED: Final = frozenset({"$SYS", "$dead"})
+"""Below these only nodes publish, whatever the rows say."""
+
+Levels = tuple[str, ...]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What one subject is granted and denied, at a path and all below it."""
+
+    path: str
+    subject: str
+    grants: int = NOTHING
+    denies: int = NOTHING
+
+
+class Subjects(msgspec.Struct, frozen=True):
+    """Whose rows count for somebody: its own, and those of the groups that it is in."""
+
+    principal: str
+    groups: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    level: str = ""
+
+    def __post_init__(self) -> None:
+        # Found once: each verdict needs them at each level.
+        msgspec.structs.force_setattr(self, "names", self.groups | {self.principal})
+        msgspec.structs.force_setattr(self, "level", level_of(self.principal))
+
+
+def check_row(row: Row) -> None:
+    """Refuses what cannot be a row, or would not mean what it seems to."""
+    path = row.path
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise BadGrant("this path is not text") from None
+    if not path.startswith("/"):
+        raise BadGrant(f"{path[:80]!r} is no path: those begin with /, as /topics/orders does")
+    if size > GRANT_PATH_BYTES_MAX or path.count("/") > GRANT_LEVELS_MAX:
+        raise BadGrant(
+            f"a path has at most {GRANT_PATH_BYTES_MAX} bytes and {GRANT_LEVELS_MAX} levels"
+        )
+    if "\0" in path:
+        raise BadGrant(f"{path!r} has a zero character")
+    if path.endswith("/") and path != "/":
+        raise BadGrant(f"{path!r} ends with /: leave it out, a row is for all that is below it")
+    if "+" in path or "#" in path:
+        raise BadGrant(f"{path!r} has a wildcard: a row is for all that is below it, without one")
+    for level in levels_of(path):
+        if OWN in level and level != OWN:
+            raise BadGrant(f"{path!r}: {OWN} is a level of its own")
+    check_subject(row.subject)
+    if not row.grants and not row.denies:
+        raise BadGrant("a row grants or denies at least one right")
+    if (row.grants | row.denies) & ~EVERYTHING:
+        raise BadGrant("a row has a right that is none")
+
+
+def levels_of(path: str) -> Levels:
+    """`/` has none; a topic may have empty ones."""
+    assert path.startswith("/"), path
+    return () if path == "/" else tuple(path[1:].split("/"))

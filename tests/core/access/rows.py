@@ -1,0 +1,68 @@
+"""Tables, subjects and paths drawn from few levels, and a model that walks over all rows."""
+
+from collections.abc import Iterable
+
+from hypothesis import strategies
+
+from moorline.core.access.principal import level_of
+from moorline.core.access.right import EVERYTHING, WRITE
+from moorline.core.access.row import Row, Subjects
+
+LEVELS = ["a", "b", "ab", "", "$x", "$SYS", "alice", "%u", "b%2Fc"]
+GROUPS = ["@everyone", "@sales", "@ops"]
+PRINCIPALS = ["alice", "b", "b/c"]
+
+subjects = strategies.builds(
+    Subjects,
+    strategies.sampled_from(PRINCIPALS),
+    strategies.frozensets(strategies.sampled_from(GROUPS)),
+)
+bits = strategies.integers(0, EVERYTHING)
+
+
+@strategies.composite
+def paths(draw: strategies.DrawFn, *, levels: tuple[str, ...] = tuple(LEVELS)) -> str:
+    root = draw(strategies.sampled_from(["topics", "topics", "topics", "queues"]))
+    below = draw(strategies.lists(strategies.sampled_from(levels), max_size=4))
+    if draw(strategies.integers(0, 9)) == 0:
+        return "/"
+    return "/" + "/".join([root, *below])
+
+
+@strategies.composite
+def row_paths(draw: strategies.DrawFn) -> str:
+    path = draw(paths())
+    return path.rstrip("/") or "/"
+
+
+rows = strategies.builds(
+    Row, row_paths(), strategies.sampled_from([*GROUPS, *PRINCIPALS]), bits, bits
+)
+tables = strategies.lists(rows, max_size=12, unique_by=lambda row: (row.path, row.subject))
+
+
+def split(path: str) -> list[str]:
+    return [] if path == "/" else path[1:].split("/")
+
+
+def naive(table: Iterable[Row], who: Subjects, path: str) -> int:
+    """The rights at a path, by a look at every row for every level."""
+    table = list(table)
+    wanted = split(path)
+    found = 0
+    for depth in range(len(wanted) + 1):
+        granted = denied = 0
+        for row in table:
+            own = [level_of(who.principal) if level == "%u" else level for level in split(row.path)]
+            # A level that is called so is not one that stands for somebody.
+            clash = any(
+                level == "%u" and given == "%u"
+                for level, given in zip(split(row.path), wanted, strict=False)
+            )
+            if own == wanted[:depth] and not clash and row.subject in {who.principal, *who.groups}:
+                granted |= row.grants
+                denied |= row.denies
+        found = (found | granted) & ~denied
+    if wanted[:2] in (["topics", "$SYS"], ["topics", "$dead"]):
+        found &= ~WRITE
+    return found

@@ -1,0 +1,372 @@
+"""The tree of rows: it says what a walk over all rows says, of paths and of filters."""
+
+import itertools
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.access.rows import naive, paths, rows, subjects, tables
+
+from moorline.core.access.grants import Grants, Reach
+from moorline.core.access.right import (
+    EVERYTHING,
+    GRANT,
+    LIST,
+    SUBSCRIBE,
+    WRITE,
+    bits_of,
+    letters_of,
+)
+from moorline.core.access.row import Row, Subjects, check_row
+from moorline.core.topic import check_filter, matches
+from moorline.errors import BadGrant, BadTopic
+
+ALICE = Subjects("alice", frozenset({"@everyone"}))
+
+
+def granted(table: list[Row], path: str, who: Subjects = ALICE, right: int = SUBSCRIBE) -> bool:
+    return bool(Grants(table).rights_at(who, path) & right)
+
+
+# --- single rules ---------------------------------------------------------------------------------
+
+
+def test_an_empty_table_denies_all() -> None:
+    assert Grants().rights_at(ALICE, "/") == 0
+    assert Grants().rights_at(ALICE, "/topics/a") == 0
+    assert Grants().rights_at(ALICE, "/topics/#") == 0
+
+
+def test_deny_beats_grant_at_one_node_whoever_it_names() -> None:
+    table = [Row("/topics/a", "@everyone", grants=SUBSCRIBE | LIST)]
+    assert granted(table, "/topics/a")
+    assert not granted([*table, Row("/topics/a", "alice", denies=SUBSCRIBE)], "/topics/a")
+    assert granted([*table, Row("/topics/a", "alice", denies=SUBSCRIBE)], "/topics/a", right=LIST)
+    both = [Row("/topics/a", "alice", grants=SUBSCRIBE, denies=SUBSCRIBE)]
+    assert not granted(both, "/topics/a")
+
+
+def test_deeper_beats_higher_in_both_directions() -> None:
+    table = [
+        Row("/topics", "alice", denies=SUBSCRIBE),
+        Row("/topics/a", "@everyone", grants=SUBSCRIBE),
+        Row("/topics/a/b", "@everyone", denies=SUBSCRIBE),
+    ]
+    assert not granted(table, "/topics/x")
+    assert granted(table, "/topics/a")
+    assert granted(table, "/topics/a/x/y")
+    assert not granted(table, "/topics/a/b")
+    assert not granted(table, "/topics/a/b/c")
+
+
+def test_a_name_that_begins_with_another_is_another() -> None:
+    table = [Row("/topics/orders", "alice", grants=SUBSCRIBE)]
+    assert granted(table, "/topics/orders")
+    assert granted(table, "/topics/orders/eu")
+    for other in ("orders2", "order", "Orders", "orders ", "/orders"):
+        assert not granted(table, f"/topics/{other}")
+
+
+def test_rows_of_others_do_not_count() -> None:
+    table = [Row("/", "bob", grants=EVERYTHING), Row("/", "@sales", grants=EVERYTHING)]
+    assert not granted(table, "/topics/a")
+    assert granted(table, "/topics/a", Subjects("alice", frozenset({"@sales"})))
+
+
+def test_the_own_level_is_the_principals_and_nobody_elses() -> None:
+    table = [Row("/topics/%u", "@everyone", grants=SUBSCRIBE)]
+    assert granted(table, "/topics/alice/x")
+    assert not granted(table, "/topics/bob")
+    # A topic may be called so.
+    assert not granted(table, "/topics/%u")
+    slash = Subjects("host/x", frozenset({"@everyone"}))
+    assert granted(table, "/topics/host%2Fx", slash)
+    assert not granted(table, "/topics/host/x", slash)
+    assert not granted(table, "/topics/host", slash)
+
+
+def test_an_own_level_and_its_name_are_one_node() -> None:
+    table = [
+        Row("/topics/%u", "@everyone", grants=SUBSCRIBE),
+        Row("/topics/alice", "@everyone", denies=SUBSCRIBE),
+    ]
+    assert not granted(table, "/topics/alice")
+    assert not granted(table, "/topics/alice/x")
+
+
+def test_nobody_writes_what_is_reserved() -> None:
+    table = [Row("/", "alice", grants=EVERYTHING), Row("/topics/$SYS", "alice", grants=WRITE)]
+    for topic in ("$SYS", "$SYS/a", "$dead/g/t"):
+        assert not granted(table, f"/topics/{topic}", right=WRITE)
+        assert granted(table, f"/topics/{topic}", right=SUBSCRIBE)
+    for topic in ("$SYSTEM", "a/$SYS", "$other"):
+        assert granted(table, f"/topics/{topic}", right=WRITE)
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def test_a_filter_needs_all_that_it_can_match() -> None:
+    table = [Row("/topics", "alice", grants=SUBSCRIBE)]
+    for text in ("#", "+", "+/x", "a/#", "a/+/b/#"):
+        assert granted(table, f"/topics/{text}")
+    table.append(Row("/topics/a/secret", "@everyone", denies=SUBSCRIBE))
+    for text in ("#", "a/#", "+/secret", "a/+", "+/+/x", "a/secret/#", "a/+/b/#"):
+        assert not granted(table, f"/topics/{text}"), text
+    for text in ("b/#", "+", "+/x", "a/public/#", "b/+"):
+        assert granted(table, f"/topics/{text}"), text
+
+
+def test_one_that_nobody_named_counts_too() -> None:
+    table = [Row(f"/topics/{name}", "alice", grants=SUBSCRIBE) for name in ("a", "b")]
+    assert not granted(table, "/topics/+")
+    assert not granted(table, "/topics/#")
+    assert granted(table, "/topics/a/#")
+
+
+def test_what_is_granted_again_below_a_denial_saves_a_filter_that_takes_only_that() -> None:
+    table = [
+        Row("/topics", "alice", grants=SUBSCRIBE),
+        Row("/topics/a", "alice", denies=SUBSCRIBE),
+        Row("/topics/a/x", "alice", grants=SUBSCRIBE),
+    ]
+    assert granted(table, "/topics/+/x")
+    assert not granted(table, "/topics/+/y")
+    assert not granted(table, "/topics/+/#")
+
+
+def test_a_wildcard_at_the_beginning_takes_no_hidden_topics() -> None:
+    table = [
+        Row("/topics", "alice", grants=SUBSCRIBE),
+        Row("/topics/$SYS", "alice", denies=SUBSCRIBE),
+        Row("/topics/a/$x", "alice", denies=SUBSCRIBE),
+    ]
+    assert granted(table, "/topics/+/clock")
+    assert not granted(table, "/topics/#")
+    assert not granted(table, "/topics/$SYS/#")
+    assert granted(table[:2], "/topics/#")
+
+
+def test_a_filter_over_somebodys_own_level() -> None:
+    table = [
+        Row("/topics", "@everyone", grants=SUBSCRIBE),
+        Row("/topics/%u/inbox", "@everyone", denies=SUBSCRIBE),
+    ]
+    assert not granted(table, "/topics/+/inbox")
+    assert not granted(table, "/topics/alice/#")
+    assert granted(table, "/topics/bob/#")
+
+
+# --- against a walk over all rows -----------------------------------------------------------------
+
+
+@settings(max_examples=400, deadline=None)
+@given(tables, subjects, paths())
+def test_a_verdict_is_that_of_a_walk_over_all_rows(
+    table: list[Row], who: Subjects, path: str
+) -> None:
+    assert Grants(table).rights_at(who, path) == naive(table, who, path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tables, st.lists(st.tuples(st.booleans(), rows), max_size=12), subjects, paths())
+def test_a_tree_that_was_changed_is_one_that_was_built_so(
+    table: list[Row], changes: list[tuple[bool, Row]], who: Subjects, path: str
+) -> None:
+    grants, kept = Grants(table), {(row.path, row.subject): row for row in table}
+    for is_removed, row in changes:
+        if is_removed:
+            was_there = kept.pop((row.path, row.subject), None) is not None
+            assert grants.remove(row.path, row.subject) == was_there
+        else:
+            kept[row.path, row.subject] = row
+            grants.put(row)
+    assert len(grants) == len(kept)
+    assert sorted(grants, key=repr) == sorted(kept.values(), key=repr)
+    wild = path if path == "/" else path + "/+/#"
+    for asked in (path, wild):
+        assert grants.rights_at(who, asked) == Grants(kept.values()).rights_at(who, asked)
+    for row in list(kept.values()):
+        grants.remove(row.path, row.subject)
+    assert grants._root.below is None
+    assert not grants._by_subject
+    assert not grants._own_by_subject
+
+
+FILTER_LEVELS = st.sampled_from(["a", "b", "$x", "alice", "", "+", "+"])
+UNIVERSE = ["a", "b", "ab", "", "$x", "$SYS", "alice", "b%2Fc", "other"]
+TOPICS = [
+    "/".join(some) for depth in (1, 2, 3) for some in itertools.product(UNIVERSE, repeat=depth)
+]
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> str:
+    levels = draw(st.lists(FILTER_LEVELS, max_size=2))
+    if draw(st.booleans()) or not levels:
+        levels.append("#")
+    return "/".join(levels)
+
+
+short_rows = rows.filter(lambda row: row.path.count("/") <= 4)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(short_rows, max_size=8, unique_by=lambda row: (row.path, row.subject)),
+    subjects,
+    filters(),
+)
+def test_a_filter_has_exactly_what_all_its_topics_have(
+    table: list[Row], who: Subjects, text: str
+) -> None:
+    """Exact for tables of three levels: then every case is among these topics."""
+    try:
+        check_filter(text)
+    except BadTopic:
+        return
+    expected = EVERYTHING
+    for topic in TOPICS:
+        if topic and matches(text, topic):
+            expected &= naive(table, who, f"/topics/{topic}")
+    found = Grants(table).rights_at(who, f"/topics/{text}")
+    assert found & ~WRITE == expected & ~WRITE
+    assert found & ~expected == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(tables, subjects, filters(), paths(levels=tuple(UNIVERSE)))
+def test_a_granted_filter_matches_no_denied_topic(
+    table: list[Row], who: Subjects, text: str, path: str
+) -> None:
+    topic = path.removeprefix("/topics/")
+    if topic == path or not topic or not text or not matches(text, topic):
+        return
+    grants = Grants(table)
+    assert grants.rights_at(who, f"/topics/{text}") & ~grants.rights_at(who, path) == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(tables, subjects, paths(), st.sampled_from([SUBSCRIBE, WRITE, GRANT]))
+def test_how_far_a_right_reaches(table: list[Row], who: Subjects, path: str, right: int) -> None:
+    grants = Grants(table)
+    reach = grants.reach(who, right, path)
+    assert bool(grants.everywhere(who, path) & right) == (reach is Reach.ALL)
+    below = [
+        path.rstrip("/") + "/" + topic for topic in (*TOPICS[:90], "topics", "topics/a", "queues")
+    ]
+    places = [path, *below, *(row.path.replace("%u", who.level) for row in table)]
+    base = "/" if path == "/" else path + "/"
+    found = {
+        bool(naive(table, who, place) & right)
+        for place in places
+        if (place == path or place.startswith(base))
+        and not (right == WRITE and place.startswith(("/topics/$SYS", "/topics/$dead")))
+    }
+    if reach is Reach.ALL:
+        assert found <= {True}
+    elif reach is Reach.NONE:
+        assert found <= {False}
+    elif right != WRITE:
+        assert found == {True, False}
+
+
+@settings(max_examples=300, deadline=None)
+@given(tables, subjects, st.one_of(paths(), filters().map("/topics/{}".format)))
+def test_an_explanation_is_the_verdict_and_its_rows_decided(
+    table: list[Row], who: Subjects, path: str
+) -> None:
+    grants = Grants(table)
+    found = grants.explain(who, SUBSCRIBE, path)
+    assert found.is_granted == bool(grants.rights_at(who, path) & SUBSCRIBE)
+    assert all(row in table and row.subject in who.names for row in found.decided)
+    if found.is_granted:
+        assert found.decided
+    for row in found.decided:
+        assert row.grants & SUBSCRIBE if found.is_granted else row.denies & SUBSCRIBE
+    if found.decided:
+        # Without them the verdict is another, or rests on other rows.
+        rest = Grants([row for row in table if row not in found.decided])
+        other = rest.explain(who, SUBSCRIBE, path)
+        assert (other.is_granted, other.decided) != (found.is_granted, found.decided)
+
+
+# --- what is a row --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("topics", "begin with /"),
+        ("", "begin with /"),
+        ("/topics/", "leave it out"),
+        ("/topics/+", "wildcard"),
+        ("/topics/#", "wildcard"),
+        ("/topics/a\0", "zero"),
+        ("/topics/x%u", "level of its own"),
+        ("/" + "x" * 1_024, "bytes"),
+        ("/a" * 40, "levels"),
+        ("/\ud800", "not text"),
+    ],
+)
+def test_a_path_that_is_none(path: str, why: str) -> None:
+    with pytest.raises(BadGrant, match=why):
+        check_row(Row(path, "alice", grants=SUBSCRIBE))
+
+
+def test_a_row_says_something_about_somebody() -> None:
+    check_row(Row("/topics//a", "@sales", grants=SUBSCRIBE))
+    check_row(Row("/", "alice", denies=WRITE))
+    with pytest.raises(BadGrant, match="at least one"):
+        check_row(Row("/topics", "alice"))
+    with pytest.raises(BadGrant, match="no principal"):
+        check_row(Row("/topics", "$node/x", grants=LIST))
+    with pytest.raises(BadGrant, match="no group"):
+        check_row(Row("/topics", "@", grants=LIST))
+
+
+def test_letters() -> None:
+    assert bits_of("slwpdag") == EVERYTHING
+    assert letters_of(bits_of("gws")) == "swg"
+    assert bits_of("") == 0
+    with pytest.raises(BadGrant, match="'x' is no right; accepted: s"):
+        bits_of("sx")
+    with pytest.raises(BadGrant, match="twice"):
+        bits_of("ss")
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_rows_are_built_in_a_second_and_asked_in_microseconds() -> None:
+    chance = random.Random(7)
+    table = [
+        Row(
+            f"/topics/{number % 300}/{number // 300}",
+            chance.choice(["@everyone", f"user-{number}", "@sales"]),
+            grants=SUBSCRIBE | LIST,
+            denies=WRITE,
+        )
+        for number in range(100_000)
+    ]
+    began = time.process_time()
+    grants = Grants(table)
+    built_s = time.process_time() - began
+    who = Subjects("user-5", frozenset({"@everyone", "@sales", "@authenticated"}))
+    asked = [f"/topics/{number % 300}/{number // 300}/x" for number in range(10_000)]
+    began = time.process_time()
+    for path in asked:
+        grants.rights_at(who, path)
+    each_us = (time.process_time() - began) * 1e6 / len(asked)
+    began = time.process_time()
+    for number in range(300):
+        grants.put(Row(f"/topics/{number}/new", "@everyone", grants=LIST))
+        grants.remove(f"/topics/{number}/new", "@everyone")
+        grants.rights_at(who, f"/topics/{number}/#")
+    change_us = (time.process_time() - began) * 1e6 / 300
+    # Far above what they are, and far below what a walk over all rows would be.
+    assert built_s < 2, built_s
+    assert each_us < 50, each_us
+    assert change_us < 5_000, change_us
