@@ -13,6 +13,7 @@ from moorline.client.moor import Connecting, connect
 from moorline.config.addresses import Address
 from moorline.core.access.principal import Proof
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.wire.link import Welcome
 
@@ -26,7 +27,7 @@ class KnownListeners(Listeners):
     def _joined(self, session: Session) -> None:
         proof = Proof.NOTHING if self.principal == "anonymous" else Proof.PASSWORD
         rights = self.table.rights(self.principal, proof, is_local=True)
-        session.rights = rights  # type: ignore[attr-defined,unused-ignore]
+        session.rights = rights
         super()._joined(session)
 
 
@@ -41,7 +42,8 @@ class Server:
         self._broker = AccessBroker(self.users, self.table, self, lambda _: 7)
         handlers: Any = Guard(self).guarded(self._broker.declared())
         admission = Admission("loopback", 10, 5_000, 15_000)
-        self._listeners = KnownListeners(handlers, _welcome, admission)
+        self._protocol = NativeProtocol(handlers, _welcome)
+        self._listeners = KnownListeners(admission)
         self._listeners.table = self.table
         self.address = ""
 
@@ -51,7 +53,9 @@ class Server:
         async with Catalog.open(dsn) as catalog:
             server = cls(dsn, catalog)
             await server.table.refresh()
-            (address,) = await server._listeners.open(Address("tcp", "127.0.0.1", 0), None)
+            (address,) = await server._listeners.open(
+                Address("tcp", "127.0.0.1", 0), None, server._protocol
+            )
             server.address = str(address)
             try:
                 yield server

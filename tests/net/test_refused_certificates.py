@@ -11,6 +11,7 @@ from moorline.client.moor import connect
 from moorline.config.addresses import Address
 from moorline.errors import ConnectionLost
 from moorline.net.listener import Admission, Listeners
+from moorline.net.native import NativeProtocol
 from moorline.net.tls import server_context
 from moorline.wire.link import Welcome
 from moorline.wire.node import Echo, Echoed
@@ -43,14 +44,15 @@ async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
     crl.write_bytes(USERS.revocations(REVOKED, end=crl_end))
     node = str(USERS.issue_node().write(tmp_path / "node.pem"))
     shown = issued.write(tmp_path / "client.pem")
-    listeners = Listeners(
-        {Echo: lambda _, calls: [Echoed(call.call, call.body) for call in calls]},
-        welcome,
-        Admission("loopback", 10, 2_000, 600_000),
+    protocol = NativeProtocol(
+        {Echo: lambda _, calls: [Echoed(call.call, call.body) for call in calls]}, welcome
     )
+    listeners = Listeners(Admission("loopback", 10, 2_000, 600_000))
     try:
         (address,) = await listeners.open(
-            Address("tls", "127.0.0.1", 0), server_context(node, node, str(ca), client_crl=str(crl))
+            Address("tls", "127.0.0.1", 0),
+            server_context(node, node, str(ca), client_crl=str(crl)),
+            protocol,
         )
         for _ in range(3):
             with pytest.raises(ConnectionLost):

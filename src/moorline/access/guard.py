@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
-from moorline.access.rights import UNKNOWN, Rights
+from moorline.access.rights import UNKNOWN
 from moorline.core.access.right import NAMES, OWNERS, letters_of
 from moorline.errors import Denied, RightsUnknown
+from moorline.net.session import SessionRights
 from moorline.wire.message import Answer, Call, Failed, Message
 
 NODES_ONLY = "only the nodes of the cluster may ask for this"
@@ -31,7 +32,7 @@ class Guarded(Protocol):
     """What the guard asks of a session."""
 
     @property
-    def rights(self) -> Rights: ...
+    def rights(self) -> SessionRights: ...
 
 
 class Refusals(Protocol):
@@ -53,7 +54,7 @@ class Refusal(NamedTuple):
     path: str
 
 
-Check = Callable[[Rights, Any], Refusal | None]
+Check = Callable[[SessionRights, Any], Refusal | None]
 """Why a call is refused; None if it is granted."""
 
 
@@ -65,6 +66,10 @@ class Declared(NamedTuple):
     right: int = 0
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
+
+
+Declarations = Mapping[type[Message], Declared]
+"""What a room answers, and what each of it needs."""
 
 
 def anybody(handler: Handler) -> Declared:
@@ -80,7 +85,7 @@ def own(handler: Handler) -> Declared:
 def nodes_only(handler: Handler) -> Declared:
     """What nodes say to each other."""
 
-    def check(rights: Rights, _: Any) -> Refusal | None:
+    def check(rights: SessionRights, _: Any) -> Refusal | None:
         return None if rights.is_node else Refusal(Denied.code, NODES_ONLY, "")
 
     return Declared(handler, check)
@@ -93,7 +98,7 @@ def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: st
     principal has the right everywhere: a handler that publishes refuses that itself.
     """
 
-    def check(rights: Rights, call: Any) -> Refusal | None:
+    def check(rights: SessionRights, call: Any) -> Refusal | None:
         for path in paths_of_call(call):
             if not rights.at(path) & right:
                 return _refusal(rights, right, path)
@@ -112,7 +117,7 @@ def owner_or(
 ) -> Declared:
     """The right at the path, or to be the owner of what is there."""
 
-    def check(rights: Rights, call: Any) -> Refusal | None:
+    def check(rights: SessionRights, call: Any) -> Refusal | None:
         # The rows first: what an owner may do without them it may do whatever they say.
         path = path_of_call(call)
         if rights.at(path) & right or is_owners(rights, right, owner_of(call)):
@@ -122,7 +127,7 @@ def owner_or(
     return Declared(handler, check, right, below)
 
 
-def demand(rights: Rights, right: int, path: str, owner: str | None = None) -> None:
+def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
     """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
     if rights.at(path) & right or is_owners(rights, right, owner):
         return
@@ -130,7 +135,7 @@ def demand(rights: Rights, right: int, path: str, owner: str | None = None) -> N
     raise Denied(text_of(right, path))
 
 
-def is_owners(rights: Rights, right: int, owner: str | None) -> bool:
+def is_owners(rights: SessionRights, right: int, owner: str | None) -> bool:
     return bool(right & OWNERS and owner and rights.is_known and rights.owns(owner))
 
 
@@ -145,7 +150,7 @@ class Guard:
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
 
-    def guarded(self, declared: Mapping[type[Message], Declared]) -> dict[type[Message], Handler]:
+    def guarded(self, declared: Declarations) -> dict[type[Message], Handler]:
         """The handlers of a node. One that does not say what it needs is our mistake: no node starts."""
         for kind, one in declared.items():
             assert isinstance(one, Declared), f"{kind.__name__} does not say what it needs"
@@ -195,7 +200,7 @@ class Guard:
         return handle
 
 
-def _refusal(rights: Rights, right: int, path: str) -> Refusal:
+def _refusal(rights: SessionRights, right: int, path: str) -> Refusal:
     if not rights.is_known:
         return Refusal(RightsUnknown.code, UNKNOWN, path)
     return Refusal(Denied.code, text_of(right, path), path)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,7 +19,7 @@ from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import Authentication, Checks, Peer, Proofs
 from moorline.net.descriptors import of_process
 from moorline.net.protocol import LinkProtocol
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Handlers, Session, SessionRights
 
 OPEN_TO_TRANSPORT: Final = Authentication()
 """Whoever has a certificate, and whoever has none as far as `anonymous` lets it."""
@@ -57,7 +57,14 @@ class Served(msgspec.Struct, frozen=True):
 class Listeners:
     """All listeners of a node for sessions, whatever they speak, and the sessions that came through them."""
 
-    def __init__(self, admission: Admission, descriptors: Descriptors | None = None) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        descriptors: Descriptors | None = None,
+        rights_of: Callable[[Session], SessionRights] | None = None,
+    ) -> None:
+        """`rights_of` is asked for each session behind its proof, before anything of it is heard."""
+        self._rights_of = rights_of
         self.sessions: set[Session] = set()
         self._admission = admission
         self._made = 0
@@ -164,6 +171,8 @@ class Listeners:
         return ProofAccepted()
 
     def _admit(self, visit: Visit, session: Session) -> None:
+        if self._rights_of is not None:
+            session.rights = self._rights_of(session)
         if visit.is_refused:
             self._tell_busy(session)
 

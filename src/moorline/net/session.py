@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address
 from moorline.core.effects import Event
@@ -51,8 +51,33 @@ def mistaken(call: Call, error: Exception) -> Failed:
     return Failed(call.call, "INTERNAL", type(error).__name__)
 
 
+class SessionRights(Protocol):
+    """What a session may do: `access.rights.Rights`, as the rooms see it that judge by it.
+
+    Rights are bits of `core.access.right`, at a path or of a filter.
+    """
+
+    @property
+    def principal(self) -> str: ...
+    @property
+    def is_node(self) -> bool: ...
+    @property
+    def is_known(self) -> bool:
+        """False if the node has not heard from the catalog for too long: then nothing is allowed."""
+
+    def at(self, path: str) -> int: ...
+    def everywhere(self, subtree: str) -> int:
+        """At a path and at everything below it."""
+
+    def owns(self, owner: str) -> bool: ...
+    def check_known(self) -> None: ...
+
+
 class Session(Connection):
     """One client at the node."""
+
+    rights: SessionRights
+    """Known from the welcome on; no message is heard before."""
 
     def __init__(
         self,

@@ -1,0 +1,40 @@
+"""For tests of one room behind a listener, without a catalog: rights that are simply given."""
+
+from moorline.access.guard import Declarations
+from moorline.core.access.principal import ANONYMOUS
+from moorline.core.access.right import EVERYTHING, NOTHING
+from moorline.net.session import Handlers, Session
+
+
+class GivenRights:
+    """The same rights everywhere; what belongs to its principal is its own."""
+
+    is_known = True
+
+    def __init__(self, principal: str, bits: int, *, is_node: bool = False) -> None:
+        self.principal = principal
+        self.is_node = is_node
+        self._bits = bits
+
+    def at(self, path: str) -> int:  # noqa: ARG002
+        return self._bits
+
+    def everywhere(self, subtree: str) -> int:  # noqa: ARG002
+        return self._bits
+
+    def owns(self, owner: str) -> bool:
+        return bool(owner) and owner == self.principal != ANONYMOUS
+
+    def check_known(self) -> None:
+        pass
+
+
+def as_before_rows(session: Session) -> GivenRights:
+    """Anonymous on this machine may do everything, whoever has a certificate what is its own."""
+    identity = session.identity
+    return GivenRights(identity.name, EVERYTHING if identity.is_anonymous else NOTHING)
+
+
+def unguarded(declared: Declarations) -> Handlers:
+    """The handlers alone: for tests of what they do, and not of who may."""
+    return {kind: one.handler for kind, one in declared.items()}
