@@ -1,9 +1,11 @@
 """A table of rights over a source that is changed by hand, with the time in hand too."""
 
 import uuid
+from collections.abc import Callable
 
 from moorline.access.rights import Rights, RightsTable
 from moorline.catalog.access import Loaded, Removal, Version
+from moorline.core.access.freshness import Freshness
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import letters_of
 from moorline.core.access.row import Row
@@ -17,6 +19,8 @@ class Rows:
 
     def __init__(self, *rows: Row) -> None:
         self.is_away = False
+        self.asked: Callable[[], None] = lambda: None
+        """Called at each question."""
         self.loads: list[bool] = []
         """Of each load, whether it was of everything."""
         self._rows = {(row.path, row.subject): (0, row) for row in rows}
@@ -80,6 +84,7 @@ class Rows:
         return version.number
 
     def _answer(self) -> None:
+        self.asked()
         if self.is_away:
             raise CatalogUnreachable("it is away")
 
@@ -112,6 +117,9 @@ class World:
 
     def node(self) -> Rights:
         return self.table.rights("$node/n1", Proof.NODE, is_local=False)
+
+    def freshness(self) -> Freshness:
+        return self.table.freshness
 
     def pass_ms(self, ms: int) -> None:
         """The time goes on, and the table looks at it as it does between two questions."""

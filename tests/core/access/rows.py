@@ -1,6 +1,7 @@
 """Tables, subjects and paths drawn from few levels, and a model that walks over all rows."""
 
 from collections.abc import Iterable
+from itertools import repeat
 
 from hypothesis import strategies
 
@@ -47,22 +48,21 @@ def split(path: str) -> list[str]:
 
 def naive(table: Iterable[Row], who: Subjects, path: str) -> int:
     """The rights at a path, by a look at every row for every level."""
-    table = list(table)
     wanted = split(path)
+    mine = [(split(row.path), row) for row in table if row.subject in {who.principal, *who.groups}]
     found = 0
     for depth in range(len(wanted) + 1):
         granted = denied = 0
-        for row in table:
-            own = [level_of(who.principal) if level == "%u" else level for level in split(row.path)]
-            # A level that is called so is not one that stands for somebody.
-            clash = any(
-                level == "%u" and given == "%u"
-                for level, given in zip(split(row.path), wanted, strict=False)
-            )
-            if own == wanted[:depth] and not clash and row.subject in {who.principal, *who.groups}:
+        for levels, row in mine:
+            if len(levels) == depth and all(map(is_level, levels, wanted, repeat(who))):
                 granted |= row.grants
                 denied |= row.denies
         found = (found | granted) & ~denied
     if wanted[:2] in (["topics", "$SYS"], ["topics", "$dead"]):
         found &= ~WRITE
     return found
+
+
+def is_level(of_row: str, of_path: str, who: Subjects) -> bool:
+    """A level of a path that is called `%u` is not one that stands for somebody."""
+    return of_path == (level_of(who.principal) if of_row == "%u" else of_row)

@@ -4,7 +4,7 @@
       ▲          known rights go on        │  known rights go on, and that is told   nobody's are known
       └──────────────────── the catalog answered ────────────────────┘
 
-What was heard is as old as the question: a change may have come right behind the answer was made.
+What was heard is as old as the question: a change may have come right behind the answer.
 """
 
 from enum import Enum
