@@ -664,7 +664,7 @@ RETAINED_BYTES_MAX = 512 * KIB
 
 # --- groups ---------------------------------------------------------------------------------------
 
-PLACE_RANGES_MAX = 65_536
+CURSOR_RANGES_MAX = 65_536
 """Ranges, and failures, of one place: at most one hole for each message that a member may have in hand."""
 
 BORROWER_LEASES_MAX = 65_536

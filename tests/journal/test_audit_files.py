@@ -8,8 +8,8 @@ import pytest
 from moorline.core.access.audit import Act, Kind, Proof, Verdict, encoded, line_of
 from moorline.errors import DiskFull
 from moorline.journal.audit import (
+    AuditCursor,
     AuditFiles,
-    Place,
     Wanted,
     first_place,
     name_of,
@@ -217,7 +217,7 @@ def test_a_reader_goes_on_from_where_it_was_and_never_takes_half_a_line() -> Non
     disk = MemoryDisk()
     files = opened(disk)
     files.append([line(1)], durable=False)
-    page = read_page(disk, Place(), Wanted())
+    page = read_page(disk, AuditCursor(), Wanted())
     assert (page.lines, page.is_end) == ([line(1)[:-1]], True)
     raw = disk.open(name_of(1), create=False)
     raw.append(line(2)[:40])
@@ -235,7 +235,7 @@ def test_a_reader_whose_file_is_gone_goes_on_with_the_oldest() -> None:
     oldest = numbers_in(disk)[0]
     disk.remove(name_of(oldest))
     assert (
-        read_page(disk, Place(oldest, 17), Wanted()).lines[0]
+        read_page(disk, AuditCursor(oldest, 17), Wanted()).lines[0]
         == (disk.files()[name_of(oldest + 1)].split(b"\n")[0])
     )
 
@@ -244,7 +244,7 @@ def test_a_reader_whose_file_is_gone_goes_on_with_the_oldest() -> None:
 def test_a_place_that_nobody_gave_out_reads_what_is_readable(offset: int) -> None:
     disk = MemoryDisk()
     opened(disk).append([line(1), line(2)], durable=False)
-    page = read_page(disk, Place(1, offset), Wanted())
+    page = read_page(disk, AuditCursor(1, offset), Wanted())
     assert (page.lines, page.is_end) == ([line(2)[:-1]] if offset == 1 else [], True)
 
 

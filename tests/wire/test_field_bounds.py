@@ -12,8 +12,8 @@ from moorline.core.frames import frame as stored_frame
 from moorline.core.group.message import Disconnect
 from moorline.errors import Malformed
 from moorline.limits import (
+    CURSOR_RANGES_MAX,
     MEMBER_LENGTH_MAX,
-    PLACE_RANGES_MAX,
     RECORDS_PER_CALL_MAX,
     TEXT_LENGTH_MAX,
 )
@@ -101,7 +101,7 @@ FORGED: dict[str, tuple[msgspec.Struct, str]] = {
         "ForLeader.message.borrower",
     ),
     "ranges": (
-        ForLeader(1, Disconnect("b", 1, ((1, Cursor(0, ((1, 2),) * (PLACE_RANGES_MAX + 1))),))),
+        ForLeader(1, Disconnect("b", 1, ((1, Cursor(0, ((1, 2),) * (CURSOR_RANGES_MAX + 1))),))),
         "ForLeader.message.cursors[0][1].acked",
     ),
     "records": (

@@ -29,7 +29,7 @@ from moorline.core.access.audit import (
     line_of,
 )
 from moorline.errors import DiskFull, NotAudited, TooManyFiles
-from moorline.journal.audit import AuditFiles, Page, Place, Wanted, first_place, read_page
+from moorline.journal.audit import AuditCursor, AuditFiles, Page, Wanted, first_place, read_page
 from moorline.journal.disk import Disk
 from moorline.limits import (
     AUDIT_BATCH_LINES_MAX,
@@ -134,10 +134,10 @@ class Audit:
             f"operators' acts and changes of rights {happens}"
         )
 
-    async def first_place(self, wanted: Wanted) -> Place:
+    async def first_place(self, wanted: Wanted) -> AuditCursor:
         return await asyncio.to_thread(first_place, self._disk, wanted)
 
-    async def read(self, place: Place, wanted: Wanted) -> Page:
+    async def read(self, place: AuditCursor, wanted: Wanted) -> Page:
         """A part of the trail, bounded whatever is asked; what waits to be written is not in it."""
         return await asyncio.to_thread(read_page, self._disk, place, wanted)
 

@@ -4,7 +4,7 @@ It needs `l` on `/admin/audit`, which whoever serves these handlers has asked fo
 """
 
 from moorline.access.audit import Audit
-from moorline.journal.audit import Place, Wanted
+from moorline.journal.audit import AuditCursor, Wanted
 from moorline.net.session import Handlers, Session
 from moorline.net.turns import Turns
 from moorline.wire.audit import AuditRead, ReadAudit
@@ -25,7 +25,7 @@ class AuditCommands:
 
     async def _read(self, session: Session, call: ReadAudit) -> AuditRead:  # noqa: ARG002
         wanted = Wanted(call.since, call.principal, call.verdict, call.kind, call.path)
-        place = Place(call.file, call.offset)
+        place = AuditCursor(call.file, call.offset)
         if not call.file:
             place = await self._audit.first_place(wanted)
         page = await self._audit.read(place, wanted)

@@ -2,7 +2,7 @@
 
     @app.command()
     @with_node
-    def status(reach: Reach, …own flags…) -> None: …
+    def status(endpoint: Endpoint, …own flags…) -> None: …
 
 Which node that is, by the first of these that is given:
 

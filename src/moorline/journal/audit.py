@@ -122,7 +122,7 @@ class AuditFiles:
 # --- reading --------------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
+class AuditCursor(NamedTuple):
     """Where a reader of the trail is. The file may be gone by the next look; then the oldest follows."""
 
     file: int = 0
@@ -158,27 +158,27 @@ class Page(NamedTuple):
 
     lines: list[bytes]
     """As they are in the file, without their ends."""
-    next: Place
+    next: AuditCursor
     is_end: bool
     unreadable: int
     """Lines on the way that were torn or changed."""
 
 
-def first_place(disk: Disk, wanted: Wanted) -> Place:
+def first_place(disk: Disk, wanted: Wanted) -> AuditCursor:
     """From where on to read: files that end before that time are passed over by their neighbours' heads."""
     numbers = numbers_in(disk)
     if not numbers:
-        return Place()
+        return AuditCursor()
     if not wanted.since:
-        return Place(numbers[0], 0)
+        return AuditCursor(numbers[0], 0)
     for number, following in itertools.pairwise(numbers):
         head = _first_line(disk, following)
         if head is None or head.time >= wanted.since:
-            return Place(number, 0)
-    return Place(numbers[-1], 0)
+            return AuditCursor(number, 0)
+    return AuditCursor(numbers[-1], 0)
 
 
-def read_page(disk: Disk, place: Place, wanted: Wanted) -> Page:
+def read_page(disk: Disk, place: AuditCursor, wanted: Wanted) -> Page:
     """Looks at AUDIT_SCAN_BYTES from there on, whatever is found in them."""
     numbers = [number for number in numbers_in(disk) if number >= place.file]
     if not numbers:
@@ -188,16 +188,16 @@ def read_page(disk: Disk, place: Place, wanted: Wanted) -> Page:
     try:
         file = disk.open(name_of(number), create=False)
     except FileNotFoundError:
-        return Page([], Place(number + 1, 0), False, 0)
+        return Page([], AuditCursor(number + 1, 0), False, 0)
     try:
         data = file.read_at(offset, AUDIT_SCAN_BYTES)
     finally:
         file.close()
     is_last = len(numbers) == 1
-    return _page(data, Place(number, offset), wanted, is_last=is_last)
+    return _page(data, AuditCursor(number, offset), wanted, is_last=is_last)
 
 
-def _page(data: bytes, place: Place, wanted: Wanted, *, is_last: bool) -> Page:
+def _page(data: bytes, place: AuditCursor, wanted: Wanted, *, is_last: bool) -> Page:
     """The lines among the bytes of a file, which may begin or end within one."""
     lines: list[bytes] = []
     room, unreadable, at = AUDIT_PAGE_BYTES_MAX, 0, 0
@@ -218,18 +218,18 @@ def _page(data: bytes, place: Place, wanted: Wanted, *, is_last: bool) -> Page:
             unreadable += bool(text)
         elif wanted.takes(line):
             if len(lines) >= AUDIT_ROWS_PER_PAGE_MAX or len(text) > room:
-                return Page(lines, Place(place.file, place.offset + at), False, unreadable)
+                return Page(lines, AuditCursor(place.file, place.offset + at), False, unreadable)
             lines.append(text)
             room -= len(text)
         at = end + 1
     if is_file_end and not is_last:
-        return Page(lines, Place(place.file + 1, 0), False, unreadable)
-    return Page(lines, Place(place.file, place.offset + at), is_file_end, unreadable)
+        return Page(lines, AuditCursor(place.file + 1, 0), False, unreadable)
+    return Page(lines, AuditCursor(place.file, place.offset + at), is_file_end, unreadable)
 
 
 def read_all_pages(
     disk: Disk, wanted: Wanted, seen: Callable[[list[bytes]], None]
-) -> tuple[Place, int]:
+) -> tuple[AuditCursor, int]:
     """All that is there now, page by page; where it ends, and how many lines could not be read."""
     place, unreadable = first_place(disk, wanted), 0
     while True:

@@ -33,7 +33,7 @@ PACKER = 77
 """The producer of packed rows."""
 
 
-class Line(NamedTuple):
+class ModelShard(NamedTuple):
     """A shard as it should be: what is committed, what is under way, and the last sequences."""
 
     stored: list[Stored]
@@ -52,7 +52,7 @@ class StreamSimulation:
         self.sync = sync
         self.lose: list[Lose] = ["all", "some", "none"] if power else ["none"]
         self.may_lose_committed = power and not sync
-        self.lines: dict[int, Line] = {}
+        self.shards: dict[int, ModelShard] = {}
         self.retained: dict[str, Stored] = {}
         self.sequences = dict.fromkeys(range(1, PRODUCERS + 1), 0)
         self.packed = 0
@@ -114,19 +114,19 @@ class StreamSimulation:
         shard, offset = self.store.append(
             topic, body, key, headers, ttl_s, flags, producer, sequence
         )
-        line = self.lines[shard]
-        if producer and sequence <= line.producers.get(producer, -1):
+        model = self.shards[shard]
+        if producer and sequence <= model.producers.get(producer, -1):
             assert offset == -1, "a message was stored twice"
             self.duplicates += 1
             return
-        expected = line.stored[-1].offset + 1 if line.stored else self.store.end(shard)
-        assert offset == expected + len(line.batch), f"offset {offset} of shard {shard}"
+        expected = model.stored[-1].offset + 1 if model.stored else self.store.end(shard)
+        assert offset == expected + len(model.batch), f"offset {offset} of shard {shard}"
         if producer:
             flags |= PRODUCER
-            line.producers[producer] = sequence
+            model.producers[producer] = sequence
         if key is not None:
             flags |= KEYED
-        line.batch.append(
+        model.batch.append(
             Stored(offset, 0, ttl_s, flags, topic, key, headers, producer, sequence, body)
         )
 
@@ -157,50 +157,50 @@ class StreamSimulation:
         for place, one in enumerate(all_stored(bytes(rows.frames))):
             route = one.topic.encode() if one.key is None else one.key
             shard = xxhash.xxh3_64_intdigest(route) % self.store.shards
-            line = self.lines[shard]
+            model = self.shards[shard]
             number = sequence + place
-            if place < skip or number <= line.producers.get(stored_as, -1):
+            if place < skip or number <= model.producers.get(stored_as, -1):
                 self.duplicates += place >= skip
                 continue
             stored -= 1
-            line.producers[stored_as] = number
-            offset = line.stored[-1].offset + 1 if line.stored else self.store.end(shard)
-            line.batch.append(
-                one._replace(offset=offset + len(line.batch), producer=stored_as, sequence=number)
+            model.producers[stored_as] = number
+            offset = model.stored[-1].offset + 1 if model.stored else self.store.end(shard)
+            model.batch.append(
+                one._replace(offset=offset + len(model.batch), producer=stored_as, sequence=number)
             )
         assert stored == 0, "as many were stored as are new"
 
     def _commit(self) -> None:
-        before = {shard: self.store.end(shard) for shard in self.lines}
+        before = {shard: self.store.end(shard) for shard in self.shards}
         batch = self.store.take_batch()
         if batch is None:
-            assert not any(line.batch for line in self.lines.values())
+            assert not any(model.batch for model in self.shards.values())
             return
         self.store.write(batch)
-        assert before == {shard: self.store.end(shard) for shard in self.lines}, "seen too early"
+        assert before == {shard: self.store.end(shard) for shard in self.shards}, "seen too early"
         self.store.committed(batch)
-        for shard, line in self.lines.items():
-            if line.batch:
+        for shard, model in self.shards.items():
+            if model.batch:
                 assert shard in batch.shards
                 self._read_new(shard)
 
     def _read_new(self, shard: int) -> None:
         """What was just committed is there as it was given; from now on its time is known too."""
-        line = self.lines[shard]
-        found = self._read(shard, line.batch[0].offset)
-        assert [one._replace(time_us=0) for one in found] == line.batch
+        model = self.shards[shard]
+        found = self._read(shard, model.batch[0].offset)
+        assert [one._replace(time_us=0) for one in found] == model.batch
         self._learn(shard, found)
 
     def _learn(self, shard: int, found: list[Stored]) -> None:
-        line = self.lines[shard]
+        model = self.shards[shard]
         for one in found:
-            last_us = line.stored[-1].time_us if line.stored else 0
+            last_us = model.stored[-1].time_us if model.stored else 0
             assert one.time_us >= last_us, "time went back"
-            line.stored.append(one)
+            model.stored.append(one)
             known = self.retained.get(one.topic)
             if one.flags & RETAIN and (known is None or _age(known) < _age(one)):
                 self.retained[one.topic] = one
-        line.batch.clear()
+        model.batch.clear()
 
     def _seal(self) -> None:
         for shard, generation in self.store.unsealed()[:1]:
@@ -214,11 +214,11 @@ class StreamSimulation:
 
     def _drop(self) -> None:
         for gone in drop_expired(self.store, self.now_us):
-            line = self.lines[gone.shard]
+            model = self.shards[gone.shard]
             assert gone.count == gone.upto - gone.first
             # A shard that is out of use may have ended with an empty one.
-            assert not gone.count or line.stored[0].offset == gone.first
-            del line.stored[: gone.count]
+            assert not gone.count or model.stored[0].offset == gone.first
+            del model.stored[: gone.count]
             self.dropped += 1
 
     def _restart(self) -> None:
@@ -228,27 +228,27 @@ class StreamSimulation:
         self.store.close()
         self.store = self._opened()
         self._make_lines()
-        for shard, line in self.lines.items():
+        for shard, model in self.shards.items():
             # Of a shard that was given up as a whole nothing is remembered.
-            line.producers.clear()
-            line.producers.update(self._sequences_of(shard))
+            model.producers.clear()
+            model.producers.update(self._sequences_of(shard))
 
     def _read_some(self) -> None:
-        shard = self.chance.choice(sorted(self.lines))
-        line = self.lines[shard]
+        shard = self.chance.choice(sorted(self.shards))
+        model = self.shards[shard]
         assert self.store.first(shard) == (
-            line.stored[0].offset if line.stored else self.store.end(shard)
+            model.stored[0].offset if model.stored else self.store.end(shard)
         )
-        if not line.stored:
+        if not model.stored:
             return
         if self.chance.random() < 0.5:
             # As if the readers were slower than the cache.
             self.store._shards[shard].tail.clear()
-        place = self.chance.randrange(len(line.stored))
-        wanted = line.stored[place]
-        assert self._read(shard, wanted.offset) == line.stored[place:]
+        place = self.chance.randrange(len(model.stored))
+        wanted = model.stored[place]
+        assert self._read(shard, wanted.offset) == model.stored[place:]
         at = self.store.offset_at(shard, wanted.time_us)
-        assert at == next(one.offset for one in line.stored if one.time_us >= wanted.time_us)
+        assert at == next(one.offset for one in model.stored if one.time_us >= wanted.time_us)
 
     # --- reading it all ---------------------------------------------------------------------------
 
@@ -281,9 +281,9 @@ class StreamSimulation:
 
     def _check_all(self) -> None:
         assert self.store.lost_messages == 0
-        for shard, line in self.lines.items():
+        for shard, model in self.shards.items():
             first = self.store.first(shard)
-            assert self._read(shard, first) == line.stored, f"shard {shard}"
+            assert self._read(shard, first) == model.stored, f"shard {shard}"
         if not self.may_lose_committed:
             self._check_retained()
 
@@ -314,7 +314,7 @@ class StreamSimulation:
 
     def _make_lines(self) -> None:
         for extent in self.store.extents():
-            self.lines.setdefault(extent.stream.shard_number, Line([], [], {}))
+            self.shards.setdefault(extent.stream.shard_number, ModelShard([], [], {}))
 
     def _recover(self) -> None:
         while True:
@@ -330,32 +330,32 @@ class StreamSimulation:
                 continue
         self._make_lines()
         try:
-            for shard in self.lines:
+            for shard in self.shards:
                 self._take_what_is_there(shard)
             self._check_all()
         except AssertionError as error:
             raise AssertionError(f"seed {self.seed}, crash {self.crashes}: {error}") from error
 
     def _take_what_is_there(self, shard: int) -> None:
-        line, first = self.lines[shard], self.store.first(shard)
-        if line.stored and first > line.stored[0].offset:
+        model, first = self.shards[shard], self.store.first(shard)
+        if model.stored and first > model.stored[0].offset:
             # A drop that the crash interrupted: it was noted, so it is done.
-            del line.stored[: first - line.stored[0].offset]
-        assert not line.stored or first == line.stored[0].offset, "what was given up is back"
+            del model.stored[: first - model.stored[0].offset]
+        assert not model.stored or first == model.stored[0].offset, "what was given up is back"
         found = self._read(shard, first)
-        if self.may_lose_committed and len(found) < len(line.stored):
-            del line.stored[len(found) :]
-        assert found[: len(line.stored)] == line.stored, f"committed messages of shard {shard}"
-        more = found[len(line.stored) :]
-        assert [one._replace(time_us=0) for one in more] == line.batch[: len(more)]
+        if self.may_lose_committed and len(found) < len(model.stored):
+            del model.stored[len(found) :]
+        assert found[: len(model.stored)] == model.stored, f"committed messages of shard {shard}"
+        more = found[len(model.stored) :]
+        assert [one._replace(time_us=0) for one in more] == model.batch[: len(more)]
         self._learn(shard, more)
-        line.producers.clear()
-        line.producers.update(self._sequences_of(shard))
+        model.producers.clear()
+        model.producers.update(self._sequences_of(shard))
 
     def _sequences_of(self, shard: int) -> dict[int, int]:
         """What the store remembers must be what it has stored; what was dropped may be in it too."""
         remembered = self.store._shards[shard].producers
-        for one in self.lines[shard].stored:
+        for one in self.shards[shard].stored:
             if one.flags & PRODUCER:
                 assert remembered.get(one.producer, -1) >= one.sequence, "a producer is forgotten"
         return dict(remembered)

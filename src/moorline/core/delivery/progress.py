@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Meta
 
 from moorline.core.ranges import Range, Ranges
-from moorline.limits import PLACE_RANGES_MAX
+from moorline.limits import CURSOR_RANGES_MAX
 
-CursorRanges = Annotated[tuple[Range, ...], Meta(max_length=PLACE_RANGES_MAX)]
+CursorRanges = Annotated[tuple[Range, ...], Meta(max_length=CURSOR_RANGES_MAX)]
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ import msgspec
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk
 from moorline.journal.streams.dropped import DROPPED_LOG, DroppedReading
 from moorline.journal.streams.generation import SEAL, SEGMENT, SNAPSHOT
-from moorline.journal.streams.manifest import Listed, Reading, read_manifest
+from moorline.journal.streams.manifest import Listed, ManifestFound, read_manifest
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.sealing import true_head
 from moorline.journal.streams.segment import SEGMENT_HEAD, SegmentHead, read_head
@@ -36,7 +36,7 @@ class StreamProblem(msgspec.Struct, frozen=True):
 class Inspection(NamedTuple):
     """What is wrong, and what a start has to know for it."""
 
-    manifest: Reading
+    manifest: ManifestFound
     problems: list[StreamProblem]
     aside: list[int]
     """Generations whose files are not ours: they must leave the way."""

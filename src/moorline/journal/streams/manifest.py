@@ -38,7 +38,7 @@ class Listed(msgspec.Struct, frozen=True):
         return max(self.first, self.upto)
 
 
-class Reading(NamedTuple):
+class ManifestFound(NamedTuple):
     """What a manifest says."""
 
     is_there: bool
@@ -49,11 +49,11 @@ class Reading(NamedTuple):
     size_bytes: int
 
 
-def read_manifest(disk: Disk, folder: str, store: bytes) -> Reading:
+def read_manifest(disk: Disk, folder: str, store: bytes) -> ManifestFound:
     """Changes nothing."""
     path = f"{folder}/{MANIFEST}"
     if not disk.exists(path):
-        return Reading(False, {}, (), 0, 0)
+        return ManifestFound(False, {}, (), 0, 0)
     data = read_all(disk, path)
     listed: dict[int, Listed] = {}
     lost: list[tuple[int, int]] = []
@@ -76,7 +76,7 @@ def read_manifest(disk: Disk, folder: str, store: bytes) -> Reading:
                 bad += 1
         except KeyError:
             bad += 1
-    return Reading(True, listed, tuple(lost), bad, len(data))
+    return ManifestFound(True, listed, tuple(lost), bad, len(data))
 
 
 def begun(head: SegmentHead) -> str:
@@ -128,7 +128,7 @@ def write_manifest(
     disk.write_whole(f"{folder}/{MANIFEST}", _signed(lines, folder, store))
 
 
-def is_long(reading: Reading) -> bool:
+def is_long(reading: ManifestFound) -> bool:
     return reading.size_bytes > STREAM_MANIFEST_BYTES_MAX
 
 
