@@ -25,9 +25,9 @@ from bench.node import BenchNode, cpu_seconds
 from bench.report import Report
 from moorline.client.moor import Moor
 from moorline.client.service import Service
+from moorline.core.sets.asker import Agreed, Repair
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.reconcile import Agreed, Repair
 from moorline.core.sets.sketch import Words
 from moorline.net.reconcile import Comparison
 

@@ -1,6 +1,6 @@
 """Two nodes of one catalog, and the net to them, for simulations of the real client of a service.
 
-The nodes answer with the functions of `core.sets.reconcile`. The net loses requests and replies, and
+The nodes answer with the functions of `core.sets.asker`. The net loses requests and replies, and
 whatever a
 step asks for is lost from some call on: so a client dies at any of them.
 """
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from moorline.core.sets.answerer import answer_verify
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.hashing import hash_ids, misfits
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Mode
 from moorline.core.sets.sketch import Salt
 from moorline.errors import CallFailed, ConnectionLost
 from moorline.wire.link import Welcome

@@ -11,8 +11,8 @@ import pytest
 from moorline.core.effects import Effect, Event, Send
 from moorline.core.group.borrower import Borrower
 from moorline.core.group.leader import Leader
-from moorline.core.group.lease import STATUS_MOVES
 from moorline.core.group.operation import Operation
+from moorline.core.group.stream_lease import STATUS_MOVES
 from moorline.core.link import Link
 from moorline.core.machine import Machine, diagram
 from moorline.errors import MachineError

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorline.core.sets.answerer import Answerer, InMemory
+from moorline.core.sets.asker import Answered, Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.reconcile import Answered, Mode
 from moorline.core.sets.sketch import Salt, Words
 from moorline.errors import ConnectionLost, Drifting, Malformed
 from moorline.limits import RECONCILE_STARTS_MAX

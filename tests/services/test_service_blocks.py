@@ -8,10 +8,10 @@ from tests.services.interception import Sniffer
 from tests.services.service_server import NODE_ID, ServiceServer, associated
 
 from moorline.client.service_exchange import LISTS_PER_BLOCK
+from moorline.core.sets.asker import LEAF_COUNT, LISTED_BYTES, Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES
 from moorline.core.sets.prefix import RangeDigest
-from moorline.core.sets.reconcile import LEAF_COUNT, LISTED_BYTES, Mode
 from moorline.errors import CallFailed, ConnectionLost
 from moorline.limits import BLOCK_BYTES_MAX
 from moorline.wire.service import (

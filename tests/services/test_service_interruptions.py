@@ -10,8 +10,8 @@ from tests.queues.queue_server import Certificates
 from tests.services.interception import Gate, Sniffer
 from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.reconcile import Mode
 from moorline.errors import ConnectionLost
 from moorline.wire.message import Answer, Message
 from moorline.wire.queue import Subscribe, Unsubscribe

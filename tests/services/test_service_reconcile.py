@@ -7,11 +7,11 @@ from tests.services.service_server import ServiceServer, associated
 
 from moorline.client.service_exchange import ServiceExchange, as_service
 from moorline.core.sets.answerer import Answerer, InMemory
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import ALL, Prefix
-from moorline.core.sets.reconcile import Mode
 from moorline.core.sets.sketch import Words
 from moorline.net.reconcile import reconcile
 from moorline.services.service_set import AuditedServiceSet, ServiceSet

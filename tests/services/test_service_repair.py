@@ -7,11 +7,11 @@ from tests.services.interception import Sniffer
 from tests.services.service_server import ServiceServer, associated, make_queues, take, within
 
 from moorline.client.moor import Moor
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Mode
 from moorline.wire.service import (
     Associate,
     Associated,

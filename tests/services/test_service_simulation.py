@@ -16,11 +16,7 @@ import pytest
 
 from moorline.core.effects import Effect, Event
 from moorline.core.sets.answerer import answer_verify
-from moorline.core.sets.digest import Digest
-from moorline.core.sets.hashing import hash_ids
-from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import (
+from moorline.core.sets.asker import (
     Agreed,
     Answered,
     Asker,
@@ -35,6 +31,10 @@ from moorline.core.sets.reconcile import (
     Repair,
     Repaired,
 )
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.hashing import hash_ids
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix
 from moorline.core.sets.sketch import Salt, Words
 from moorline.testing import SimulationFailed, Transcript
 

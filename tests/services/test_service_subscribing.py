@@ -21,8 +21,8 @@ from tests.services.service_server import (
 
 from moorline.catalog import Catalog
 from moorline.config.settings import Queues as Settings
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.reconcile import Mode
 from moorline.net.clock import wall_ms
 from moorline.net.session import Session
 from moorline.wire.message import Message

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from moorline.client.own_list import Refusal
+from moorline.core.sets.asker import LEAF_COUNT, LISTED_BYTES, Answered, Mode, check_answer
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.reconcile import LEAF_COUNT, LISTED_BYTES, Answered, Mode, check_answer
 from moorline.core.sets.sketch import Salt
 from moorline.errors import CallFailed, ConnectionLost, Malformed
 from moorline.ids import text_of

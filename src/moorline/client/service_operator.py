@@ -26,7 +26,7 @@ from moorline.client.service_exchange import (
 )
 from moorline.client.service_repair import Seen, ServiceRepair
 from moorline.config.addresses import listen_address
-from moorline.core.sets.reconcile import Agreed, Repair
+from moorline.core.sets.asker import Agreed, Repair
 from moorline.errors import ConfigError, FolderUnusable
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.caller import Caller, open_caller

@@ -2,6 +2,7 @@
 
 The list decides: what the node lacks is associated, what it has besides is dissociated. What the node refuses
 leaves the list. A list that failed its own check takes nothing away: what it lacks comes back from the node.
+What is asked next, and after how many tries it is `Drifting`, is decided in `core/sets/asker.py`.
 """
 
 from collections.abc import Callable

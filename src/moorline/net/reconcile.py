@@ -13,9 +13,7 @@ import asyncio
 from typing import Protocol, TypeVar
 
 from moorline.core.effects import Effect, Event
-from moorline.core.sets.digest import Digest
-from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.reconcile import (
+from moorline.core.sets.asker import (
     LISTED_BYTES,
     Agreed,
     Answered,
@@ -33,6 +31,8 @@ from moorline.core.sets.reconcile import (
     check_answer,
     words_of,
 )
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Salt, Words
 from moorline.errors import Drifting, Malformed
 from moorline.limits import RECONCILE_STARTS_MAX

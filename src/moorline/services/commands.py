@@ -12,10 +12,10 @@ from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import OpenedService
 from moorline.core.sets.answerer import Answerer
+from moorline.core.sets.asker import Answered
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import Answered
 from moorline.errors import CallFailed, ConnectionLost, Malformed, NotAuthorized, ServiceDisabled
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from moorline.catalog.service_audit import OperatorServices
 from moorline.catalog.services import OpenedService, Services
+from moorline.core.sets.asker import FIRST_BITS
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import Estimate
 from moorline.core.sets.prefix import Prefix, RangeDigest
-from moorline.core.sets.reconcile import FIRST_BITS
 from moorline.core.sets.sketch import Salt, Sketch
 from moorline.services.sketches import Sketches
 

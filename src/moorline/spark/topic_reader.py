@@ -1,7 +1,8 @@
 """Room: spark. Reading topics: a batch between two places, or a stream of micro-batches.
 
 Readers are pickled into planners and tasks, which are processes of their own: they carry options and plain
-values, and open what they need where they are. What a (start, end) pair gives is always the same.
+values, and open what they need where they are. What a (start, end) pair gives is always the same. Where a query
+goes on after a restart, and what it does about messages that are gone (`failOnDataLoss`), is decided here.
 """
 
 import copy
@@ -27,7 +28,7 @@ from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.frames import Batches
-from moorline.spark.gaps import GAP, GapPartition, of_gaps, of_messages, without_gap
+from moorline.spark.gap_rows import GAP, GapPartition, of_gaps, of_messages, without_gap
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
 from moorline.spark.lag import lag_of
 from moorline.spark.options import Offsets, TopicOptions

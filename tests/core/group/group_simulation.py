@@ -25,8 +25,8 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
 from moorline.core.group.events import Kick, LeaderOptions
 from moorline.core.group.leader import Leader
-from moorline.core.group.lease import STATUS_MOVES, Status
 from moorline.core.group.queue_leader import QueueLeader
+from moorline.core.group.stream_lease import STATUS_MOVES, Status
 from moorline.core.stream import Shard, Stream
 from moorline.testing import Chaos, MemoryDisk, Simulator, UnreliableNet
 

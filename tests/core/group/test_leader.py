@@ -6,7 +6,6 @@ from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, shard, st
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.events import Kick
 from moorline.core.group.leader import LeaderState
-from moorline.core.group.lease import Status
 from moorline.core.group.message import (
     Grant,
     Invalidate,
@@ -18,6 +17,7 @@ from moorline.core.group.message import (
     Revoked,
     UpdateProgress,
 )
+from moorline.core.group.stream_lease import Status
 from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, BORROWERS_STRANGE_MAX
 
 

@@ -5,7 +5,6 @@ import pytest
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Send
 from moorline.core.group.events import GapFound, LeaderOptions
-from moorline.core.group.lease import Status
 from moorline.core.group.lending import StreamLending
 from moorline.core.group.message import (
     Disconnect,
@@ -15,6 +14,7 @@ from moorline.core.group.message import (
     Revoked,
     UpdateProgress,
 )
+from moorline.core.group.stream_lease import Status
 from moorline.core.group.views import BorrowerView
 from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
 

@@ -7,9 +7,9 @@ from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, growing, 
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.events import Change, GapFound, ShardsSeen
-from moorline.core.group.lease import Status
 from moorline.core.group.message import Grant, Invalidate, Revoke, Revoked
 from moorline.core.group.queue_leader import QueueLeader, QueueLending
+from moorline.core.group.stream_lease import Status
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap
 from moorline.limits import QUEUE_SLICE_MAX

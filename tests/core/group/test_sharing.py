@@ -3,9 +3,9 @@
 import pytest
 
 from moorline.core.delivery.progress import Cursor
-from moorline.core.group.lease import Status
 from moorline.core.group.message import LeaderWanted
 from moorline.core.group.sharing import Sharing
+from moorline.core.group.stream_lease import Status
 from moorline.core.group.views import BorrowerView
 from moorline.core.stream import Extent, Shard, Stream
 

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import pytest
 
 from moorline.core.sets.answerer import FIRST_CELLS, Answerer, InMemory, answer_verify
+from moorline.core.sets.asker import LISTED_BYTES, Mode, listed_of, sketch_bytes
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import ALL, Prefix
-from moorline.core.sets.reconcile import LISTED_BYTES, Mode, listed_of, sketch_bytes
 from moorline.core.sets.sketch import Salt, Sketch
 
 SALT = Salt(bytes(range(16)))

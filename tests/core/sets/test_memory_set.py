@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from moorline.core.sets.answerer import Answerer, InMemory
+from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import ALL, Prefix
-from moorline.core.sets.reconcile import Mode
 from moorline.core.sets.sketch import CELLS_FULL, Salt
 
 SALT = Salt(bytes(range(16)))

@@ -354,7 +354,7 @@ class StreamSimulation:
 
     def _sequences_of(self, shard: int) -> dict[int, int]:
         """What the store remembers must be what it has stored; what was dropped may be in it too."""
-        remembered = self.store._shards[shard].producers
+        remembered = self.store._shards[shard].producers.stored
         for one in self.shards[shard].stored:
             if one.flags & PRODUCER:
                 assert remembered.get(one.producer, -1) >= one.sequence, "a producer is forgotten"

@@ -144,13 +144,13 @@ def test_producers_are_remembered_when_their_messages_are_gone() -> None:
 def test_the_producers_that_were_not_seen_for_longest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("moorline.journal.streams.seal.PRODUCERS_MAX", 3)
+    monkeypatch.setattr("moorline.journal.streams.producers.PRODUCERS_MAX", 3)
     lives = one_shard()
     for producer in (1, 2, 3, 1, 4):
         lives.put("t", producer=producer, sequence=lives.store.end(0) + 1)
         lives.commit()
     for _ in range(2):
-        assert list(lives.store._shards[0].producers) == [3, 1, 4]
+        assert list(lives.store._shards[0].producers.stored) == [3, 1, 4]
         lives.restart()
 
 

@@ -37,7 +37,6 @@ from moorline.core.group.events import (
     ShardsSeen,
     Stopped,
 )
-from moorline.core.group.lease import Status, agrees, reported
 from moorline.core.group.lending import StreamLending
 from moorline.core.group.message import (
     Disconnect,
@@ -49,6 +48,7 @@ from moorline.core.group.message import (
     RevokeFinished,
     UpdateProgress,
 )
+from moorline.core.group.stream_lease import Status, agrees, reported
 from moorline.core.group.views import BorrowerView, Lag
 from moorline.core.machine import Machine
 from moorline.core.stream import Shard

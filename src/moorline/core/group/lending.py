@@ -26,9 +26,9 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Send
 from moorline.core.group.commit import Commits
 from moorline.core.group.events import GapFound, LeaderOptions
-from moorline.core.group.lease import Lease, Status
 from moorline.core.group.message import Disconnect, UpdateProgress
 from moorline.core.group.sharing import Sharing
+from moorline.core.group.stream_lease import Lease, Status
 from moorline.core.group.views import BorrowerView, ShardView
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap, Shard, Stream

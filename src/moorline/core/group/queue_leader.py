@@ -23,9 +23,9 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect
 from moorline.core.group.events import LeaderOptions
 from moorline.core.group.leader import Leader
-from moorline.core.group.lease import Lease, Status
 from moorline.core.group.lending import StreamLending
 from moorline.core.group.pool import Pool
+from moorline.core.group.stream_lease import Lease, Status
 from moorline.core.group.views import BorrowerView
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Shard

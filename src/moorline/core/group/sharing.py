@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.assign import Plan, assignment
-from moorline.core.group.lease import Lease
+from moorline.core.group.stream_lease import Lease
 from moorline.core.group.views import BorrowerView, Lag, ShardView
 from moorline.core.ranges import Range
 from moorline.core.stream import Shard, Stream

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from moorline.core.delivery.progress import Cursor, Progress
-from moorline.core.group.lease import Lease
 from moorline.core.group.message import LeaderWanted
+from moorline.core.group.stream_lease import Lease
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap, Shard, Stream
 

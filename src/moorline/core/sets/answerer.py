@@ -12,11 +12,11 @@ Its functions wait for the store alone; over memory they never wait.
 from collections.abc import Sequence
 from typing import Protocol
 
+from moorline.core.sets.asker import LISTED_BYTES, Answered, Mode, listed_of, sketch_bytes
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
-from moorline.core.sets.reconcile import LISTED_BYTES, Answered, Mode, listed_of, sketch_bytes
 from moorline.core.sets.sketch import Salt, Sketch, cells_for, size_at_least
 
 FIRST_CELLS = 630

@@ -57,7 +57,7 @@ class NumberedRows(NamedTuple):
             named = names_used(rows.names, rows.topics[some])
             run = Run(view[begin:end], rows.lengths[some], *named)
             shard.add_run(run, time_us)
-            shard.fresh[self.producer] = int(self.order[stop - 1]) + self.sequence
+            shard.producers.note(self.producer, int(self.order[stop - 1]) + self.sequence)
             kept = np.flatnonzero(flags[some] & RETAIN) + low
             starts, ends = edges[kept] + HEAD.size, edges[kept + 1]
             retain += map(bytes, map(view.__getitem__, map(slice, starts, ends)))
@@ -71,8 +71,6 @@ class NumberedRows(NamedTuple):
         for shard, first, stop in zip(
             shards, firsts.tolist(), self.rows.ends.tolist(), strict=True
         ):
-            producer = self.producer
-            last = max(shard.fresh.get(producer, -1), shard.producers.get(producer, -1))
-            done = max(last - self.sequence, skip - 1)
+            done = max(shard.producers.last(self.producer) - self.sequence, skip - 1)
             lows.append(first + int(np.searchsorted(self.order[first:stop], done, "right")))
         return np.array(lows, np.int64)

@@ -22,7 +22,7 @@ import xxhash
 from moorline.core.sets.digest import Digest
 from moorline.journal.disk import Disk
 from moorline.journal.streams.segment import Piece
-from moorline.limits import PRODUCERS_MAX, TOPIC_COUNTED_LENGTH, TOPICS_COUNTED_MAX
+from moorline.limits import TOPIC_COUNTED_LENGTH, TOPICS_COUNTED_MAX
 
 _HEAD = struct.Struct("<8sIIQQ")
 _MAGIC = b"MOORSEAL"
@@ -141,15 +141,6 @@ class DigestBuild:
 
     def digest(self) -> Digest:
         return Digest(self.count, self._xor.to_bytes(16, "big"))
-
-
-def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None:
-    """Puts what was seen at the recent end, never back; and forgets those not seen for longest."""
-    for producer, sequence in seen:
-        known = producers.pop(producer, -1)
-        producers[producer] = max(known, sequence)
-    while len(producers) > PRODUCERS_MAX:
-        del producers[next(iter(producers))]
 
 
 def count_topics(topics: dict[str, int], found: Iterable[tuple[str, int]]) -> None:

@@ -6,6 +6,7 @@ And the other way round: what a seal knows of a segment whose head is damaged.
 
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
+from moorline.journal.streams.producers import remember
 from moorline.journal.streams.seal import (
     DigestBuild,
     Memory,
@@ -15,7 +16,6 @@ from moorline.journal.streams.seal import (
     encoded,
     read_seal,
     read_summary,
-    remember,
 )
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,

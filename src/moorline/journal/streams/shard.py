@@ -20,7 +20,9 @@ from moorline.journal.streams.dropped import Dropped
 from moorline.journal.streams.framing import Contents, Run, block_of, time_of
 from moorline.journal.streams.generation import SNAPSHOT, Generation
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
-from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded, remember
+from moorline.journal.streams.producers import Producers
+from moorline.journal.streams.roll import is_too_large
+from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded
 from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, SegmentGap, SegmentHead
 from moorline.journal.streams.segment_index import SparseIndex, Words, entries_of
 from moorline.journal.streams.tail import Tail
@@ -56,7 +58,6 @@ class ShardLog:
         "contents",
         "dropped",
         "folder",
-        "fresh",
         "generations",
         "gone",
         "lost_before",
@@ -79,9 +80,7 @@ class ShardLog:
         self.contents: list[bytes] = []
         self.names: list[str] = []
         self._pieces: list[Contents | Run] = []
-        self.fresh: dict[int, int] = {}
-        """Sequences of the batch under way: apart, because a snapshot says what was before it."""
-        self.producers: dict[int, int] = {}
+        self.producers = Producers()
         self.next_offset = 0
         self.time_us = 0
         self.generations: list[Generation] = []
@@ -219,7 +218,7 @@ class ShardLog:
         """The batch under way, ready to be written, in a new generation if it is time for one."""
         first = self.end
         generation, ended, snapshot = self.generations[-1], None, None
-        is_due = self.wants_roll or self._bytes > generation_bytes_max
+        is_due = self.wants_roll or is_too_large(self._bytes, generation_bytes_max)
         if is_due and (first > generation.first or generation.is_gone):
             ended = generation
             generation = self.next_generation(now_us, draw)
@@ -228,7 +227,7 @@ class ShardLog:
         self._end_contents()
         if not self._pieces and ended is None:
             return None
-        remember(self.producers, self.fresh.items())
+        self.producers.take_batch()
         pieces = self._pieces or [Contents([], [])]
         block = block_of(first, pieces, generation.head.seed)
         assert block.upto == self.next_offset, "every message of the batch is in its block"
@@ -240,7 +239,7 @@ class ShardLog:
         if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:
             snapshot = self.snapshot_of(generation, block.upto, self._bytes)
         entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
-        self._pieces, self.fresh = [], {}
+        self._pieces = []
         return Part(self, generation, ended, block, entries, times[0], times[1], snapshot)
 
     def next_generation(self, now_us: int, draw: Callable[[int], bytes]) -> Generation:
@@ -271,7 +270,7 @@ class ShardLog:
             self.time_us,
             size_bytes,
         )
-        return summary, Memory(dict(self.producers), dict(generation.topics))
+        return summary, Memory(dict(self.producers.stored), dict(generation.topics))
 
     def write(self, part: Part, *, is_synced: bool) -> None:
         """In a thread: the part goes to the file. Durable after `sync`."""
@@ -336,7 +335,7 @@ class ShardLog:
     ) -> None:
         """What was found on the disk; and how far the shard had come, where nothing of it is left."""
         self.generations = generations
-        self.producers = producers
+        self.producers.stored = producers
         newest = self.newest
         if newest is None:
             self.next_offset = max(

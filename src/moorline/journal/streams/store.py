@@ -221,10 +221,7 @@ class StreamStore(StreamView):
             flags |= KEYED
             shard = self._in_use[_hash(key) % len(self._in_use)]
         if producer:
-            last = shard.fresh.get(producer)
-            if last is None:
-                last = shard.producers.get(producer, -1)
-            if sequence <= last:
+            if sequence <= shard.producers.last(producer):
                 return shard.number, -1
             flags |= PRODUCER
             middle += _producer_part(producer, sequence)
@@ -246,7 +243,7 @@ class StreamStore(StreamView):
         self.batch_bytes += len(content) + _HEAD_BYTES
         if flags:
             if producer:
-                shard.fresh[producer] = sequence
+                shard.producers.note(producer, sequence)
             if flags & RETAIN:
                 self._retain.append(content)
         return shard.number, offset

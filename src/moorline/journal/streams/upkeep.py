@@ -11,6 +11,7 @@ from moorline.journal.streams.drop import StreamDrop
 from moorline.journal.streams.dropped import AGE, BYTES
 from moorline.journal.streams.generation import SEGMENT, Generation
 from moorline.journal.streams.inspection import StreamProblem
+from moorline.journal.streams.roll import is_too_old
 from moorline.journal.streams.seal import Seal
 from moorline.journal.streams.sealing import make_seal, summary_of
 from moorline.journal.streams.shard import ShardLog
@@ -34,13 +35,13 @@ class StreamUpkeep:
         return [shard.number for shard in found]
 
     def _too_old(self, now_us: int) -> list[ShardLog]:
-        before_us = now_us - self._options.generation_s * 1_000_000
-        in_use = [shard for shard in self._shards.values() if self._is_in_use(shard)]
-        newest = [(shard, shard.generations[-1]) for shard in in_use]
+        age_s = self._options.generation_s
         return [
             shard
-            for shard, one in newest
-            if one.end > one.first and one.first_time_us <= before_us and not shard.wants_roll
+            for shard in self._shards.values()
+            if self._is_in_use(shard)
+            and not shard.wants_roll
+            and is_too_old(shard.generations[-1], now_us, age_s)
         ]
 
     def _is_in_use(self, shard: ShardLog) -> bool:

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import diagram
 from moorline.core.sets.answerer import answer_verify
-from moorline.core.sets.digest import Digest
-from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
-from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.prefix import Prefix
-from moorline.core.sets.reconcile import (
+from moorline.core.sets.asker import (
     LISTED_BYTES,
     RANGE_BYTES,
     Agreed,
@@ -34,6 +30,10 @@ from moorline.core.sets.reconcile import (
     Repaired,
     sketch_bytes,
 )
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix
 from moorline.core.sets.sketch import CELLS_FULL, DIVISORS, Salt, Sketch, Words, cells_for
 
 SALT = Salt(bytes(range(16)))

@@ -1,11 +1,11 @@
 """Room: core/group. A lease: one stream, or ranges of one, in the hands of one Borrower, as the Leader
-sees it.
+sees it. (The lease by which a Leader leads is given by `groups/leaders.py` and `catalog/sql/group_claim.sql`.)
 
 Invariants, looked at by `Lease.check`; that its status moves as drawn is asserted at each move:
 
-    E1  it is `confirmed` once it was GRANTED, and never before E2  what is open of a lease of ranges lies
-    within them; a lease of a whole stream has nothing open, because
-        the progress of its shard says it
+    E1  it is `confirmed` once it was GRANTED, and never before
+    E2  what is open of a lease of ranges lies within them; a lease of a whole stream has nothing open,
+        because the progress of its shard says it
     E3  only a lease of ranges can be of messages that are gone
 """
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.core.delivery.progress import Cursor
-from moorline.core.group.lease import STATUS_MOVES, Lease, Status, agrees, reported
 from moorline.core.group.message import Grant, Revoke, Revoked, lease_item, report_item
+from moorline.core.group.stream_lease import STATUS_MOVES, Lease, Status, agrees, reported
 from moorline.core.ranges import Range, Ranges
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream

@@ -3,6 +3,7 @@
 Tasks run in processes of their own, and their logs are not where people look. With the column `gap` each
 range that could not be read is a row of its own: `stream` and `offset` say where it begins, `gap` has the
 messages `first` to before `upto` and the reason, and everything else is null. Of messages, `gap` is null.
+Where a query goes on, and whether a gap fails it, is decided in `topic_reader.py`; `planning.py` finds gaps.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,0 +1,46 @@
+"""Room: journal/streams. Who published with which sequence: what makes a repeated message a duplicate.
+
+A producer numbers its messages. In each shard the last number of each producer is kept; a message whose
+number is not above it was stored before, or is in the batch under way, and is not stored twice.
+"""
+
+from collections.abc import Iterable
+
+from moorline.limits import PRODUCERS_MAX
+
+
+class Producers:
+    """The last sequence of each producer in one shard."""
+
+    __slots__ = ("_fresh", "stored")
+
+    def __init__(self) -> None:
+        self.stored: dict[int, int] = {}
+        """Whoever was seen last stands at the end."""
+        self._fresh: dict[int, int] = {}
+        """Of the batch under way: apart, because a snapshot says what was before it."""
+
+    def last(self, producer: int) -> int:
+        """-1 if it has published nothing here, or nothing that is remembered."""
+        # What is fresh is always the greater one: a sequence only grows.
+        last = self._fresh.get(producer)
+        return self.stored.get(producer, -1) if last is None else last
+
+    def note(self, producer: int, sequence: int) -> None:
+        """It is in the batch under way."""
+        self._fresh[producer] = sequence
+
+    def take_batch(self) -> None:
+        """The batch under way is about to be written."""
+        if self._fresh:
+            remember(self.stored, self._fresh.items())
+            self._fresh = {}
+
+
+def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None:
+    """Puts what was seen at the recent end, never back; and forgets those not seen for longest."""
+    for producer, sequence in seen:
+        known = producers.pop(producer, -1)
+        producers[producer] = max(known, sequence)
+    while len(producers) > PRODUCERS_MAX:
+        del producers[next(iter(producers))]
