@@ -1,6 +1,6 @@
 """Room: journal. A look at the disk's room again and again: whoever fills it is told before it is full.
 
-When messages are refused is decided here for streams; for queues, which need room for a checkpoint besides, by
+When messages are refused is decided here for streams; for queues, which need room for a checkpoint too, by
 `look_for_room` of `queues/checkpoints.py`.
 """
 

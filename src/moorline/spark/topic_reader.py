@@ -1,8 +1,8 @@
 """Room: spark. Reading topics: a batch between two places, or a stream of micro-batches.
 
 Readers are pickled into planners and tasks, which are processes of their own: they carry options and plain
-values, and open what they need where they are. What a (start, end) pair gives is always the same. Where a query
-goes on after a restart, and what it does about messages that are gone (`failOnDataLoss`), is decided here.
+values, and open what they need where they are. What a (start, end) pair gives is always the same.
+Where a query goes on after a restart, and what it does about messages that are gone, is decided here.
 """
 
 import copy

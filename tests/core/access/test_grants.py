@@ -2,9 +2,7 @@
 
 import itertools
 import random
-import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.access.rows import naive, paths, rows, subjects, tables
@@ -16,12 +14,10 @@ from moorline.core.access.right import (
     LIST,
     SUBSCRIBE,
     WRITE,
-    bits_of,
-    letters_of,
 )
-from moorline.core.access.row import Row, Subjects, check_row
+from moorline.core.access.row import Row, Subjects
 from moorline.core.topic import check_filter, matches
-from moorline.errors import BadGrant, BadTopic
+from moorline.errors import BadTopic
 
 ALICE = Subjects("alice", frozenset({"@everyone"}))
 
@@ -293,54 +289,10 @@ def test_an_explanation_is_the_verdict_and_its_rows_decided(
         assert (other.is_granted, other.decided) != (found.is_granted, found.decided)
 
 
-# --- what is a row --------------------------------------------------------------------------------
+# --- many rows ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("topics", "begin with /"),
-        ("", "begin with /"),
-        ("/topics/", "leave it out"),
-        ("/topics/+", "wildcard"),
-        ("/topics/#", "wildcard"),
-        ("/topics/a\0", "zero"),
-        ("/topics/x%u", "level of its own"),
-        ("/" + "x" * 1_024, "bytes"),
-        ("/a" * 40, "levels"),
-        ("/\ud800", "not text"),
-    ],
-)
-def test_a_path_that_is_none(path: str, why: str) -> None:
-    with pytest.raises(BadGrant, match=why):
-        check_row(Row(path, "alice", grants=SUBSCRIBE))
-
-
-def test_a_row_says_something_about_somebody() -> None:
-    check_row(Row("/topics//a", "@sales", grants=SUBSCRIBE))
-    check_row(Row("/", "alice", denies=WRITE))
-    with pytest.raises(BadGrant, match="at least one"):
-        check_row(Row("/topics", "alice"))
-    with pytest.raises(BadGrant, match="no principal"):
-        check_row(Row("/topics", "$node/x", grants=LIST))
-    with pytest.raises(BadGrant, match="no group"):
-        check_row(Row("/topics", "@", grants=LIST))
-
-
-def test_letters() -> None:
-    assert bits_of("slwpdag") == EVERYTHING
-    assert letters_of(bits_of("gws")) == "swg"
-    assert bits_of("") == 0
-    with pytest.raises(BadGrant, match="'x' is no right; accepted: s"):
-        bits_of("sx")
-    with pytest.raises(BadGrant, match="twice"):
-        bits_of("ss")
-
-
-# --- speed ----------------------------------------------------------------------------------------
-
-
-def test_a_hundred_thousand_rows_are_built_in_a_second_and_asked_in_microseconds() -> None:
+def test_a_hundred_thousand_rows_say_what_a_walk_over_them_says() -> None:
     chance = random.Random(7)
     table = [
         Row(
@@ -351,22 +303,14 @@ def test_a_hundred_thousand_rows_are_built_in_a_second_and_asked_in_microseconds
         )
         for number in range(100_000)
     ]
-    began = time.process_time()
     grants = Grants(table)
-    built_s = time.process_time() - began
     who = Subjects("user-5", frozenset({"@everyone", "@sales", "@authenticated"}))
-    asked = [f"/topics/{number % 300}/{number // 300}/x" for number in range(10_000)]
-    began = time.process_time()
-    for path in asked:
-        grants.rights_at(who, path)
-    each_us = (time.process_time() - began) * 1e6 / len(asked)
-    began = time.process_time()
-    for number in range(300):
-        grants.put(Row(f"/topics/{number}/new", "@everyone", grants=LIST))
-        grants.remove(f"/topics/{number}/new", "@everyone")
-        grants.rights_at(who, f"/topics/{number}/#")
-    change_us = (time.process_time() - began) * 1e6 / 300
-    # Far above what they are, and far below what a walk over all rows would be.
-    assert built_s < 2, built_s
-    assert each_us < 50, each_us
-    assert change_us < 5_000, change_us
+    assert len(grants) == 100_000
+    for number in chance.sample(range(100_000), 20):
+        path = f"/topics/{number % 300}/{number // 300}/x"
+        assert grants.rights_at(who, path) == naive(table, who, path)
+    before = grants.rights_at(who, "/topics/7/#")
+    grants.put(Row("/topics/7/new", "@everyone", denies=LIST | SUBSCRIBE))
+    assert not grants.rights_at(who, "/topics/7/#") & (LIST | SUBSCRIBE)
+    assert grants.remove("/topics/7/new", "@everyone")
+    assert grants.rights_at(who, "/topics/7/#") == before

@@ -1,5 +1,5 @@
 """Room: core/group. A lease: one stream, or ranges of one, in the hands of one Borrower, as the Leader
-sees it. (The lease by which a Leader leads is given by `groups/leaders.py` and `catalog/sql/group_claim.sql`.)
+sees it. (The lease by which a Leader leads is given by `groups/leaders.py`, with `group_claim.sql`.)
 
 Invariants, looked at by `Lease.check`; that its status moves as drawn is asserted at each move:
 
