@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.queues.queue_server import until
 
-from moorline.net import connection as net_connection
+from moorline.net import native as net_native
 from moorline.wire import frame as wire_frame
 from moorline.wire.frame import Check
 from moorline.wire.message import Message
@@ -26,7 +26,7 @@ class Sniffer:
             self.sent += messages
             return frames(messages, check)
 
-        monkeypatch.setattr(net_connection, "frames", sniffed)
+        monkeypatch.setattr(net_native, "frames", sniffed)
 
     def of(self, *kinds: type[Message]) -> list[Any]:
         return [message for message in self.sent if isinstance(message, kinds)]

@@ -19,7 +19,7 @@ from moorline.journal.queues.layout import check_layout
 from moorline.journal.queues.manifest import check_owner, go_on_behind, write_manifest
 from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.store import Store
-from moorline.limits import FILES_LOOK_MS, OPEN_FILES_MAX
+from moorline.limits import FILES_LOOK_MS, HOMES_STOP_MS_MAX, OPEN_FILES_MAX
 from moorline.metrics import Metrics
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
@@ -131,7 +131,8 @@ async def open_homes(catalog: Catalog, broker: QueueBroker) -> AsyncIterator[Que
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # A question to a catalog that hangs is not given back when it is cancelled: the stop goes on without.
+        await asyncio.wait(tasks, timeout=HOMES_STOP_MS_MAX / 1_000)
 
 
 def watch(metrics: Metrics, broker: QueueBroker) -> None:
