@@ -734,7 +734,7 @@ HOME_EXCEPTIONS_PER_SLICE = 5_000
 still right: some 120 KB and 70 ms."""
 
 HOMES_STOP_MS_MAX = 500
-"""A stop waits so long for what is asked or written about homes: more than a page of the index takes to read."""
+"""A stop waits so long for what is asked or written about homes."""
 
 HOME_EXCEPTIONS_RETRY_MS = 5_000
 """Pause before exceptions that the catalog did not take are tried again."""
