@@ -115,6 +115,9 @@ ACCEPT_PAUSE_MS = 500
 ACCEPT_NOTE_MS = 60_000
 """Time between two lines in the log about connections that were turned away."""
 
+ACCEPT_NOTES_MAX = 256
+"""Different lines of that kind that are remembered, so that none comes too often."""
+
 GOODBYE_MS_MAX = 1_000
 """Time a closed peer has to read what is left for it; then its socket is cut."""
 

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.access.certificate import PeerCertificate
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
@@ -30,6 +31,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
 from moorline.net.protocol import LinkProtocol
+from moorline.net.tls import ANONYMOUS
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
 
 log = logging.getLogger("moorline.net")
@@ -90,6 +92,14 @@ class Session(Connection):
     ) -> None:
         super().__init__(protocol)
         self.name = name
+        self.identity = ANONYMOUS
+        """Who it is, from the welcome on."""
+        self.certificate: PeerCertificate | None = None
+        """What its TLS handshake showed, whether that proves something here or not."""
+        self.listener = ""
+        """The address through which it came, as the settings write it."""
+        self.is_local = False
+        """Whether it is on this machine, as far as anybody can know: no proxy stands before its listener."""
         self._hooks: list[Callable[[], None]] = []
         self._is_over = False
         self.end_code = ""
