@@ -1,0 +1,40 @@
+"""Room: access. The directory of users that proofs are checked against, over the catalog."""
+
+from moorline.access.passwords import StoredPassword
+from moorline.access.proofs import TokenRow, UserRow
+from moorline.catalog.users import Users
+
+
+class CatalogDirectory:
+    """Whatever the catalog raises means that nobody can say: nothing is remembered here."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    async def find_user(self, name: str) -> UserRow | None:
+        row = await self._users.find_user(name)
+        if row is None:
+            return None
+        stored = row.password
+        password = None
+        if stored is not None:
+            password = StoredPassword.of(stored.n, stored.r, stored.p, stored.salt, stored.hash)
+        return UserRow(row.name, password, row.is_disabled, row.version)
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        row = await self._users.find_token(digest)
+        if row is None:
+            return None
+        return TokenRow(
+            row.owner,
+            None if row.expires_us is None else row.expires_us // 1_000,
+            # The catalog's clock decides too: it is the one that the end was counted by.
+            is_disabled=row.is_disabled or bool(row.is_expired),
+            version=row.version,
+        )
+
+    async def cluster_secret(self) -> bytes:
+        return await self._users.secret()
+
+    async def has_node(self, home: str) -> bool:
+        return home in await self._users.node_homes()
