@@ -31,6 +31,7 @@ class CatalogDirectory:
             # The catalog's clock decides too: it is the one that the end was counted by.
             is_disabled=row.is_disabled or bool(row.is_expired),
             version=row.version,
+            token_version=row.token_version,
         )
 
     async def cluster_secret(self) -> bytes:

@@ -77,6 +77,7 @@ class TokenRow(msgspec.Struct, frozen=True):
     """The token, or its user."""
     version: int = 0
     """Of the user, as above."""
+    token_version: int = 0
 
 
 class UserDirectory(Protocol):
@@ -257,7 +258,7 @@ class TokenExchange:
             left_ms = found.expires_ms - self._proofs.now_ms()
             if left_ms <= 0:
                 return WRONG_TOKEN
-        return ProofAccepted(found.name, left_ms, found.version, digest)
+        return ProofAccepted(found.name, left_ms, found.version, digest, found.token_version)
 
 
 class NodeExchange:

@@ -35,6 +35,8 @@ class ProofAccepted(Event, frozen=True):
     """Of a user: its version in the catalog when it was checked; under another one it is proven anew."""
     token: bytes = b""
     """The hash of the token that proved it."""
+    token_version: int = 0
+    """Of the token, as of the user."""
 
     __repr__ = without_bytes
 

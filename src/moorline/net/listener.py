@@ -333,6 +333,7 @@ class Listeners:
             certificate,
             verdict.user_version,
             verdict.token,
+            verdict.token_version,
         )
         return ProofAccepted(verdict.principal, left_ms)
 

@@ -29,6 +29,7 @@ class Identity(msgspec.Struct, frozen=True):
     """Of a user: the version in the catalog under which it was proven."""
     token: bytes = b""
     """The hash of the token that proved it."""
+    token_version: int = 0
 
     @property
     def name(self) -> str:
