@@ -25,6 +25,9 @@ PROOF_CHECKS_AT_ONCE_MAX = 256
 """Proofs of one node that are checked side by side. Above all the passwords that are hashed or wait for that
 (PASSWORDS_WAITING_MAX of each kind), or who is known would wait for strangers before it finds its lane."""
 
+PROOF_CATALOG_MS_MAX = 2_000
+"""Time that the catalog has to say who somebody is: less than a hello may take, so that it hears why."""
+
 PROOF_TIMER_MS_MAX = 86_400_000
 """Longest time that is waited for the end of a proof before it is looked at anew; some loops wait no longer
 than a year, and fire then."""

@@ -45,6 +45,9 @@ class Trail:
 
     def entered(self, session: Acting) -> None:
         self.logins += 1
+        # Who proved nothing has not logged in, and links of nodes are in the log: neither is worth a message.
+        if session.identity.proof in (Proof.NOTHING, Proof.NODE):
+            return
         self._audit.heard(_act(Kind.LOGIN, session, LOGIN, "/", Verdict.GRANTED))
 
     def login_refused(self, refused: LoginRefused) -> None:

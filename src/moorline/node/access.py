@@ -59,6 +59,7 @@ OF_LINKS: Final = frozenset({Hello, Response, Ping, Pong, Goodbye, CallsGivenUp}
 """What a node hears without a handler: the link and the session know what to do."""
 
 CONNECTION: Final = (Quota.CONNECTIONS, 1)
+KINDS: Final = frozenset(quota.value for quota in Quota)
 
 
 class NodeAccess:
@@ -299,7 +300,13 @@ async def _tell_of_rows(access: NodeAccess) -> None:
 
 
 def _quota_table(table: RightsTable) -> QuotaTable:
-    return QuotaTable({subject: Bounds(**kinds) for subject, kinds in table.quotas.items()})
+    # A newer node may know more kinds.
+    return QuotaTable(
+        {
+            subject: Bounds(**{kind: amount for kind, amount in kinds.items() if kind in KINDS})
+            for subject, kinds in table.quotas.items()
+        }
+    )
 
 
 def _expires_us(session: Session) -> int:
