@@ -352,6 +352,8 @@ def test_an_address_that_names_proofs_has_somebody_who_checks_them() -> None:
 class InThread:
     """A check that keeps a thread busy until the test lets it go."""
 
+    claimed = ""
+
     def __init__(self) -> None:
         self.may_end = threading.Event()
         self.begun = 0
