@@ -1,6 +1,7 @@
 """Nodes prove themselves to each other, and rights hold on all of them: with a node that leaves, and without
 the catalog."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.process.proving import over, proven, read_audit, who
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.access import AccessCatalog
+from moorline.catalog.users import Users
+from moorline.core.access.right import EVERYTHING
 from moorline.errors import Denied, Refused, RightsUnknown
 from moorline.net.credentials import NodeCredentials, PasswordCredentials
 
@@ -115,6 +118,24 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
                 return not await is_unknown()
 
             await until(is_known, what="as before")
+
+
+async def test_operators_of_old_settings_get_their_row_once_and_the_log_warns(
+    nodes: Nodes, catalog: Catalog
+) -> None:
+    # As the migration leaves a catalog that is older than rights.
+    await catalog.execute("update moorline.access_state set is_upgraded = true")
+    flags = ["--set=queues.operators=billing", "--set=groups.operators=billing"]
+    (a,) = await nodes.start("a", flags=flags)
+    assert "queues.operators and groups.operators are no settings any more" in a.errors
+    assert "this catalog is older than rights" in a.errors
+    users = Users(catalog)
+    (entry,) = await users.grants("/", "billing", ("", ""), 10)
+    assert (entry.row.path, entry.row.grants) == ("/", EVERYTHING)
+    await users.remove_grant("/", "billing", EVERYTHING, made_by="test")
+    await asyncio.to_thread(a.stop)
+    await nodes.start("a", flags=flags)
+    assert await users.grants("/", "billing", ("", ""), 10) == [], "what is removed stays so"
 
 
 async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(

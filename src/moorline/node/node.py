@@ -120,7 +120,7 @@ class Node:
             topics = await self._open_topics(stack, folder, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
-            self._access.audit.publish = partial(published, topics.streams)
+            self._publish_audit(stack, topics)
         await self._open_listeners(stack)
         await self._register()
         if links is not None:
@@ -302,6 +302,15 @@ class Node:
 
     def _is_group_operator(self, session: Session) -> bool:
         return session.is_operator(self.config.groups.operators)
+
+    def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
+        audit = self._access.audit
+        audit.publish = partial(published, topics.streams)
+
+        def only_files() -> None:
+            audit.publish = None  # before the streams are closed
+
+        stack.callback(only_files)
 
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
