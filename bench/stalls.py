@@ -29,7 +29,7 @@ from moorline.client.topic import record
 from moorline.config.addresses import listen_address
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS, QUEUES_PER_PAGE_MAX
 from moorline.net.caller import Caller, open_caller
-from moorline.wire.group import FindRetained, RetainedFound, StreamsSeen, WatchStreams
+from moorline.wire.group import FindRetained, RetainedFound
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.topic import Publish, Record
 
@@ -162,7 +162,6 @@ async def measured(address: str, http: str) -> AsyncIterator[tuple[str, float, f
                 "list all queues": lambda: all_queues(caller),
                 "list all groups": lambda: moor.groups(),
                 "describe streams": lambda: moor.streams(),
-                "watch streams": lambda: caller.call(WatchStreams, StreamsSeen),
                 "publish 200,000 of the smallest": lambda: whole_frame(caller),
                 "/metrics": lambda: asyncio.to_thread(
                     lambda: urllib.request.urlopen(f"{http}/metrics").read()

@@ -21,8 +21,12 @@ PROOF_FRAME_BYTES_MAX = PROOF_BYTES_MAX + HELLO_FRAME_BYTES_MAX
 PROOF_ROUNDS_MAX = 8
 """Challenges of one handshake: the longest mechanisms that are in use have three."""
 
-PROOF_CHECKS_AT_ONCE_MAX = 32
-"""Proofs of one node that are checked side by side: each may keep a thread busy, and strangers start them."""
+PROOF_CHECKS_AT_ONCE_MAX = 256
+"""Proofs of one node that are checked side by side. Above all the passwords that are hashed or wait for that
+(PASSWORDS_WAITING_MAX of each kind), or who is known would wait for strangers before it finds its lane."""
+
+PROOF_CATALOG_MS_MAX = 2_000
+"""Time that the catalog has to say who somebody is: less than a hello may take, so that it hears why."""
 
 PROOF_TIMER_MS_MAX = 86_400_000
 """Longest time that is waited for the end of a proof before it is looked at anew; some loops wait no longer
@@ -114,6 +118,9 @@ ACCEPT_PAUSE_MS = 500
 
 ACCEPT_NOTE_MS = 60_000
 """Time between two lines in the log about connections that were turned away."""
+
+ACCEPT_NOTES_MAX = 256
+"""Different lines of that kind that are remembered, so that none comes too often."""
 
 GOODBYE_MS_MAX = 1_000
 """Time a closed peer has to read what is left for it; then its socket is cut."""
@@ -389,14 +396,6 @@ ACCESS_LOG_ROWS_MAX = 10_000
 
 ACCESS_PAGE_ROWS = 256
 """Rows of one answer to a listing: three quarters of a frame at the longest paths and names."""
-
-SCRYPT_N = 1 << 15
-"""Cost of hashing a password: 32 MB and some 80 ms, which a guesser pays for every guess."""
-
-SCRYPT_R = 8
-SCRYPT_P = 1
-SCRYPT_BYTES_MAX = 64 * MIB
-"""Memory that one hash may take: twice what it needs."""
 
 PASSWORD_HASHES_AT_ONCE = 2
 """Passwords of new users that are hashed side by side: 64 MB."""

@@ -11,6 +11,7 @@ from moorline.catalog import Catalog
 from moorline.catalog.users import Users
 from moorline.client.moor import Connecting, connect
 from moorline.config.addresses import Address
+from moorline.core.access.audit import Detail
 from moorline.core.access.principal import Proof
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
@@ -75,8 +76,9 @@ class Server:
     def refused(self, session: Any, /, act: str, path: str, code: str) -> None:
         self.lines.append((session.rights.principal, act, path, code))
 
-    def changed(self, session: Any, /, act: str, path: str, detail: str) -> None:
-        self.lines.append((session.rights.principal, act, path, detail))
+    async def changing(self, session: Any, /, act: str, path: str, detail: Detail) -> None:
+        said = f"{detail.subject} {detail.letters}"
+        self.lines.append((session.rights.principal, act, path, said))
 
 
 def _welcome(version: int, keepalive_ms: int) -> Welcome:

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
 
+from tests.access.granted import unguarded
+
 from moorline.access.audit import Audit, open_audit
 from moorline.access.audit_commands import AuditCommands
 from moorline.config.addresses import Address
@@ -38,7 +40,7 @@ async def reading() -> AsyncIterator[tuple[Audit, Caller]]:
     async with open_audit(MemoryDisk(), "node-1", sync=False) as audit:
         commands = AuditCommands(audit)
         protocol = NativeProtocol(
-            commands.handlers(),
+            unguarded(commands.declared()),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
         )
         listeners = Listeners(

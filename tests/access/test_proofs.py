@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from tests.access.directory import LIGHT, Directory, Visitor, certificate
 
@@ -17,19 +18,16 @@ from moorline.access.proofs import (
     NOT_PRIVATE,
     WRONG,
     WRONG_TOKEN,
-    Accepted,
-    Continues,
-    Exchange,
     Peer,
     PrincipalProofs,
-    Refused,
-    Step,
     TokenRow,
 )
-from moorline.access.tokens import new_token
+from moorline.access.tokens import new_token, token_hash
 from moorline.core.access import node_proof
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.errors import Untrusted
+from moorline.net.authentication import Exchange, Verdict
 from moorline.net.credentials import NodeCredentials, PasswordCredentials, TokenCredentials
 
 HERE = Visitor()
@@ -52,19 +50,19 @@ class World:
         self.directory = directory
         self.clock = clock
 
-    async def password(self, name: str, password: str, peer: Peer = HERE) -> Step:
+    async def password(self, name: str, password: str, peer: Peer = HERE) -> Verdict:
         shown = await PasswordCredentials(name, password).first()
         return await self.begin("password", peer).check(shown)
 
-    async def token(self, token: str, peer: Peer = HERE) -> Step:
+    async def token(self, token: str, peer: Peer = HERE) -> Verdict:
         return await self.begin("token", peer).check(await TokenCredentials(token).first())
 
-    async def node(self, credentials: NodeCredentials, peer: Peer = HERE) -> Step:
+    async def node(self, credentials: NodeCredentials, peer: Peer = HERE) -> Verdict:
         """The whole conversation."""
         exchange = self.begin("node", peer)
         step = await exchange.check(await credentials.first())
         assert not credentials.is_content
-        if isinstance(step, Continues):
+        if isinstance(step, ProofContinues):
             answer = await credentials.answer(step.challenge)
             assert credentials.is_content
             return await exchange.check(answer)
@@ -91,7 +89,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_the_right_password_is_its_user(world: World) -> None:
-    assert await world.password("alice", "right") == Accepted("alice")
+    assert await world.password("alice", "right") == ProofAccepted("alice")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +107,7 @@ async def test_the_right_password_is_its_user(world: World) -> None:
         ("a\nb", "right"),
         ("x" * 256, "right"),
         ("alice", "x" * 1_025),
+        ("alice", "right\0"),
     ],
 )
 async def test_whatever_is_wrong_is_said_with_the_same_words(
@@ -123,10 +122,33 @@ async def test_what_is_no_name_and_password_is_wrong(world: World, proof: bytes)
     assert world.directory.asked == 0
 
 
+async def test_what_is_proven_names_the_version_of_its_user(world: World) -> None:
+    alice = world.directory.users["alice"]
+    world.directory.users["alice"] = msgspec.structs.replace(alice, version=7)
+    assert await world.password("alice", "right") == ProofAccepted("alice", user_version=7)
+    token = new_token()
+    world.directory.add_token(token, TokenRow("alice", version=8))
+    found = await world.token(token)
+    assert isinstance(found, ProofAccepted)
+    assert found.user_version == 8
+
+
+async def test_an_exchange_knows_whom_it_was_told(world: World) -> None:
+    for mechanism, proof, claimed in (
+        ("password", b"bob\0wrong", "bob"),
+        ("password", b"a\nb\0wrong", ""),
+        ("token", b"moor_?", ""),
+        ("node", await of_node(own="home-7").first(), "$node/home-7"),
+    ):
+        exchange = world.begin(mechanism)
+        await exchange.check(proof)
+        assert exchange.claimed == claimed
+
+
 async def test_a_changed_password_counts_at_once(world: World) -> None:
     world.directory.add("alice", "newer")
     assert await world.password("alice", "right") == WRONG
-    assert await world.password("alice", "newer") == Accepted("alice")
+    assert await world.password("alice", "newer") == ProofAccepted("alice")
 
 
 async def test_a_password_is_not_taken_where_others_could_read_it(world: World) -> None:
@@ -136,7 +158,7 @@ async def test_a_password_is_not_taken_where_others_could_read_it(world: World) 
     assert world.directory.asked == 0
     # On this machine nobody listens, unless a proxy stands between.
     local = Visitor("127.0.0.1", is_encrypted=False)
-    assert await world.password("alice", "right", local) == Accepted("alice")
+    assert await world.password("alice", "right", local) == ProofAccepted("alice")
     shown = await PasswordCredentials("alice", "right").first()
     behind = world.proofs.at_address(is_proxied=True)
     assert await behind.begin("password", local).check(shown) == NOT_PRIVATE
@@ -149,32 +171,32 @@ async def test_without_the_catalog_nobody_is_blamed_and_nobody_let_in(world: Wor
     assert await world.token(new_token()) == NOT_NOW
     assert await world.node(NodeCredentials(b"s" * 32, "home-2", "home-1")) == NOT_NOW
     world.directory.is_away = False
-    assert await world.password("alice", "right") == Accepted("alice")
+    assert await world.password("alice", "right") == ProofAccepted("alice")
 
 
 async def test_a_thousand_wrong_passwords_are_slowed_and_others_are_not(world: World) -> None:
     attacker = Visitor(address="198.51.100.7")
-    assert await world.password("alice", "right") == Accepted("alice")
+    assert await world.password("alice", "right") == ProofAccepted("alice")
     looked_at = 0
     for number in range(1_000):
         world.clock.ms += 60
         step = await world.password("alice", f"guess {number}", attacker)
-        assert isinstance(step, Refused)
+        assert isinstance(step, ProofRefused)
         looked_at += step == WRONG
         if step != WRONG:
             assert step.text.startswith("too many wrong tries: try again in ")
         if number % 100 == 0:
-            assert await world.password("alice", "right") == Accepted("alice")
+            assert await world.password("alice", "right") == ProofAccepted("alice")
     assert looked_at <= 12
     # Also the right one is not looked at from there, for as long as was said.
     step = await world.password("alice", "right", attacker)
-    assert isinstance(step, Refused)
+    assert isinstance(step, ProofRefused)
     world.clock.ms += 30_000
-    assert await world.password("alice", "right", attacker) == Accepted("alice")
+    assert await world.password("alice", "right", attacker) == ProofAccepted("alice")
 
 
 async def test_names_that_are_nobodys_wait_as_those_of_users_do(world: World) -> None:
-    said: dict[str, list[Step]] = {"alice": [], "nobody": []}
+    said: dict[str, list[Verdict]] = {"alice": [], "nobody": []}
     for name, steps in said.items():
         for number in range(10):
             steps.append(await world.password(name, f"guess {number}", Visitor(address=name)))
@@ -183,7 +205,7 @@ async def test_names_that_are_nobodys_wait_as_those_of_users_do(world: World) ->
 
 async def test_many_links_of_one_program_are_one_check(world: World) -> None:
     many = [world.password("alice", "right") for _ in range(200)]
-    assert await asyncio.gather(*many) == [Accepted("alice")] * 200
+    assert await asyncio.gather(*many) == [ProofAccepted("alice")] * 200
     assert world.directory.asked == 1
 
 
@@ -198,7 +220,7 @@ async def test_who_hangs_up_takes_nobody_along(world: World) -> None:
     second = asyncio.create_task(world.password("alice", "right"))
     await asyncio.sleep(0)
     first.cancel()
-    assert await second == Accepted("alice")
+    assert await second == ProofAccepted("alice")
     assert first.cancelled()
 
 
@@ -211,7 +233,7 @@ async def test_strangers_beyond_number_hear_that_too_many_wait(world: World) -> 
     ]
     steps = await asyncio.gather(*many)
     assert set(steps) == {WRONG, BUSY}
-    assert await world.password("alice", "right") == Accepted("alice")
+    assert await world.password("alice", "right") == ProofAccepted("alice")
 
 
 @pytest.mark.slow
@@ -241,8 +263,8 @@ async def test_a_token_is_its_user_until_it_ends(world: World) -> None:
     token, ending = new_token(), new_token()
     world.directory.add_token(token, TokenRow("alice"))
     world.directory.add_token(ending, TokenRow("alice", expires_ms=NOW_MS + 1))
-    assert await world.token(token) == Accepted("alice")
-    assert await world.token(ending) == Accepted("alice", 1)
+    assert await world.token(token) == ProofAccepted("alice", token=token_hash(token) or b"")
+    assert await world.token(ending) == ProofAccepted("alice", 1, token=token_hash(ending) or b"")
 
 
 async def test_a_token_that_is_wrong_ended_or_taken_back(world: World) -> None:
@@ -267,7 +289,7 @@ def of_node(
 async def test_two_nodes_prove_themselves_to_each_other(world: World) -> None:
     credentials = of_node()
     for _ in range(2):  # one after the other, with new chance each time
-        assert await world.node(credentials) == Accepted("$node/home-2")
+        assert await world.node(credentials) == ProofAccepted("$node/home-2")
 
 
 @pytest.mark.parametrize(("own", "other"), [("home-2", "home-3"), ("home-1", "home-1")])
@@ -282,7 +304,7 @@ async def test_a_node_that_left_the_cluster_is_refused_as_late_as_one_with_a_wro
 ) -> None:
     exchange, gone = world.begin("node"), of_node(own="home-9")
     step = await exchange.check(await gone.first())
-    assert isinstance(step, Continues)
+    assert isinstance(step, ProofContinues)
     assert await exchange.check(await gone.answer(step.challenge)) == NO_NODE
 
 
@@ -290,7 +312,7 @@ async def test_a_node_of_another_cluster_finds_out_first_and_tells_nothing(world
     other = of_node(b"t" * 32)
     exchange = world.begin("node")
     step = await exchange.check(await other.first())
-    assert isinstance(step, Continues)
+    assert isinstance(step, ProofContinues)
     with pytest.raises(Untrusted, match="not the node home-1 of this cluster"):
         await other.answer(step.challenge)
     assert not other.is_content
@@ -302,14 +324,14 @@ async def test_what_was_heard_before_proves_nothing(world: World) -> None:
     credentials, first = of_node(), world.begin("node")
     begun = await credentials.first()
     step = await first.check(begun)
-    assert isinstance(step, Continues)
+    assert isinstance(step, ProofContinues)
     answer = await credentials.answer(step.challenge)
-    assert await first.check(answer) == Accepted("$node/home-2")
+    assert await first.check(answer) == ProofAccepted("$node/home-2")
     # On the same link, and on another one.
     assert await first.check(answer) == NO_NODE
     second = world.begin("node")
     again = await second.check(begun)
-    assert isinstance(again, Continues)
+    assert isinstance(again, ProofContinues)
     assert await second.check(answer) == NO_NODE
     # The wrong answer was the only one: the right one comes too late.
     asked, call = node_proof.decode_challenge(again.challenge), node_proof.decode_call(begun)
@@ -327,13 +349,13 @@ async def test_what_the_acceptor_said_cannot_be_sent_back_to_it(world: World) ->
     call = NodeCall("home-2", "home-1", b"c" * 32)
     victim = world.begin("node")
     challenged = await victim.check(node_proof.encoded(call))
-    assert isinstance(challenged, Continues)
+    assert isinstance(challenged, ProofContinues)
     asked = node_proof.decode_challenge(challenged.challenge)
     assert asked is not None
     for nonce in (asked.nonce, call.nonce):
         begun = node_proof.encoded(NodeCall("home-2", "home-1", nonce))
         helped = await world.begin("node").check(begun)
-        assert isinstance(helped, Continues)
+        assert isinstance(helped, ProofContinues)
         said = node_proof.decode_challenge(helped.challenge)
         assert said is not None
         expected = node_proof.caller_proof(b"s" * 32, call, asked.nonce)
@@ -353,7 +375,7 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
         for peer in (HERE, Visitor(certificate=certificate(is_node=False))):
             assert await world.node(of_node(), peer) == NO_NODE
         proven = Visitor(certificate=certificate(is_node=True))
-        assert await world.node(of_node(), proven) == Accepted("$node/home-2")
+        assert await world.node(of_node(), proven) == ProofAccepted("$node/home-2")
         # The certificate alone is no node.
         assert directory.asked == 2
 

@@ -94,16 +94,20 @@ def test_a_reachable_address_without_tls_is_refused_with_what_to_do(host: str) -
 
 
 def test_a_node_that_nobody_could_enter_is_refused() -> None:
-    assert "nobody could log on" in refused(anonymous="never")
-    flags = {
+    by_certificate = {"anonymous": "never", "access.mechanisms": "certificate"}
+    assert "nobody could log on" in refused(**by_certificate)
+    flags = by_certificate | {
         "listen": "tls://127.0.0.1:1",
-        "anonymous": "never",
         "tls_certificate": "c.pem",
         "tls_key": "k.pem",
     }
     assert "nobody could log on" in refused(**flags)
     flags["tls_client_ca"] = "ca.pem"
     assert load(flags, {}, NO_FILE).config.anonymous == "never"
+    by_password = {"anonymous": "never", "access.mechanisms": "password"}
+    assert load(by_password, {}, NO_FILE).config.anonymous == "never"
+    behind_a_proxy = {"listen": "tcp://127.0.0.1:1", "access.proxied": "tcp://127.0.0.1:1"}
+    assert "nobody could log on" in refused(**by_password, **behind_a_proxy)
 
 
 def test_tls_needs_certificate_and_key() -> None:

@@ -32,7 +32,7 @@ NONCE = b"a nonce of the node"
 
 
 class Passwords:
-    """The test's authenticator: `password` in one step, `challenge` by an HMAC over a nonce, both ways."""
+    """The test's authenticator: `password` in one step, `gssapi` by an HMAC over a nonce, both ways."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, Peer]] = []
@@ -58,6 +58,7 @@ class _Exchange:
         self._passwords = passwords
         self._mechanism = mechanism
         self._name = ""
+        self.claimed = ""
         self._round = 0
 
     async def check(self, proof: bytes) -> Verdict:
@@ -107,7 +108,7 @@ class Password:
 class Signature:
     """Content only when it has been asked by a node that knows the nonce."""
 
-    mechanism = "challenge"
+    mechanism = "gssapi"
 
     def __init__(self, name: str, password: bytes) -> None:
         self.is_content = False

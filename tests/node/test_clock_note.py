@@ -17,7 +17,7 @@ def test_notes_that_are_written_at_once_do_not_take_each_others_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The loop writes one at a change, and a thread one at intervals: both over the same new file."""
-    clock = NodeClock(tmp_path, lambda _: True)
+    clock = NodeClock(tmp_path)
     together = threading.Barrier(WRITERS)
 
     def write() -> None:

@@ -1,13 +1,14 @@
-"""Room: access. The audit trail, for whoever may read it over the wire: `ReadAudit`, page by page.
-
-It needs `l` on `/admin/audit`, which whoever serves these handlers has asked for before.
-"""
+"""Room: access. The audit trail, for whoever may read it over the wire: `ReadAudit`, page by page."""
 
 from moorline.access.audit import Audit
+from moorline.access.guard import Declarations, needs
+from moorline.core.access.right import LIST
 from moorline.journal.audit import AuditCursor, Wanted
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.wire.audit import AuditRead, ReadAudit
+
+AUDIT = "/admin/audit"
 
 
 class AuditCommands:
@@ -17,8 +18,8 @@ class AuditCommands:
         self._audit = audit
         self._turns = Turns()
 
-    def handlers(self) -> Handlers:
-        return {ReadAudit: self._turns.later(self._read)}
+    def declared(self) -> Declarations:
+        return {ReadAudit: needs(LIST, lambda _: (AUDIT,), self._turns.later(self._read))}
 
     def close(self) -> None:
         self._turns.close()

@@ -1,8 +1,8 @@
 """Room: access. Answers what is asked about rights, users, quotas and owners.
 
 A change is one transaction of the catalog (`catalog/access.py`): answered by `Failed` it was not made, and
-will not be. Before a change is answered this node has it in force; the others follow within their
-`access.revocation_ms`.
+will not be. It is in the audit before it is made; before it is answered this node has it in force, and the
+others follow within their `access.revocation_ms`.
 """
 
 import asyncio
@@ -12,16 +12,22 @@ from typing import Any, Protocol
 
 import msgspec
 
-from moorline.access.credentials import hashed, new_token, token_hash
 from moorline.access.guard import Declared, Refusals, anybody, needs
+from moorline.access.passwords import is_too_long, store_password
 from moorline.access.rights import Rights, RightsTable
-from moorline.catalog.access import GrantEntry
+from moorline.access.tokens import new_token, token_hash
+from moorline.catalog.access import GrantEntry, check_quota
 from moorline.catalog.users import PasswordHash, Users
-from moorline.core.access.principal import ANONYMOUS, EVERYONE, Proof, check_subject
+from moorline.core.access.audit import NO_DETAIL, Detail
+from moorline.core.access.principal import ANONYMOUS, EVERYONE, Proof, check_subject, level_of
 from moorline.core.access.right import EVERYTHING, GRANT, LETTERS, bits_of, letters_of
-from moorline.core.access.row import OWN, Row, Subjects
+from moorline.core.access.row import OWN, Row, Subjects, check_row
 from moorline.errors import BadGrant, MoorlineError, NotFound
-from moorline.limits import PASSWORD_HASHES_AT_ONCE, USERS_PAGE_BYTES_MAX
+from moorline.limits import (
+    PASSWORD_BYTES_MAX,
+    PASSWORD_HASHES_AT_ONCE,
+    USERS_PAGE_BYTES_MAX,
+)
 from moorline.net.session import each
 from moorline.net.turns import Turns
 from moorline.wire import access as wire
@@ -44,10 +50,11 @@ SUBTREES = (
 )
 
 
-class Audit(Refusals, Protocol):
-    """Who hears of changes, and of refusals."""
+class Changes(Refusals, Protocol):
+    """Who hears of changes, before they are made, and of refusals: the audit."""
 
-    def changed(self, session: Any, /, act: str, path: str, detail: str) -> None: ...
+    async def changing(self, session: Any, /, act: str, path: str, detail: Detail) -> None:
+        """Returns when it is written down; what it raises, the caller is answered."""
 
 
 class AccessBroker:
@@ -55,7 +62,7 @@ class AccessBroker:
         self,
         users: Users,
         table: RightsTable,
-        audit: Audit,
+        audit: Changes,
         expires_us: Callable[[Any], int] = lambda _: 0,
     ) -> None:
         """`expires_us` says of a session when its proof ends."""
@@ -138,16 +145,22 @@ class AccessBroker:
 
     async def _add_grant(self, session: Any, call: wire.AddGrant) -> Answer:
         row = Row(call.path, call.subject, bits_of(call.grants), bits_of(call.denies))
+        check_row(row)
+        for sign, letters in (("+", row.grants), ("-", row.denies)):
+            if letters:
+                detail = Detail(subject=call.subject, letters=sign + letters_of(letters))
+                await self._changing(session, call, call.path, detail)
         after = await self._users.add_grant(row, made_by=session.rights.principal)
-        detail = f"{call.subject} +{call.grants} -{call.denies}"
-        await self._in_force(session, call, call.path, detail)
+        await self._in_force()
         return wire.GrantChanged(call.call, letters_of(after.grants), letters_of(after.denies))
 
     async def _remove_grant(self, session: Any, call: wire.RemoveGrant) -> Answer:
         letters = bits_of(call.letters) or EVERYTHING
         made_by = session.rights.principal
+        detail = Detail(subject=call.subject, letters=letters_of(letters))
+        await self._changing(session, call, call.path, detail)
         after = await self._users.remove_grant(call.path, call.subject, letters, made_by=made_by)
-        await self._in_force(session, call, call.path, f"{call.subject} {letters_of(letters)}")
+        await self._in_force()
         row = after or Row(call.path, call.subject)
         return wire.GrantChanged(call.call, letters_of(row.grants), letters_of(row.denies))
 
@@ -157,31 +170,36 @@ class AccessBroker:
         return wire.GrantsListed(call.call, tuple(_entry_facts(entry) for entry in found))
 
     async def _keep_grants(self, session: Any, call: wire.KeepGrants) -> Answer:
+        await self._changing(session, call, "/")
         rows = await self._users.keep_upgraded_rows()
-        await self._in_force(session, call, "/", "")
+        await self._in_force()
         return wire.GrantsKept(call.call, rows)
 
     # --- users ------------------------------------------------------------------------------------
 
     async def _add_user(self, session: Any, call: wire.AddUser) -> Answer:
         password = await self._hashed(call.password) if call.password else None
+        await self._changing(session, call, _user(call.name))
         await self._users.add_user(call.name, password)
-        return await self._done(session, call, call.name)
+        return await self._done(call)
 
     async def _change_user(self, session: Any, call: wire.ChangeUser) -> Answer:
         if call.password is None and call.is_disabled is None:
             raise BadGrant("nothing to change: name a password, or whether it is disabled")
+        password = await self._hashed(call.password) if call.password else None
+        await self._changing(session, call, _user(call.name))
         await self._users.change_user(
             call.name,
-            password=await self._hashed(call.password) if call.password else None,
+            password=password,
             has_no_password=call.password == b"",
             is_disabled=call.is_disabled,
         )
-        return await self._done(session, call, call.name)
+        return await self._done(call)
 
     async def _remove_user(self, session: Any, call: wire.RemoveUser) -> Answer:
+        await self._changing(session, call, _user(call.name))
         left = await self._users.remove_user(call.name)
-        await self._in_force(session, call, USERS, call.name)
+        await self._in_force()
         return wire.UserRemoved(call.call, left.memberships, left.grants, left.quotas)
 
     async def _list_users(self, _: Any, call: wire.ListUsers) -> Answer:
@@ -204,25 +222,31 @@ class AccessBroker:
 
     async def _add_token(self, session: Any, call: wire.AddToken) -> Answer:
         token = new_token()
+        digest = token_hash(token)
+        assert digest is not None, "what was made is one"
+        await self._changing(session, call, _user(call.name))
         expires_us = await self._users.add_token(
-            call.name, call.label, token_hash(token), call.expires_s or None
+            call.name, call.label, digest, call.expires_s or None
         )
-        await self._in_force(session, call, USERS, f"{call.name} {call.label}")
+        await self._in_force()
         return wire.TokenAdded(call.call, token, expires_us or 0)
 
     async def _revoke_token(self, session: Any, call: wire.RevokeToken) -> Answer:
+        await self._changing(session, call, _user(call.name))
         if not await self._users.remove_token(call.name, call.label):
             raise NotFound(f"{call.name!r} has no token {call.label!r}")
-        return await self._done(session, call, f"{call.name} {call.label}")
+        return await self._done(call)
 
     async def _add_member(self, session: Any, call: wire.AddMember) -> Answer:
+        await self._changing(session, call, _user(call.group), Detail(subject=call.member))
         is_changed = await self._users.add_member(call.group, call.member)
-        await self._in_force(session, call, USERS, f"{call.group} {call.member}")
+        await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
     async def _remove_member(self, session: Any, call: wire.RemoveMember) -> Answer:
+        await self._changing(session, call, _user(call.group), Detail(subject=call.member))
         is_changed = await self._users.remove_member(call.group, call.member)
-        await self._in_force(session, call, USERS, f"{call.group} {call.member}")
+        await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
     async def _list_members(self, _: Any, call: wire.ListMembers) -> Answer:
@@ -233,8 +257,11 @@ class AccessBroker:
     # --- quotas and owners ------------------------------------------------------------------------
 
     async def _set_quota(self, session: Any, call: wire.SetQuota) -> Answer:
+        check_quota(call.subject, call.kind)
+        detail = Detail(subject=call.subject, quota=call.kind, bound=call.amount or 0)
+        await self._changing(session, call, USERS, detail)
         is_changed = await self._users.set_quota(call.subject, call.kind, call.amount)
-        await self._in_force(session, call, USERS, f"{call.subject} {call.kind} {call.amount}")
+        await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
     async def _list_quotas(self, _: Any, call: wire.ListQuotas) -> Answer:
@@ -252,25 +279,41 @@ class AccessBroker:
         )
 
     async def _map_owner(self, session: Any, call: wire.MapOwner) -> Answer:
+        await self._changing(session, call, _user(call.known_as), Detail(subject=call.principal))
         sessions, groups = await self._users.map_owner(call.known_as, call.principal)
-        await self._in_force(session, call, USERS, f"{call.known_as} {call.principal}")
+        await self._in_force()
         return wire.OwnerMapped(call.call, sessions, groups)
 
     # --- all of them ------------------------------------------------------------------------------
 
-    async def _done(self, session: Any, call: Any, detail: str) -> Answer:
-        await self._in_force(session, call, USERS, detail)
+    async def _changing(
+        self, session: Any, call: Any, path: str, detail: Detail = NO_DETAIL
+    ) -> None:
+        """A line about a change that is then refused by the catalog stays; no change is without one."""
+        await self._audit.changing(session, type(call).__name__, path, detail)
+
+    async def _done(self, call: Any) -> Answer:
+        await self._in_force()
         return Done(call.call)
 
-    async def _in_force(self, session: Any, call: Any, path: str, detail: str) -> None:
-        """The change is made: it is told, and this node has it before the answer leaves."""
-        self._audit.changed(session, type(call).__name__, path, detail)
+    async def _in_force(self) -> None:
+        """The change is made, and this node has it before the answer leaves."""
         with suppress(MoorlineError):  # the next look finds it; the change itself is not in doubt
             await self._table.refresh()
 
     async def _hashed(self, password: bytes) -> PasswordHash:
+        try:
+            text = password.decode()
+        except UnicodeDecodeError:
+            raise BadGrant("a password is a text in UTF-8") from None
+        if is_too_long(text) or "\0" in text:
+            raise BadGrant(
+                f"a password has at most {PASSWORD_BYTES_MAX:,} bytes, and no zero character"
+            )
         async with self._hashing:
-            return await asyncio.to_thread(hashed, password)
+            stored = await asyncio.to_thread(store_password, text)
+        cost = stored.cost
+        return PasswordHash(1 << cost.cost, cost.block, cost.lanes, stored.salt, stored.hash)
 
 
 class _Supposed:
@@ -285,6 +328,10 @@ class _Supposed:
 
     def explain(self, right: int, path: str) -> Any:
         return self._table.explain(self._subjects, right, path)
+
+
+def _user(name: str) -> str:
+    return f"{USERS}/{level_of(name)}"
 
 
 def _for_users(handler: Any) -> Declared:

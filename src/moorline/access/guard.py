@@ -7,22 +7,27 @@
         ReadStream: nodes_only(self._read),
         Describe: anybody(self._describe),
     }
-    handlers = Guard(audit).guarded(declared)
+    handlers = Guard(trail, trail).guarded(declared)
 
 A handler gets those calls of a run that are granted, in one run as before; each of the others is answered
 by `Failed("DENIED")`, and the audit hears of it. The text of a refusal is made from the call and the right
 alone: nothing in it tells what exists. Where a principal has a right at everything below a path, a whole run
 costs one look.
+
+What is done by the right `a`, and not by an owner, is an operator's act: it is in the audit before its
+handler hears of it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from moorline.access.rights import UNKNOWN
-from moorline.core.access.right import NAMES, OWNERS, letters_of
+from moorline.core.access.right import ADMINISTER, NAMES, OWNERS, letters_of
 from moorline.errors import Denied, RightsUnknown
 from moorline.net.session import SessionRights
+from moorline.net.turns import Turns
 from moorline.wire.message import Answer, Call, Failed, Message
 
 NODES_ONLY = "only the nodes of the cluster may ask for this"
@@ -39,6 +44,13 @@ class Refusals(Protocol):
     """Who hears of refusals: the audit."""
 
     def refused(self, session: Any, /, act: str, path: str, code: str) -> None: ...
+
+
+class Operating(Protocol):
+    """Who hears of operators' acts before they are done: the audit too."""
+
+    async def operating(self, session: Any, /, act: str, path: str) -> None:
+        """Returns when it is written down; what it raises, the calls are answered."""
 
 
 Handler = Callable[[Any, list[Any]], Iterable[Answer]]
@@ -58,6 +70,10 @@ Check = Callable[[SessionRights, Any], Refusal | None]
 """Why a call is refused; None if it is granted."""
 
 
+Operated = Callable[[SessionRights, Any], str | None]
+"""The path of a call that is an operator's act; None where it is none."""
+
+
 class Declared(NamedTuple):
     """A handler with what its calls need. There is no handler without."""
 
@@ -66,6 +82,7 @@ class Declared(NamedTuple):
     right: int = 0
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
+    operated: Operated | None = None
 
 
 Declarations = Mapping[type[Message], Declared]
@@ -104,7 +121,10 @@ def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: st
                 return _refusal(rights, right, path)
         return None
 
-    return Declared(handler, check, right, below)
+    def operated(_: SessionRights, call: Any) -> str | None:
+        return next(iter(paths_of_call(call)), None)
+
+    return Declared(handler, check, right, below, operated if right & ADMINISTER else None)
 
 
 def owner_or(
@@ -124,7 +144,10 @@ def owner_or(
             return None
         return _refusal(rights, right, path)
 
-    return Declared(handler, check, right, below)
+    def operated(rights: SessionRights, call: Any) -> str | None:
+        return None if is_owners(rights, right, owner_of(call)) else path_of_call(call)
+
+    return Declared(handler, check, right, below, operated if right & ADMINISTER else None)
 
 
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
@@ -147,8 +170,14 @@ def text_of(right: int, path: str) -> str:
 class Guard:
     """Puts the check before the handler."""
 
-    def __init__(self, refusals: Refusals) -> None:
+    def __init__(self, refusals: Refusals, operating: Operating | None = None) -> None:
+        """Without `operating` no act is written down: for tests of rights alone."""
         self._refusals = refusals
+        self._operating = operating
+        self._turns = Turns()
+
+    def close(self) -> None:
+        self._turns.close()
 
     def guarded(self, declared: Declarations) -> dict[type[Message], Handler]:
         """The handlers of a node. One that does not say what it needs is our mistake: no node starts."""
@@ -157,10 +186,14 @@ class Guard:
         return {kind: self._guarded(kind, one) for kind, one in declared.items()}
 
     def _guarded(self, kind: type[Message], declared: Declared) -> Handler:
-        handler, check, right, below = declared
+        handler, check, right, below, operated = declared
         if check is None:
             return handler
         checked = self._checked(kind, handler, check)
+        if operated is not None and self._operating is not None:
+            # While a line is written rights may change: they are looked at again behind it.
+            handler = self._recorded(kind, checked, operated, self._operating)
+            checked = self._checked(kind, handler, check)
         if not below:
             return checked
 
@@ -168,6 +201,27 @@ class Guard:
             if session.rights.everywhere(below) & right:
                 return handler(session, calls)
             return checked(session, calls)
+
+        return handle
+
+    def _recorded(
+        self, kind: type[Message], handler: Handler, operated: Operated, operating: Operating
+    ) -> Handler:
+        """Calls that are granted, of which some are an operator's acts: those wait for their lines."""
+        assert issubclass(kind, Call), f"{kind.__name__} is done without an answer"
+        act = kind.__name__
+
+        async def record(session: Any, calls: list[Any]) -> list[Answer]:
+            paths = [path for call in calls if (path := operated(session.rights, call)) is not None]
+            await asyncio.gather(*(operating.operating(session, act, path) for path in paths))
+            return list(handler(session, calls))
+
+        recorded = self._turns.together(record)
+
+        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+            if all(operated(session.rights, call) is None for call in calls):
+                return handler(session, calls)
+            return recorded(cast("Any", session), calls)
 
         return handle
 

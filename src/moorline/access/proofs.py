@@ -19,6 +19,7 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from moorline import ids
 from moorline.access.passwords import (
     COST,
     Cost,
@@ -37,36 +38,14 @@ from moorline.core.access.certificate import (
     has_control_character,
 )
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.principal import node_principal
 from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
+from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
+from moorline.net.authentication import Exchange, Verdict
 from moorline.net.clock import monotonic_ms, wall_ms
 
 log = logging.getLogger("moorline.access")
-
-NODE_PREFIX = "$node/"
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """The peer is that principal."""
-
-    principal: str
-    expires_ms: int | None = None
-    """For how long from now on; None while nothing is changed in the catalog."""
-
-
-class Continues(msgspec.Struct, frozen=True):
-    """The peer must answer that."""
-
-    challenge: bytes
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The text is for the peer: it tells nothing of what exists."""
-
-    text: str
-
-
-Step = Accepted | Continues | Refused
 
 
 class Peer(Protocol):
@@ -86,6 +65,8 @@ class UserRow(msgspec.Struct, frozen=True):
     name: str
     password: StoredPassword | None = None
     is_disabled: bool = False
+    version: int = 0
+    """In the catalog: it is another one behind every change of the user."""
 
 
 class TokenRow(msgspec.Struct, frozen=True):
@@ -94,6 +75,9 @@ class TokenRow(msgspec.Struct, frozen=True):
     expires_ms: int | None = None
     is_disabled: bool = False
     """The token, or its user."""
+    version: int = 0
+    """Of the user, as above."""
+    token_version: int = 0
 
 
 class UserDirectory(Protocol):
@@ -112,14 +96,14 @@ class UserDirectory(Protocol):
         ...
 
 
-WRONG = Refused("the name or the password is wrong")
-WRONG_TOKEN = Refused("the token is wrong, has ended or was taken back: ask for another one")
-NOT_PRIVATE = Refused(
+WRONG = ProofRefused("the name or the password is wrong")
+WRONG_TOKEN = ProofRefused("the token is wrong, has ended or was taken back: ask for another one")
+NOT_PRIVATE = ProofRefused(
     "passwords and tokens are taken over TLS or from this machine only: use a tls:// address"
 )
-NOT_NOW = Refused("it cannot be checked now: the catalog does not answer; try again later")
-BUSY = Refused("too many passwords wait to be checked: try again in a few seconds")
-NO_NODE = Refused(
+NOT_NOW = ProofRefused("it cannot be checked now: the catalog does not answer; try again later")
+BUSY = ProofRefused("too many passwords wait to be checked: try again in a few seconds")
+NO_NODE = ProofRefused(
     "this is no node of this cluster, as far as we know: the secret, the homes, the row in the catalog and, "
     "where tls_node_ca is set, the certificate must be a node's"
 )
@@ -147,7 +131,7 @@ class PrincipalProofs:
         self._threads = HashingThreads()
         self._clock_ms = clock_ms
         self._nobody = nobodys_password(cost)
-        self._checks: dict[tuple[str, str, str], asyncio.Task[Step]] = {}
+        self._checks: dict[tuple[str, str, str], asyncio.Task[Verdict]] = {}
         """Passwords that are being checked. Whoever brings the same from the same address waits for the same
         answer: a program that opens a hundred links at once costs one check, and is one guess."""
 
@@ -166,7 +150,7 @@ class PrincipalProofs:
         """For the links of one address. Behind a proxy everybody seems to be on this machine."""
         return AddressAuthenticator(self, is_proxied=is_proxied)
 
-    async def check_password(self, name: str, password: str, address: str) -> Step:
+    async def check_password(self, name: str, password: str, address: str) -> Verdict:
         key = (name, address, password)
         check = self._checks.get(key)
         if check is None:
@@ -178,9 +162,9 @@ class PrincipalProofs:
         # One of those who wait may go away; the others want the answer still.
         return await asyncio.shield(check)
 
-    async def _checked(self, attempt: Attempt, password: str) -> Step:
+    async def _checked(self, attempt: Attempt, password: str) -> Verdict:
         outcome: Outcome = Outcome.UNKNOWN
-        step: Step = NOT_NOW
+        step: Verdict = NOT_NOW
         try:
             user = await self.directory.find_user(attempt.name)
             stored = user.password if user is not None else None
@@ -189,7 +173,8 @@ class PrincipalProofs:
                 lambda: (stored or self._nobody).matches(password), is_known=attempt.is_known
             )
             if is_right and stored is not None and user is not None and not user.is_disabled:
-                outcome, step = Outcome.RIGHT, Accepted(user.name)
+                outcome = Outcome.RIGHT
+                step = ProofAccepted(user.name, user_version=user.version)
             else:
                 outcome, step = Outcome.WRONG, WRONG
         except TooManyChecks:
@@ -199,12 +184,6 @@ class PrincipalProofs:
         finally:
             self._throttle.settle(attempt, outcome, self._clock_ms())
         return step
-
-
-class Exchange(Protocol):
-    """The proofs of one link, one after the other."""
-
-    async def check(self, proof: bytes, /) -> Step: ...
 
 
 class AddressAuthenticator:
@@ -232,8 +211,9 @@ class PasswordExchange:
         self._proofs = proofs
         self._peer = peer
         self._is_private = is_private
+        self.claimed = ""
 
-    async def check(self, proof: bytes, /) -> Step:
+    async def check(self, proof: bytes, /) -> Verdict:
         if not self._is_private:
             return NOT_PRIVATE
         if len(proof) > CREDENTIAL_BYTES_MAX:
@@ -242,7 +222,11 @@ class PasswordExchange:
             name, _, password = proof.decode().partition("\0")
         except UnicodeDecodeError:
             return WRONG
-        if not _may_be_a_user(name) or not password or is_too_long(password):
+        if not _may_be_a_user(name):
+            return WRONG
+        self.claimed = name
+        # HMAC, which scrypt begins with, takes a zero at the end for nothing: none has one.
+        if not password or "\0" in password or is_too_long(password):
             return WRONG
         return await self._proofs.check_password(name, password, self._peer.address)
 
@@ -253,8 +237,9 @@ class TokenExchange:
     def __init__(self, proofs: PrincipalProofs, _peer: Peer, is_private: bool) -> None:
         self._proofs = proofs
         self._is_private = is_private
+        self.claimed = ""
 
-    async def check(self, proof: bytes, /) -> Step:
+    async def check(self, proof: bytes, /) -> Verdict:
         if not self._is_private:
             return NOT_PRIVATE
         digest = token_hash(proof[:CREDENTIAL_BYTES_MAX].decode("ascii", "replace"))
@@ -267,10 +252,13 @@ class TokenExchange:
             return NOT_NOW
         if found is None or found.is_disabled:
             return WRONG_TOKEN
-        if found.expires_ms is None:
-            return Accepted(found.name)
-        left_ms = found.expires_ms - self._proofs.now_ms()
-        return Accepted(found.name, left_ms) if left_ms > 0 else WRONG_TOKEN
+        self.claimed = found.name
+        left_ms = None
+        if found.expires_ms is not None:
+            left_ms = found.expires_ms - self._proofs.now_ms()
+            if left_ms <= 0:
+                return WRONG_TOKEN
+        return ProofAccepted(found.name, left_ms, found.version, digest, found.token_version)
 
 
 class NodeExchange:
@@ -280,10 +268,11 @@ class NodeExchange:
         self._proofs = proofs
         self._peer = peer
         self._is_begun = False
+        self.claimed = ""
         self._expected: tuple[NodeCall, bytes] | None = None
         """Of a node that has been challenged: who it says it is, and what it must answer."""
 
-    async def check(self, proof: bytes, /) -> Step:
+    async def check(self, proof: bytes, /) -> Verdict:
         if not self._is_begun:
             self._is_begun = True
             return await self._challenge(proof)
@@ -291,15 +280,17 @@ class NodeExchange:
         expected, self._expected = self._expected, None
         if expected is None or not node_proof.is_same(proof, expected[1]):
             return NO_NODE
-        return Accepted(f"{NODE_PREFIX}{expected[0].caller}")
+        return ProofAccepted(node_principal(expected[0].caller))
 
-    async def _challenge(self, proof: bytes) -> Step:
+    async def _challenge(self, proof: bytes) -> Verdict:
         proofs, certificate = self._proofs, self._peer.certificate
         if proofs.needs_node_certificate and (
             certificate is None or not certificate.is_of_node_authority
         ):
             return NO_NODE
         call = node_proof.decode_call(proof)
+        if call is not None and ids.NODE_NAME.fullmatch(call.caller) is not None:
+            self.claimed = node_principal(call.caller)
         # Nobody calls itself: that would be our own words, sent back.
         if call is None or call.acceptor != proofs.home or call.caller == proofs.home:
             return NO_NODE
@@ -316,7 +307,7 @@ class NodeExchange:
         # A home that is none of ours is challenged too, and nothing answers that: nobody can try out homes.
         self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
         own = node_proof.acceptor_proof(secret, call, nonce)
-        return Continues(node_proof.encoded(NodeChallenge(nonce, own)))
+        return ProofContinues(node_proof.encoded(NodeChallenge(nonce, own)))
 
 
 EXCHANGES: Final[dict[str, Callable[[PrincipalProofs, Peer, bool], Exchange]]] = {
@@ -336,5 +327,5 @@ def _may_be_a_user(name: str) -> bool:
     )
 
 
-def _come_again(wait: Wait) -> Refused:
-    return Refused(f"too many wrong tries: try again in {-(-wait.wait_ms // 1_000)} s")
+def _come_again(wait: Wait) -> ProofRefused:
+    return ProofRefused(f"too many wrong tries: try again in {-(-wait.wait_ms // 1_000)} s")

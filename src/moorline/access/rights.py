@@ -12,7 +12,7 @@ whoever runs something by a right hears of it (`on_change`) and judges again. De
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -180,6 +180,11 @@ class RightsTable:
     def quotas_of(self, subject: str) -> dict[str, int]:
         """Of one subject by itself, by their kinds."""
         return self._contents.quotas.get(subject, {})
+
+    @property
+    def quotas(self) -> Mapping[str, Mapping[str, int]]:
+        """Of all subjects."""
+        return self._contents.quotas
 
     def owner(self, known_as: str) -> str:
         """The principal of an owner that may be known by an old name."""

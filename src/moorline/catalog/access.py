@@ -68,6 +68,7 @@ SECRET = statement("access_secret")
 UPGRADE = statement("access_upgrade")
 KEEP = statement("access_keep")
 CARRIED = statement("access_carried")
+NODE_HOMES = statement("node_homes")
 ONE_SNAPSHOT = "set transaction isolation level repeatable read, read only"
 
 UPGRADED_BY = "upgrade"
@@ -200,6 +201,10 @@ class AccessCatalog:
         """What nodes of this cluster prove with that they are."""
         return bytes(await self._catalog.fetchval(SECRET))
 
+    async def node_homes(self) -> frozenset[str]:
+        """Of all nodes that are of this cluster."""
+        return frozenset(row["home"] for row in await self._catalog.fetch(NODE_HOMES))
+
     # --- rows -------------------------------------------------------------------------------------
 
     async def add_grant(self, row: Row, *, made_by: str) -> Row:
@@ -312,9 +317,7 @@ class AccessCatalog:
 
     async def set_quota(self, subject: str, kind: str, amount: int | None) -> bool:
         """None takes the row away; False if there was none to take."""
-        check_subject(subject)
-        if kind not in QUOTA_KINDS:
-            raise BadGrant(f"{kind!r} is no quota; accepted: {', '.join(QUOTA_KINDS)}")
+        check_quota(subject, kind)
         async with self.change("the quota was set") as connection:
             if amount is None:
                 gone = await connection.fetch(QUOTA_REMOVE, subject, kind, ACCESS_LOG_ROWS_MAX)
@@ -359,6 +362,13 @@ class AccessCatalog:
                 if await connection.fetchrow(HOLD, *self._catalog.acting_as) is None:
                     raise self._catalog.identity_taken()
                 yield connection
+
+
+def check_quota(subject: str, kind: str) -> None:
+    """Refuses what cannot be a row of quotas."""
+    check_subject(subject)
+    if kind not in QUOTA_KINDS:
+        raise BadGrant(f"{kind!r} is no quota; accepted: {', '.join(QUOTA_KINDS)}")
 
 
 async def _within(

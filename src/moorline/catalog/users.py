@@ -67,6 +67,8 @@ class FoundToken(msgspec.Struct, frozen=True):
     label: str
     is_disabled: bool
     version: int
+    """Of its owner."""
+    token_version: int
     expires_us: int | None
     is_expired: bool
     """By the catalog's clock."""

@@ -31,7 +31,7 @@ def serve(
     import uvloop
 
     from moorline.node.logs import setup
-    from moorline.node.node import serve as run_node
+    from moorline.node.serving import serve as run_node
 
     config = settings.config
     setup(config.log_format, config.log_level)

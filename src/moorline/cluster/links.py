@@ -1,7 +1,8 @@
 """Room: cluster. The links of this node to all others that live, one to each.
 
 Every node says in the catalog that it lives (node/identity.py), and keeps a link to every other one that
-does. Nodes are called by their homes here, as their data are: a name may change.
+does. Both ends of it prove that they know the cluster's secret, the one that is called first. Nodes are
+called by their homes here, as their data are: a name may change.
 
     links.hear(ForBorrower, heard)     what other nodes say unasked goes to whoever registered for its type
     links.greets.append(ask)           what a subject must know of a node before others may reach it
@@ -26,6 +27,7 @@ from moorline.limits import (
     PEER_RETRY_MS,
 )
 from moorline.net.caller import Caller, Make, open_caller
+from moorline.net.credentials import NodeCredentials
 from moorline.version import SOFTWARE
 from moorline.wire.message import Answer, Message
 
@@ -43,10 +45,17 @@ class NodeRegister(Protocol):
         """The addresses of the nodes that have been heard of within that time, by their homes."""
 
 
+Secret = Callable[[], Awaitable[bytes]]
+"""The cluster's, out of the catalog."""
+
+
 class Links:
     """The other nodes, as far as this one can reach them."""
 
-    def __init__(self, config: Config, register: NodeRegister, node: str) -> None:
+    def __init__(
+        self, config: Config, register: NodeRegister, node: str, secret: Secret | None = None
+    ) -> None:
+        """With the secret both ends prove themselves; without it nobody does, in tests of other things."""
         self.node = node
         self.greets: list[Callable[[str, Caller], Awaitable[None]]] = []
         """Awaited in turn for a new link. It counts when all are done; if one fails, it is tried anew."""
@@ -58,6 +67,7 @@ class Links:
         """Called with the name of a node that does not live any more, by the catalog."""
         self._config = config
         self._register = register
+        self._secret = secret
         self._heard: dict[type[Message], Callable[[str, Any], None]] = {}
         self._links: dict[str, Caller] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
@@ -113,6 +123,15 @@ class Links:
                 # Without this task the node would be gone for all others, and nothing else would say so.
                 log.exception("the other nodes were not looked for")
             await asyncio.sleep(NODE_SEEN_MS / 1_000)
+
+    def cut(self, node: str) -> None:
+        """That node is not of the cluster any more."""
+        if node in self._keepers:
+            log.warning("a node left the cluster", extra={"node": node})
+            link = self._links.get(node)
+            if link is not None:
+                link.close("EXPIRED", "this node is not of the cluster any more")
+            self._forget(node)
 
     async def close(self) -> None:
         for keeper in self._keepers.values():
@@ -189,6 +208,7 @@ class Links:
 
     async def _opened(self, name: str, address: Address) -> Caller:
         config = self._config
+        secret = await self._secret() if self._secret is not None else b""
         return await open_caller(
             address,
             lambda: Caller(
@@ -196,6 +216,7 @@ class Links:
                 hello_timeout_ms=HELLO_TIMEOUT_MS,
                 keepalive_ms=KEEPALIVE_MS,
                 pushed=partial(self._pushed, name),
+                credentials=NodeCredentials(secret, self.node, name) if secret else None,
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
             # Where nodes have an authority of their own, nothing else proves one to us either.

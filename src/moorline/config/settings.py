@@ -87,7 +87,10 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 256 * limits.MIB
     operators: Annotated[
         list[str],
-        Meta(description="Names of the identities that may list, block and delete any queue."),
+        Meta(
+            description="No setting any more: in a catalog that is older than rights each of these gets "
+            "a row once. Use `moor grant`."
+        ),
     ] = msgspec.field(default_factory=list)
 
     def problems(self) -> Iterator[Problem]:
@@ -197,7 +200,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 5
     operators: Annotated[
         list[str],
-        Meta(description="Names of the identities that may create, seek and delete groups."),
+        Meta(description="No setting any more, as queues.operators."),
     ] = msgspec.field(default_factory=list)
 
     def problems(self) -> Iterator[Problem]:
@@ -381,14 +384,11 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
                 'there: use tls://, or set anonymous to "everywhere" on a network that you trust',
             )
 
-    if (
-        config.anonymous == "never"
-        and config.listen
-        and not (config.tls_client_ca and _has_tls(config))
-    ):
+    if config.anonymous == "never" and config.listen and not _can_prove(config):
         yield Problem(
             ("anonymous", "listen", "tls_client_ca"),
-            'nobody could log on: "never" needs a tls:// listen address and tls_client_ca',
+            'nobody could log on: "never" needs an address where a proof can be given: a tls:// listen '
+            "address with tls_client_ca for certificates, and tls:// or loopback for passwords and tokens",
         )
 
 
@@ -404,8 +404,20 @@ def _access_problems(config: Config) -> Iterator[Problem]:
                 )
 
 
-def _has_tls(config: Config) -> bool:
-    return any(text.startswith("tls://") for text in config.listen)
+def _can_prove(config: Config) -> bool:
+    """Whether somebody could prove to be somebody at one of the addresses."""
+    for text in config.listen:
+        try:
+            address = listen_address(text)
+        except ValueError:
+            continue
+        taken, is_tls = config.access.mechanisms_of(text), address.scheme == "tls"
+        is_private = is_tls or (address.is_loopback and text not in config.access.proxied)
+        if is_private and taken & {"password", "token"}:
+            return True
+        if is_tls and config.tls_client_ca and "certificate" in taken:
+            return True
+    return False
 
 
 def _catalog_problem(catalog: str) -> str | None:

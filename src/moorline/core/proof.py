@@ -31,6 +31,14 @@ class ProofAccepted(Event, frozen=True):
     principal: str = ""
     expires_ms: int | None = None
     """For how long from now on; None is for as long as the link lasts."""
+    user_version: int = 0
+    """Of a user: its version in the catalog when it was checked; under another one it is proven anew."""
+    token: bytes = b""
+    """The hash of the token that proved it."""
+    token_version: int = 0
+    """Of the token, as of the user."""
+
+    __repr__ = without_bytes
 
 
 class ProofContinues(Event, frozen=True):

@@ -20,6 +20,7 @@ from moorline.errors import AddressTaken, ConfigError, StartError
 from moorline.limits import (
     ACCEPT_BREATH_MS,
     ACCEPT_NOTE_MS,
+    ACCEPT_NOTES_MAX,
     ACCEPT_PAUSE_MS,
     ACCEPTS_PER_TURN,
     LISTEN_BACKLOG,
@@ -117,7 +118,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno in _NO_ROOM:
                     # It has no descriptor for us: what knocks waits, and we do not ask all the time.
-                    self._note(f"connections wait: {error.strerror}")
+                    self.note(f"connections wait: {error.strerror}")
                     self._pause(listening, ACCEPT_PAUSE_MS)
                     return
                 continue  # it went while it waited
@@ -137,13 +138,13 @@ class Acceptor:
                     self.accepted += 1
                     self._begin(accepted, serve, visitor, is_refused=False)
                 case Refuse():
-                    self._note("more connections than this node takes: they are refused")
+                    self.note("more connections than this node takes: they are refused")
                     self._begin(accepted, serve, visitor, is_refused=True)
                 case Drop():
-                    self._note("hardly a descriptor is left: connections are closed")
+                    self.note("hardly a descriptor is left: connections are closed")
                     accepted.close()
                 case Cut(oldest):
-                    self._note("connections that said nothing are closed: others want their places")
+                    self.note("connections that said nothing are closed: others want their places")
                     self._visits[oldest].cut()
                 case _:
                     assert_never(verdict)
@@ -167,7 +168,7 @@ class Acceptor:
         try:
             gone = await serve(accepted, visit)
         except ssl.SSLCertVerificationError as error:
-            self._note(f"a client's certificate is refused: {why_refused_here(error)}")
+            self.note(f"a client's certificate is refused: {why_refused_here(error)}")
             accepted.close()
         except (OSError, asyncio.CancelledError):
             accepted.close()
@@ -195,9 +196,11 @@ class Acceptor:
         if listening in self._sockets:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
-    def _note(self, text: str) -> None:
-        """A line of each kind now and then, however many come. The texts are few: ours, and OpenSSL's."""
+    def note(self, text: str) -> None:
+        """A line of each kind now and then, however many come."""
         now_ms = monotonic_ms()
+        if len(self._noted) >= ACCEPT_NOTES_MAX:
+            self._noted.clear()  # most texts are ours or OpenSSL's; some have a name of a certificate in them
         noted_ms, unnoted = self._noted.get(text, (None, 0))
         if noted_ms is None or now_ms - noted_ms >= ACCEPT_NOTE_MS:
             log.warning(text, extra={"times": unnoted + 1, "places": self._door.places})

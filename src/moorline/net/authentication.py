@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from moorline.core.effects import Event
+from moorline.core.access.certificate import PeerCertificate
 from moorline.core.proof import (
     MakeProof,
     ProofAccepted,
@@ -25,7 +25,6 @@ from moorline.core.proof import (
 )
 from moorline.errors import ConfigError
 from moorline.limits import MECHANISM_LENGTH_MAX, PROOF_BYTES_MAX, PROOF_CHECKS_AT_ONCE_MAX
-from moorline.net.tls import Identity
 
 log = logging.getLogger("moorline.net")
 
@@ -42,13 +41,17 @@ class Peer(msgspec.Struct, frozen=True):
     """The other end, as its transport shows it."""
 
     address: str
-    identity: Identity
     is_encrypted: bool
-    """Whether others can read what it says: a password does not belong there."""
+    """Whether nobody between can read what it says: a password does not belong elsewhere."""
+    certificate: PeerCertificate | None = None
 
 
 class Exchange(Protocol):
     """The proofs of one link, one after the other; never two at a time."""
+
+    @property
+    def claimed(self) -> str:
+        """Whom the peer says to be, proven or not, for whoever writes that down; empty while nobody knows."""
 
     async def check(self, proof: bytes, /) -> Verdict:
         """May take its time, or a thread, and must come to an end by itself: the link does not wait for it
@@ -94,10 +97,9 @@ class Authentication(msgspec.Struct, frozen=True):
         """Those that a hello may name."""
         return tuple(name for name in self.mechanisms if name not in BY_TRANSPORT)
 
-    def refusal_of(self, identity: Identity) -> ProofRefused | None:
+    def refusal_of(self, *, has_certificate: bool) -> ProofRefused | None:
         """Why somebody that names no mechanism is not taken here; None if it may be."""
-        found = BY_NOTHING if identity.is_anonymous else BY_CERTIFICATE
-        if found in self.mechanisms:
+        if (BY_CERTIFICATE if has_certificate else BY_NOTHING) in self.mechanisms:
             return None
         return ProofRefused(f"prove who you are: this address takes {', '.join(self.mechanisms)}")
 
@@ -131,7 +133,11 @@ class Proofs:
         self._checks = checks
         self._exchange: Exchange | None = None
 
-    def check(self, mechanism: str, proof: bytes, peer: Peer) -> Awaitable[Event]:
+    @property
+    def claimed(self) -> str:
+        return self._exchange.claimed if self._exchange is not None else ""
+
+    def check(self, mechanism: str, proof: bytes, peer: Peer) -> Awaitable[Verdict]:
         if self._exchange is None:
             assert mechanism in self._authentication.proofs, f"{mechanism} is not taken here"
             assert self._authentication.authenticator is not None

@@ -40,7 +40,16 @@ Heard = Callable[[Answer], object]
 Make = Callable[[int], Message]
 
 REFUSALS = frozenset(
-    {"AUTH", "BUSY", "DISABLED", "FRAME_TOO_LARGE", "HELLO_TIMEOUT", "MALFORMED", "VERSION"}
+    {
+        "AUTH",
+        "BUSY",
+        "DISABLED",
+        "FRAME_TOO_LARGE",
+        "HELLO_TIMEOUT",
+        "MALFORMED",
+        "OVER_QUOTA",
+        "VERSION",
+    }
 )
 """Codes of a goodbye that the caller should be told about, instead of a bare `connection lost`."""
 

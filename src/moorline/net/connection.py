@@ -39,7 +39,6 @@ from moorline.net.driver import Driver
 from moorline.net.interpreter import Performer
 from moorline.net.outflow import Outflow
 from moorline.net.protocol import LinkProtocol
-from moorline.net.tls import ANONYMOUS, identity_of, identity_of_principal
 from moorline.wire.message import Message
 
 log = logging.getLogger("moorline.net")
@@ -58,7 +57,6 @@ class Connection(asyncio.Protocol):
     """What both ends share. Subclasses hear `opened`, `received` and `ended`."""
 
     def __init__(self, protocol: LinkProtocol) -> None:
-        self.identity = ANONYMOUS
         self.peer_address = ""
         self.writable = True
         self._protocol = protocol
@@ -115,6 +113,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_encrypted(self) -> bool:
         return self._transport is not None and bool(self._transport.get_extra_info("ssl_object"))
+
+    def shown_certificate(self) -> bytes:
+        """What the other end showed in the TLS handshake, as DER; empty if it showed none."""
+        link = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return (link.getpeercert(True) or b"") if link is not None else b""
 
     def send(self, message: Message) -> None:
         """Sends with whatever else is sent in this turn of the loop."""
@@ -213,7 +216,6 @@ class Connection(asyncio.Protocol):
             return
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        self.identity = identity_of(transport.get_extra_info("ssl_object"))
         peer = transport.get_extra_info("peername")
         self.peer_address = str(peer[0]) if peer else ""
         self._heard_ms = monotonic_ms()
@@ -350,9 +352,7 @@ class Connection(asyncio.Protocol):
     def _is_closed(self) -> bool:
         return self._link.state is LinkState.CLOSED
 
-    def _established(self, established: Established) -> None:
-        if established.principal:
-            self.identity = identity_of_principal(established.principal)
+    def _established(self, _: Established) -> None:
         self._protocol.opened()
         self.opened()
 

@@ -1,6 +1,14 @@
-"""Room: net. Listeners: sockets that accept sessions, within bounds, and let nobody in unproven."""
+"""Room: net. Listeners: sockets that accept sessions, within bounds, and let nobody in unproven.
+
+the handshake    by the newest TLS files; a certificate that OpenSSL refuses comes no further
+the hello        the certificate is described (net/peer_certificate.py); then the proof that the hello
+                 names is checked, or else what the transport has shown
+the welcome      the session is somebody, and has rights
+a reload         certificates that proved somebody are judged again
+"""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
@@ -10,19 +18,38 @@ from typing import Final, Protocol
 import msgspec
 
 from moorline.config.addresses import Address
+from moorline.core.access.certificate import CertificateRefused, PeerCertificate
+from moorline.core.access.principal import Certificate, CertificateRules, Proof
 from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
-from moorline.net.authentication import Authentication, Checks, Peer, Proofs
+from moorline.net.authentication import (
+    BY_CERTIFICATE,
+    BY_NOTHING,
+    Authentication,
+    Checks,
+    Peer,
+    Proofs,
+    Verdict,
+)
+from moorline.net.clock import wall_ms
 from moorline.net.descriptors import of_process
+from moorline.net.peer_certificate import Trust
 from moorline.net.protocol import LinkProtocol
 from moorline.net.session import Handlers, Session, SessionRights
+from moorline.net.tls import Identity, why_refused_here
 
 OPEN_TO_TRANSPORT: Final = Authentication()
 """Whoever has a certificate, and whoever has none as far as `anonymous` lets it."""
+
+OWN_NAME: Final = CertificateRules()
+"""Without rules the common name is the principal."""
+
+PROOFS: Final = {proof.value: proof for proof in Proof}
+"""By the mechanism that a hello names."""
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -46,12 +73,53 @@ class ServedProtocol(Protocol):
         """The node's end of one connection that has come; its hello may name one of the mechanisms."""
 
 
+class Describer(Protocol):
+    """Knows whose certificates are taken: `net.peer_certificate.Trust`."""
+
+    def describe(self, encoded: bytes, now_ms: int) -> PeerCertificate | CertificateRefused: ...
+
+    def problem_of(self, certificate: PeerCertificate, now_ms: int) -> str: ...
+
+
+class ServerTls(Protocol):
+    """What handshakes are made with: `net.tls_files.TlsFiles`."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next one."""
+
+    @property
+    def trust(self) -> Describer: ...
+
+
+class FixedTls(msgspec.Struct, frozen=True):
+    """Files that are never read again: whom the handshake takes is taken."""
+
+    context: ssl.SSLContext
+
+    @property
+    def trust(self) -> Describer:
+        return Trust(None, None)
+
+
 class Served(msgspec.Struct, frozen=True):
     """One address, as whoever comes there finds it."""
 
     protocol: ServedProtocol
-    tls: ssl.SSLContext | None
+    tls: ServerTls | None
     authentication: Authentication
+    listener: str
+    is_proxied: bool
+
+
+class LoginRefused(msgspec.Struct, frozen=True):
+    """Somebody did not come in."""
+
+    address: str
+    mechanism: str
+    claimed: str
+    """Whom it said to be; not proven, and perhaps nobody."""
+    text: str
 
 
 class Listeners:
@@ -62,9 +130,15 @@ class Listeners:
         admission: Admission,
         descriptors: Descriptors | None = None,
         rights_of: Callable[[Session], SessionRights] | None = None,
+        *,
+        rules: CertificateRules = OWN_NAME,
+        refused: Callable[[LoginRefused], None] = lambda _: None,
     ) -> None:
-        """`rights_of` is asked for each session behind its proof, before anything of it is heard."""
+        """`rights_of` is asked for each session behind its proof, before anything of it is heard; `refused`
+        hears of those that have none."""
         self._rights_of = rights_of
+        self._rules = rules
+        self._refused = refused
         self.sessions: set[Session] = set()
         self._admission = admission
         self._made = 0
@@ -81,13 +155,28 @@ class Listeners:
     async def open(
         self,
         address: Address,
-        tls: ssl.SSLContext | None,
+        tls: ServerTls | ssl.SSLContext | None,
         protocol: ServedProtocol,
         authentication: Authentication = OPEN_TO_TRANSPORT,
+        *,
+        listener: str = "",
+        is_proxied: bool = False,
     ) -> list[Address]:
-        """Listens there; returns the addresses in force (port 0 has become a real one)."""
-        served = Served(protocol, tls, authentication)
+        """Listens there; returns the addresses in force (port 0 has become a real one).
+
+        `listener` is what the settings call it. Behind a proxy nobody is known to be on this machine.
+        """
+        used = FixedTls(tls) if isinstance(tls, ssl.SSLContext) else tls
+        served = Served(protocol, used, authentication, listener, is_proxied)
         return await self._acceptor.open(address, partial(self._enter, served))
+
+    def judge_again(self, trust: Describer) -> None:
+        """Other files are in use: whose certificate is not taken any more goes."""
+        now_ms = wall_ms()
+        for session in list(self.sessions):
+            certificate = session.identity.certificate
+            if certificate is not None and (problem := trust.problem_of(certificate, now_ms)):
+                session.close("EXPIRED", f"{problem}: connect again with another one")
 
     async def close(self) -> None:
         """Stops accepting and ends every session with a goodbye."""
@@ -111,11 +200,17 @@ class Listeners:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session,
                 accepted,
-                ssl=served.tls,
+                ssl=served.tls.context if served.tls else None,
                 ssl_handshake_timeout=(
                     self._admission.hello_timeout_ms / 1_000 if served.tls else None
                 ),
             )
+        except ssl.SSLCertVerificationError as error:
+            session.abandon()
+            self._refused(
+                LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why_refused_here(error))
+            )
+            raise
         except BaseException:
             # It may have been opened by then, and would never hear that its transport is gone.
             session.abandon()
@@ -145,30 +240,114 @@ class Listeners:
         self.sessions.add(session)
         session.at_end(lambda: self.sessions.discard(session))
 
+    # --- who is there -----------------------------------------------------------------------------
+
     def _check_proof(
         self, served: Served, visit: Visit, proofs: Proofs, session: Session, check: CheckProof
     ) -> Event | Awaitable[Event] | None:
         """Judges whoever has said hello: by the proof that it names, or else by its transport."""
         visit.heard()
+        session.listener = served.listener
+        is_loopback = Address("tcp", session.peer_address, 0).is_loopback
+        session.is_local = is_loopback and not served.is_proxied
+        refused = self._described(served, session)
+        if refused is not None:
+            return refused
         if not check.mechanism:
             return self._judged_by_transport(served.authentication, session)
         if visit.is_refused:
             # It is not worth a check.
             self._tell_busy(session)
             return None
-        peer = Peer(session.peer_address, session.identity, session.is_encrypted)
-        return proofs.check(check.mechanism, check.proof, peer)
+        peer = Peer(session.peer_address, session.is_encrypted, session.certificate)
+        checking = proofs.check(check.mechanism, check.proof, peer)
+        return self._judged_by_proof(session, check.mechanism, proofs, checking)
+
+    def _described(self, served: Served, session: Session) -> ProofRefused | None:
+        """A certificate that could be nobody's ends the link, also where another proof stands beside it."""
+        if served.tls is None or session.certificate is not None:
+            return None
+        encoded = session.shown_certificate()
+        if not encoded:
+            return None
+        found = served.tls.trust.describe(encoded, wall_ms())
+        if isinstance(found, CertificateRefused):
+            return self._certificate_refused(session, found.text)
+        session.certificate = found
+        return None
 
     def _judged_by_transport(self, authentication: Authentication, session: Session) -> Event:
-        refused = authentication.refusal_of(session.identity)
+        certificate = session.certificate
+        refused = authentication.refusal_of(has_certificate=certificate is not None)
         if refused is not None:
-            return refused
-        if session.identity.is_anonymous and not self._anonymous_may_enter(session):
-            return ProofRefused(
-                "anonymous clients are not taken from here: use a TLS client certificate, "
-                "or let the operator set anonymous = everywhere"
+            by = BY_CERTIFICATE if certificate is not None else BY_NOTHING
+            return self._told(session, by, "", refused)
+        if certificate is not None:
+            return self._judged_by_certificate(session, certificate)
+        if not self._anonymous_may_enter(session):
+            refused = ProofRefused(
+                "anonymous clients are not taken from here: use a TLS client certificate, a password or a "
+                "token, or let the operator set anonymous = everywhere"
             )
+            return self._told(session, BY_NOTHING, "", refused)
         return ProofAccepted()
+
+    def _judged_by_certificate(self, session: Session, certificate: PeerCertificate) -> Event:
+        if not certificate.is_of_client_authority:
+            text = "it is of the nodes' authority: a user needs one of tls_client_ca"
+            return self._certificate_refused(session, text)
+        try:
+            principal = self._rules.principal_of(
+                Certificate(
+                    certificate.common_names,
+                    certificate.dns_names,
+                    certificate.emails,
+                    certificate.uris,
+                    certificate.issuer_name,
+                )
+            )
+        except ValueError as error:
+            return self._certificate_refused(session, str(error))
+        end_ms = certificate.not_after_ms
+        session.identity = Identity(principal, Proof.CERTIFICATE, end_ms, certificate)
+        return ProofAccepted(expires_ms=end_ms - wall_ms())
+
+    async def _judged_by_proof(
+        self, session: Session, mechanism: str, proofs: Proofs, checking: Awaitable[Verdict]
+    ) -> Event:
+        verdict = await checking
+        if isinstance(verdict, ProofRefused):
+            return self._told(session, mechanism, proofs.claimed, verdict)
+        if not isinstance(verdict, ProofAccepted):
+            return verdict
+        proof = PROOFS[mechanism]
+        left_ms, certificate = verdict.expires_ms, None
+        shown = session.certificate
+        if proof is Proof.NODE and shown is not None and shown.is_of_node_authority:
+            # Where nodes have an authority of their own, the certificate is a part of the proof.
+            certificate, left_ms = shown, shown.not_after_ms - wall_ms()
+        session.identity = Identity(
+            verdict.principal,
+            proof,
+            None if left_ms is None else wall_ms() + left_ms,
+            certificate,
+            verdict.user_version,
+            verdict.token,
+            verdict.token_version,
+        )
+        return ProofAccepted(verdict.principal, left_ms)
+
+    def _certificate_refused(self, session: Session, text: str) -> ProofRefused:
+        self._acceptor.note(f"a client's certificate is refused: {text}")
+        names = session.certificate.common_names if session.certificate is not None else ()
+        refused = ProofRefused(f"the node refused your certificate: {text}")
+        return self._told(session, BY_CERTIFICATE, names[0] if names else "", refused)
+
+    def _told(
+        self, session: Session, mechanism: str, claimed: str, refused: ProofRefused
+    ) -> ProofRefused:
+        self._refused(LoginRefused(session.peer_address, mechanism, claimed, refused.text))
+        return refused
 
     def _admit(self, visit: Visit, session: Session) -> None:
         if self._rights_of is not None:
@@ -184,5 +363,11 @@ class Listeners:
 
     def _anonymous_may_enter(self, session: Session) -> bool:
         if self._admission.anonymous == "loopback":
-            return Address("tcp", session.peer_address, 0).is_loopback
+            return session.is_local
         return self._admission.anonymous == "everywhere"
+
+
+def _address_of(accepted: socket.socket) -> str:
+    with contextlib.suppress(OSError):  # it may be gone already
+        return str(accepted.getpeername()[0])
+    return ""

@@ -17,6 +17,8 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.access.certificate import PeerCertificate
+from moorline.core.access.principal import Proof
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
@@ -30,6 +32,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
 from moorline.net.protocol import LinkProtocol
+from moorline.net.tls import ANONYMOUS
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
 
 log = logging.getLogger("moorline.net")
@@ -90,6 +93,14 @@ class Session(Connection):
     ) -> None:
         super().__init__(protocol)
         self.name = name
+        self.identity = ANONYMOUS
+        """Who it is, from the welcome on."""
+        self.certificate: PeerCertificate | None = None
+        """What its TLS handshake showed, whether that proves something here or not."""
+        self.listener = ""
+        """The address through which it came, as the settings write it."""
+        self.is_local = False
+        """Whether it is on this machine, as far as anybody can know: no proxy stands before its listener."""
         self._hooks: list[Callable[[], None]] = []
         self._is_over = False
         self.end_code = ""
@@ -128,6 +139,8 @@ class Session(Connection):
 
     def is_operator(self, names: Collection[str]) -> bool:
         """Whether it may do what operators do: it has one of these names, or none and is on this machine."""
+        if self.identity.proof is Proof.NODE:
+            return True  # it passes on what an operator asked there
         if self.identity.is_anonymous:
             return Address("tcp", self.peer_address, 0).is_loopback
         return self.identity.name in names

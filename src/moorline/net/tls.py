@@ -4,29 +4,48 @@ What a finished handshake proved is described by `net/peer_certificate.py`; whic
 they are read again, is the subject of `net/tls_files.py`.
 """
 
-import hashlib
 import ssl
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from moorline.core.access.certificate import PeerCertificate
+from moorline.core.access.principal import ANONYMOUS as ANONYMOUS_NAME
+from moorline.core.access.principal import Proof
 from moorline.errors import ConfigError
 from moorline.net.pem import PRIVATE_KEY, REVOCATION_LIST, Pem, load_pem
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who is at the other end. `fingerprint` is the SHA-256 of its certificate or of its name, or empty."""
+    """Who is at the other end, and how it has shown that."""
 
-    name: str
-    fingerprint: bytes = b""
+    principal: str
+    proof: Proof = Proof.NOTHING
+    expires_ms: int | None = None
+    """When the proof ends, by the wall clock; None while nothing is changed in the catalog."""
+    certificate: PeerCertificate | None = None
+    """The one that proved it, by itself or beside a node's secret."""
+    user_version: int = 0
+    """Of a user: the version in the catalog under which it was proven."""
+    token: bytes = b""
+    """The hash of the token that proved it."""
+    token_version: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.principal
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What an owner was known by before there were principals; never an identity."""
+        return self.certificate.fingerprint if self.certificate is not None else b""
 
     @property
     def is_anonymous(self) -> bool:
-        return not self.fingerprint
+        return self.proof is Proof.NOTHING
 
 
-ANONYMOUS = Identity("anonymous")
+ANONYMOUS = Identity(ANONYMOUS_NAME)
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 """By the value of `tls_minimum`. Older ones are broken, and not offered."""
@@ -82,24 +101,6 @@ def client_context(
         # One file may hold both.
         _load_chain(context, own, Pem("key", str(key or certificate), PRIVATE_KEY))
     return context
-
-
-def identity_of(ssl_object: Any) -> Identity:
-    """The identity behind a finished handshake."""
-    if ssl_object is None:
-        return ANONYMOUS
-    encoded = ssl_object.getpeercert(True)
-    if not encoded:
-        return ANONYMOUS
-    subject = {name: value for part in ssl_object.getpeercert()["subject"] for name, value in part}
-    fingerprint = hashlib.sha256(encoded).digest()
-    return Identity(subject.get("commonName", fingerprint.hex()[:16]), fingerprint)
-
-
-def identity_of_principal(name: str) -> Identity:
-    """The identity behind a proof. What it owns is known by a fingerprint too; a certificate never begins as
-    these bytes do."""
-    return Identity(name, hashlib.sha256(b"moorline principal " + name.encode()).digest())
 
 
 # --- handshakes that failed -----------------------------------------------------------------------

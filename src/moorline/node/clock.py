@@ -11,18 +11,19 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 
+from moorline.access.guard import Declarations, needs
+from moorline.core.access.right import ADMINISTER
 from moorline.core.effects import Effect
 from moorline.core.wall_clock import ClockHeld, ClockTrusted, Remembered
-from moorline.errors import NotAuthorized
 from moorline.limits import CLOCK_LOOK_MS, CLOCK_NOTE_MS
 from moorline.metrics import Metrics
 from moorline.net.clock import boot_id, boot_ms, monotonic_ms
-from moorline.net.session import Handlers, Session, each
+from moorline.net.session import Session, each
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import write_durably
 from moorline.wire.node import ClockConfirmed, ConfirmClock
@@ -30,6 +31,7 @@ from moorline.wire.node import ClockConfirmed, ConfirmClock
 log = logging.getLogger("moorline.node")
 
 FILE = "clock.json"
+CLOCK = "/admin/clock"
 
 REASONS = {
     "RETURNED": "the wall clock is back where it should be",
@@ -49,9 +51,8 @@ class Note(msgspec.Struct, frozen=True):
 class NodeClock:
     """Looks after a `TrustedClock`."""
 
-    def __init__(self, folder: Path, is_operator: Callable[[Session], bool]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._is_operator = is_operator
         self._saving = threading.Lock()
         self.jumps = 0
         note = self._read()
@@ -66,12 +67,10 @@ class NodeClock:
             # Before the stop, or over one of unknown length: the first look finds nothing new.
             self._perform([ClockHeld(self.clock.machine.jump_ms)])
 
-    def handlers(self) -> Handlers:
-        return {ConfirmClock: each(self._confirm)}
+    def declared(self) -> Declarations:
+        return {ConfirmClock: needs(ADMINISTER, lambda _: (CLOCK,), each(self._confirm))}
 
-    def _confirm(self, session: Session, call: ConfirmClock) -> ClockConfirmed:
-        if not self._is_operator(session):
-            raise NotAuthorized("only an operator may do this: see queues.operators")
+    def _confirm(self, session: Session, call: ConfirmClock) -> ClockConfirmed:  # noqa: ARG002
         self.look()
         was_held, jump_ms = self.clock.is_held, self.clock.machine.jump_ms
         self._perform(self.clock.confirm())
@@ -141,10 +140,8 @@ class NodeClock:
 
 
 @contextlib.asynccontextmanager
-async def open_clock(
-    folder: Path, is_operator: Callable[[Session], bool]
-) -> AsyncIterator[NodeClock]:
-    clock = NodeClock(folder, is_operator)
+async def open_clock(folder: Path) -> AsyncIterator[NodeClock]:
+    clock = NodeClock(folder)
     clock.save()
     watch = asyncio.create_task(clock.watch_forever())
     try:

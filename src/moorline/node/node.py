@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
@@ -22,20 +21,23 @@ from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
 from moorline.console.http import Health, HttpPort
+from moorline.core.access.right import LIST
 from moorline.core.descriptors import Use
 from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
-from moorline.limits import STOP_MS_MAX
 from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
-from moorline.net.session import Handlers, Session, each
-from moorline.net.tls import server_context
+from moorline.net.session import Session, SessionRights, each
+from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
+from moorline.node.access import NodeAccess, open_access
+from moorline.node.access import watch as watch_access
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
+from moorline.node.declared import declarations_of
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
@@ -45,7 +47,7 @@ from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
 from moorline.node.stores import missing_stores, note_stores
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
-from moorline.node.topics import Owner, Topics, home_of_streams, open_topics
+from moorline.node.topics import Owner, Topics, home_of_streams, open_topics, published
 from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
@@ -53,15 +55,19 @@ from moorline.queues.mending import QueueMending
 from moorline.services.operator import OperatorBroker
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
+from moorline.wire.message import Message
 from moorline.wire.node import Describe, Described, Echo, Echoed
 
 log = logging.getLogger("moorline.node")
+
+ADMIN = "/admin"
 
 
 class Node:
     """A node from its first file to its last."""
 
     _identity: Identity
+    _access: NodeAccess
 
     def __init__(self, config: Config, *, recompute_digests: bool = False) -> None:
         self.config = config
@@ -73,7 +79,10 @@ class Node:
         self._started_ms = monotonic_ms()
         self._catalog: Catalog | None = None
         self._catalog_version = 0
-        self._handlers: Handlers = {Echo: _echo, Describe: each(self._describe)}
+        self._declared: dict[type[Message], Declared] = {
+            Echo: anybody(_echo),
+            Describe: anybody(each(self._describe)),
+        }
         self._descriptors = of_process(config.connections_max, config.streams.shards)
         self._listeners = Listeners(
             Admission(
@@ -83,7 +92,11 @@ class Node:
                 keepalive_ms=config.keepalive_ms,
             ),
             self._descriptors,
+            self._entered,
+            rules=config.access.certificate_rules(),
+            refused=lambda refused: self._access.trail.login_refused(refused),
         )
+        self._tls: TlsFiles | None = None
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
@@ -93,9 +106,10 @@ class Node:
         folder = found.path
         if is_new(folder):
             check_room(folder)
-        clock = await stack.enter_async_context(open_clock(folder, self._is_queue_operator))
+        clock = await stack.enter_async_context(open_clock(folder))
         await self._open_catalog(stack, folder)
         await self._take_identity(stack, found)
+        await self._open_access(stack, folder)
         self._open_metrics()
         self._watch_clock(clock)
         links: Links | None = None
@@ -106,17 +120,25 @@ class Node:
             topics = await self._open_topics(stack, folder, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
+            self._publish_audit(stack, topics)
         await self._open_listeners(stack)
         await self._register()
         if links is not None:
             keeping = asyncio.create_task(links.keep_forever())
             stack.callback(keeping.cancel)
+            watching = asyncio.create_task(self._access.watch_nodes_forever(links.cut))
+            stack.callback(watching.cancel)
         self._leave_note(stack, folder)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
 
     async def failed(self) -> MoorlineError:
         """Waits for what a node cannot survive."""
         return await asyncio.shield(self._failed)
+
+    def reload(self) -> None:
+        """SIGHUP: the files of TLS are read now."""
+        if self._tls is not None:
+            self._tls.reload_soon()
 
     def ready_line(self) -> str:
         """The one line that scripts wait for."""
@@ -157,6 +179,24 @@ class Node:
         self._problems.watch(Severity.REFUSES, self._lapsed)
         self._problems.watch(Severity.WANTS_CARE, self._without_catalog)
 
+    async def _open_access(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+        assert self._catalog is not None
+        self._access = await stack.enter_async_context(
+            open_access(
+                self.config,
+                folder,
+                self._catalog,
+                self._identity.home,
+                lambda: self._listeners.sessions,
+            )
+        )
+        self._declared.update(self._access.declared())
+        self._problems.watch(Severity.REFUSES, self._access.not_known)
+        self._problems.watch(Severity.WANTS_CARE, self._access.audit.problem)
+
+    def _entered(self, session: Session) -> SessionRights:
+        return self._access.entered(session)
+
     def _lapsed(self) -> str:
         if not self._identity.is_lapsed:
             return ""
@@ -182,6 +222,7 @@ class Node:
             "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
         )
         watch_descriptors(self.metrics, self._descriptors, self._listeners.door)
+        watch_access(self.metrics, self._access)
 
     def _tell_of_missing_stores(self, folder: Path) -> None:
         for name in missing_stores(folder):
@@ -191,7 +232,7 @@ class Node:
 
     def _watch_clock(self, clock: NodeClock) -> None:
         watch_clock(self.metrics, clock)
-        self._handlers.update(clock.handlers())
+        self._declared.update(clock.declared())
         self._problems.watch(Severity.WANTS_CARE, clock.warning)
 
     async def _open_queues(
@@ -212,11 +253,11 @@ class Node:
         services = OperatorBroker(self._catalog, broker, self._identity.id)
         stack.callback(services.close)
         await services.start()
-        self._handlers.update(broker.handlers() | services.handlers())
-        self._handlers.update(QueueContents(broker).handlers())
+        for part in (broker, services, QueueContents(broker)):
+            self._declared.update(declarations_of(part))
         mending = QueueMending(broker)
         stack.push_async_callback(mending.close)
-        self._handlers.update(mending.handlers())
+        self._declared.update(declarations_of(mending))
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._end_with)
@@ -229,7 +270,8 @@ class Node:
     def _links(self, stack: contextlib.AsyncExitStack) -> Links:
         """Before the subjects, which speak over them until they are closed."""
         assert self._catalog is not None
-        links = Links(self.config, self._catalog, self._identity.home)
+        secret = self._access.users.secret
+        links = Links(self.config, self._catalog, self._identity.home, secret)
         stack.push_async_callback(links.close)
         return links
 
@@ -249,7 +291,7 @@ class Node:
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )
         )
-        self._handlers.update(topics.handlers())
+        self._declared.update(topics.declared())
         watch_topics(self.metrics, topics)
         topics.streams.commits.failed.add_done_callback(self._end_with)
         topics.streams.commits.may_answer = self._identity.may_answer
@@ -258,11 +300,17 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, lambda: topics.streams.disk_problem)
         return topics
 
-    def _is_queue_operator(self, session: Session) -> bool:
-        return session.is_operator(self.config.queues.operators)
-
     def _is_group_operator(self, session: Session) -> bool:
         return session.is_operator(self.config.groups.operators)
+
+    def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
+        audit = self._access.audit
+        audit.publish = partial(published, topics.streams)
+
+        def only_files() -> None:
+            audit.publish = None  # before the streams are closed
+
+        stack.callback(only_files)
 
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
@@ -273,25 +321,33 @@ class Node:
 
     async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
         config = self.config
-        native = NativeProtocol(self._handlers, self._welcome)
+        handlers = self._access.guarded(self._declared, is_broker="broker" in self.roles)
+        native = NativeProtocol(handlers, self._welcome)
+        if any(address.scheme == "tls" for address in config.listen_addresses()):
+            await self._open_tls(stack)
         stack.push_async_callback(self._listeners.close)
-        for address in config.listen_addresses():
-            tls = None
-            if address.scheme == "tls":
-                tls = server_context(
-                    config.tls_certificate,
-                    config.tls_key,
-                    config.tls_client_ca,
-                    node_ca=config.tls_node_ca,
-                    client_crl=config.tls_client_crl,
-                    minimum=config.tls_minimum,
-                )
-            self.addresses += await self._listeners.open(address, tls, native)
+        for text, address in zip(config.listen, config.listen_addresses(), strict=True):
+            self.addresses += await self._listeners.open(
+                address,
+                self._tls if address.scheme == "tls" else None,
+                native,
+                self._access.authentication(text),
+                listener=text,
+                is_proxied=text in config.access.proxied,
+            )
         wanted = config.http_address()
         if wanted is not None and "console" in self.roles:
             port = HttpPort(self.metrics, self._health, self._descriptors)
             stack.push_async_callback(port.close)
             self.http = await port.open(wanted)
+
+    async def _open_tls(self, stack: contextlib.AsyncExitStack) -> None:
+        def changed() -> None:
+            self._listeners.judge_again(files.trust)
+
+        files = TlsFiles(TlsPaths.of(self.config), changed=changed)
+        self._tls = await stack.enter_async_context(files)
+        self._problems.watch(Severity.WANTS_CARE, files.problem)
 
     async def _register(self) -> None:
         await self._identity.register(
@@ -329,20 +385,22 @@ class Node:
             self._identity.home,
         )
 
-    def _describe(self, session: Session, call: Describe) -> Described:  # noqa: ARG002
+    def _describe(self, session: Session, call: Describe) -> Described:
+        # Where a node can be reached, and what is wrong with it, is for those who look after it.
+        is_shown = bool(session.rights.at(ADMIN) & LIST)
         return Described(
             call.call,
             node=self.config.node,
             software=SOFTWARE,
             roles=tuple(self.roles),
-            addresses=tuple(str(address) for address in self.addresses),
-            http=str(self.http or ""),
-            catalog=masked(self.config.catalog),
+            addresses=tuple(map(str, self.addresses)) if is_shown else (),
+            http=str(self.http or "") if is_shown else "",
+            catalog=masked(self.config.catalog) if is_shown else "",
             catalog_version=self._catalog_version,
             uptime_ms=monotonic_ms() - self._started_ms,
             connections=len(self._listeners.sessions),
             process=os.getpid(),
-            warnings=tuple(self._problems.found()),
+            warnings=tuple(self._problems.found()) if is_shown else (),
             home=self._identity.home,
             connections_max=self._listeners.door.places,
             descriptors=in_use(),
@@ -361,54 +419,3 @@ class Node:
 
 def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
     return [Echoed(call.call, call.body) for call in calls]
-
-
-async def serve(
-    config: Config, announce: Callable[[str], None], *, recompute_digests: bool = False
-) -> None:
-    """Runs a node until SIGTERM, SIGINT, or something it cannot survive; then stops it in bounded time."""
-    loop = asyncio.get_running_loop()
-    asked: asyncio.Future[str] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _ask, asked, number.name)
-    stack = contextlib.AsyncExitStack()
-    node = Node(config, recompute_digests=recompute_digests)
-    error: MoorlineError | None = None
-    try:
-        starting = asyncio.create_task(node.start(stack))
-        await _first(starting, asked)
-        if starting.done():
-            await starting
-            announce(node.ready_line())
-            failing = asyncio.create_task(node.failed())
-            await _first(asked, failing)
-            if failing.done():
-                error = failing.result()
-            failing.cancel()
-        else:
-            starting.cancel()
-            await asyncio.wait([starting])
-    finally:
-        log.info("stopping", extra={"why": asked.result() if asked.done() else "an error"})
-        await _close(stack)
-    if error is not None:
-        raise error
-
-
-async def _first(*futures: asyncio.Future[Any]) -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _ask(asked: asyncio.Future[str], name: str) -> None:
-    if not asked.done():
-        asked.set_result(name)
-
-
-async def _close(stack: contextlib.AsyncExitStack) -> None:
-    try:
-        async with asyncio.timeout(STOP_MS_MAX / 1_000):
-            await stack.aclose()
-    except TimeoutError:
-        # The embedded Postgres goes with us: it is told by the kernel when its parent ends.
-        log.error("not stopped in time, leaving", extra={"after_ms": STOP_MS_MAX})
-        os._exit(1)

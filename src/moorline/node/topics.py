@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from moorline.access.guard import Declarations
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Tickets
 from moorline.catalog.sessions import Sessions
 from moorline.cluster.links import Links
 from moorline.config.settings import Config, Streams
-from moorline.errors import FolderUnusable
+from moorline.errors import DiskFull, FolderUnusable
 from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
@@ -35,8 +36,9 @@ from moorline.limits import (
     STREAM_SYNCS_MAX,
 )
 from moorline.metrics import Metrics
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session
 from moorline.net.trusted_clock import TrustedClock
+from moorline.node.declared import declarations_of
 from moorline.node.folder import opening
 from moorline.sessions.commands import SessionBroker
 from moorline.sessions.context import Context
@@ -95,9 +97,9 @@ class Topics:
         operations = Operations(self.leaders, Tickets(catalog), config.groups)
         self.operator = GroupBroker(self.leaders, operations, config.groups, is_trusted)
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
         parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
-        return {kind: handler for part in parts for kind, handler in part.handlers().items()}
+        return {kind: one for part in parts for kind, one in declarations_of(part).items()}
 
     async def keep_sessions_forever(self) -> None:
         while True:
@@ -189,6 +191,14 @@ async def open_topics(
         await topics.close()
         store.close()
         syncs.shutdown()
+
+
+async def published(streams: LocalStreams, topic: str, body: bytes) -> None:
+    """A message of the node itself, such as a line of the audit: nobody else writes to `$SYS`."""
+    if streams.is_disk_full:
+        raise DiskFull("the disk of the streams is nearly full")
+    streams.store.append(topic, body, None, b"", 0, 0)
+    await streams.commits.durable()
 
 
 def check_owner(data: Path, node_id: bytes) -> None:

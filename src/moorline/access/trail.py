@@ -1,0 +1,103 @@
+"""Room: access. What sessions do, as acts of the audit trail: who came, who was refused, who changed what.
+
+The trail itself (`access/audit.py`) knows no sessions; this is where their facts become an act.
+"""
+
+from typing import Final, Protocol
+
+from moorline.access.audit import Audit
+from moorline.core.access.audit import NO_DETAIL, Act, Detail, Kind, Verdict
+from moorline.core.access.audit import Proof as AuditProof
+from moorline.core.access.principal import ANONYMOUS, Proof, level_of
+from moorline.net.listener import LoginRefused
+from moorline.net.tls import Identity
+
+LOGIN: Final = "Login"
+"""The act of whoever comes; a message of that name there is none."""
+USERS: Final = "/admin/users"
+
+PROOFS: Final = {
+    **{proof.value: AuditProof[proof.name] for proof in Proof},
+    "anonymous": AuditProof.NOTHING,
+}
+"""By the mechanism that was tried."""
+
+
+class Acting(Protocol):
+    """What is written down of a session."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def peer_address(self) -> str: ...
+
+
+class Trail:
+    """The audit of a node as its listeners, its guard and its commands see it, with figures for /metrics."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self.logins = 0
+        self.logins_refused = 0
+        self.denied = 0
+        """Calls that were refused for want of a right."""
+
+    def entered(self, session: Acting) -> None:
+        self.logins += 1
+        # Who proved nothing has not logged in, and links of nodes are in the log: neither is worth a message.
+        if session.identity.proof in (Proof.NOTHING, Proof.NODE):
+            return
+        self._audit.heard(_act(Kind.LOGIN, session, LOGIN, "/", Verdict.GRANTED))
+
+    def login_refused(self, refused: LoginRefused) -> None:
+        self.logins_refused += 1
+        # A stranger must not be able to invent principals: whom it claims to be is in the path.
+        claimed = f"/{level_of(refused.claimed)}" if refused.claimed else ""
+        self._audit.heard(
+            Act(
+                Kind.LOGIN,
+                ANONYMOUS,
+                PROOFS[refused.mechanism],
+                refused.address,
+                LOGIN,
+                f"{USERS}{claimed}",
+                Verdict.DENIED,
+            )
+        )
+
+    def refused(self, session: Acting, /, act: str, path: str, code: str) -> None:
+        self.denied += 1
+        detail = Detail(reason=code)
+        self._audit.heard(_act(Kind.REFUSAL, session, act, path or "/", Verdict.DENIED, detail))
+
+    async def changing(self, session: Acting, /, act: str, path: str, detail: Detail) -> None:
+        """Before rights, users or quotas are changed."""
+        await self._audit.recorded(
+            _act(Kind.GRANT, session, act, path, Verdict.GRANTED, detail),
+        )
+
+    async def operating(self, session: Acting, /, act: str, path: str) -> None:
+        """Before an operator's act is done."""
+        await self._audit.recorded(_act(Kind.OPERATOR, session, act, path, Verdict.GRANTED))
+
+
+def _act(
+    kind: Kind,
+    session: Acting,
+    act: str,
+    path: str,
+    verdict: Verdict,
+    detail: Detail = NO_DETAIL,
+) -> Act:
+    identity = session.identity
+    return Act(
+        kind,
+        identity.principal,
+        PROOFS[identity.proof.value],
+        session.peer_address,
+        act,
+        path,
+        verdict,
+        detail,
+    )

@@ -1,0 +1,314 @@
+"""Room: node. Who may do what on this node: the table of rights, proofs, the audit and quotas, put together.
+
+    the catalog ──► RightsTable ──► rights of each session, and who is judged again at a change
+                └─► PrincipalProofs ──► what a listener takes besides certificates
+    the folder  ──► Audit ──► Trail ──► Guard: what each message needs, before its handler
+
+A session whose proof does not hold any more ends within `access.revocation_ms`: its user was changed,
+disabled or removed, its token was revoked, or its node left the catalog.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Final, get_args
+
+from moorline.access.audit import Audit, open_audit
+from moorline.access.audit_commands import AuditCommands
+from moorline.access.commands import AccessBroker
+from moorline.access.directory import CatalogDirectory
+from moorline.access.guard import Declarations, Guard
+from moorline.access.proofs import PrincipalProofs
+from moorline.access.quotas import Quotas, QuotaTable
+from moorline.access.rights import Rights, RightsTable
+from moorline.access.trail import Trail
+from moorline.catalog import Catalog
+from moorline.catalog.users import Users
+from moorline.config.access import MECHANISMS
+from moorline.config.settings import Config
+from moorline.core.access.freshness import Freshness
+from moorline.core.access.principal import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    EVERYONE,
+    NODE_PREFIX,
+    Proof,
+)
+from moorline.core.access.quota import Bounds, Quota
+from moorline.core.access.right import EVERYTHING
+from moorline.errors import MoorlineError, OverQuota
+from moorline.journal.disk import FileDisk
+from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
+from moorline.metrics import Metrics
+from moorline.net.authentication import Authentication
+from moorline.net.session import Handlers, Session
+from moorline.node.folder import opening
+from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
+from moorline.wire.message import CallsGivenUp
+from moorline.wire.protocol import HeardByNode
+
+log = logging.getLogger("moorline.node")
+
+FOLDER = "audit"
+BY_NODE: Final = "node"
+"""The mechanism of nodes, which every listener takes."""
+
+OF_LINKS: Final = frozenset({Hello, Response, Ping, Pong, Goodbye, CallsGivenUp})
+"""What a node hears without a handler: the link and the session know what to do."""
+
+CONNECTION: Final = (Quota.CONNECTIONS, 1)
+KINDS: Final = frozenset(quota.value for quota in Quota)
+
+
+class NodeAccess:
+    """Made by `open_access`."""
+
+    def __init__(
+        self,
+        config: Config,
+        users: Users,
+        audit: Audit,
+        proofs: PrincipalProofs,
+        sessions: Callable[[], Iterable[Session]],
+    ) -> None:
+        """`sessions` are those that are open."""
+        self.table = RightsTable(
+            users,
+            revocation_ms=config.access.revocation_ms,
+            stale_ms=config.access.stale_ms,
+            is_embedded=config.catalog == "embedded",
+        )
+        self.users = users
+        self.audit = audit
+        self.trail = Trail(audit)
+        self.guard = Guard(self.trail, self.trail)
+        self.broker = AccessBroker(users, self.table, self.trail, _expires_us)
+        self.audit_commands = AuditCommands(audit)
+        self.quotas = Quotas(QuotaTable(), self._groups_of)
+        self.ended = 0
+        """Sessions that a change of the catalog ended."""
+        self._config = config
+        self._sessions = sessions
+        self._newest = 0
+        self._proofs = proofs
+
+    # --- listeners --------------------------------------------------------------------------------
+
+    def authentication(self, listener: str) -> Authentication:
+        """What that address of `listen` takes."""
+        taken = self._config.access.mechanisms_of(listener)
+        mechanisms = [name for name in MECHANISMS if name in taken]
+        is_proxied = listener in self._config.access.proxied
+        return Authentication(
+            (*mechanisms, BY_NODE), self._proofs.at_address(is_proxied=is_proxied)
+        )
+
+    def entered(self, session: Session) -> Rights:
+        """The rights of somebody who has come in, or is sent away again."""
+        identity = session.identity
+        rights = self.table.rights(identity.principal, identity.proof, is_local=session.is_local)
+        self.trail.entered(session)
+        self.judge(session)
+        if session.is_open and identity.proof is not Proof.NODE:
+            self._take_place(session)
+        return rights
+
+    def _take_place(self, session: Session) -> None:
+        held = self.quotas.held_by(session.identity.principal)
+        try:
+            self.quotas.take(held, CONNECTION)
+        except OverQuota as error:
+            self.trail.refused(session, "Login", "/", error.code)
+            session.close(error.code, str(error))
+        else:
+            session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
+
+    # --- who is judged again ----------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """The table is another one: whose proof does not hold any more goes."""
+        version = self.table.version
+        number = version.number if version is not None else 0
+        # A catalog that was brought back from a copy has lower numbers: nothing that it does not know counts.
+        is_older, self._newest = number < self._newest, number
+        self.quotas.load(_quota_table(self.table))
+        for session in list(self._sessions()):
+            if session.is_open:
+                self.judge(session, knows_all=is_older)
+
+    def judge(self, session: Session, *, knows_all: bool = False) -> None:
+        why = self._why_over(session, knows_all=knows_all)
+        if why:
+            self.ended += 1
+            session.close("EXPIRED", f"{why}: connect again with another proof")
+
+    def _why_over(self, session: Session, *, knows_all: bool) -> str:
+        identity, version = session.identity, self.table.version
+        if identity.proof not in (Proof.PASSWORD, Proof.TOKEN) or version is None:
+            return ""
+        if max(identity.user_version, identity.token_version) > version.number and not knows_all:
+            return ""  # it was proven by what the table has yet to hear of
+        user = self.table.user(identity.principal)
+        if user is None or user.is_disabled or user.version != identity.user_version:
+            return "this user was changed"
+        if identity.token and self.table.token(identity.token) is None:
+            return "this token was taken back"
+        return ""
+
+    async def watch_nodes_forever(self, cut: Callable[[str], None]) -> None:
+        """Ends the links of nodes whose rows left the catalog; `cut` ends the ones that this node opened."""
+        pause_s = self._config.access.revocation_ms / ACCESS_LOOKS_PER_REVOCATION / 1_000
+        known: frozenset[str] = frozenset()
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                homes = await self.users.node_homes()
+            except MoorlineError:
+                continue  # who is of the cluster is not known to have changed
+            for home in known - homes:
+                cut(home)
+            known = homes
+            for session in list(self._sessions()):
+                principal = session.identity.principal
+                if session.identity.proof is not Proof.NODE or not session.is_open:
+                    continue
+                if principal.removeprefix(NODE_PREFIX) not in homes:
+                    self.ended += 1
+                    session.close("EXPIRED", "this node is not of the cluster any more")
+
+    async def forget_accounts_forever(self) -> None:
+        while True:
+            await asyncio.sleep(ACCOUNTS_LOOK_MS / 1_000)
+            self.quotas.forget_idle()
+
+    # --- the node's own ---------------------------------------------------------------------------
+
+    def declared(self) -> Declarations:
+        return {**self.broker.declared(), **self.audit_commands.declared()}
+
+    def guarded(self, declared: Declarations, *, is_broker: bool) -> Handlers:
+        """The handlers of the node, each behind what it needs."""
+        if is_broker:
+            check_all_declared(declared)
+        return self.guard.guarded(declared)
+
+    def not_known(self) -> str:
+        if self.table.freshness is not Freshness.EXPIRED:
+            return ""
+        return "the catalog does not say who may do what: nearly everything is refused"
+
+    def _groups_of(self, principal: str) -> frozenset[str]:
+        built_in = {EVERYONE} if principal == ANONYMOUS else {EVERYONE, AUTHENTICATED}
+        return self.table.groups_of(principal) | built_in
+
+
+@contextlib.asynccontextmanager
+async def open_access(
+    config: Config,
+    folder: Path,
+    catalog: Catalog,
+    home: str,
+    sessions: Callable[[], Iterable[Session]],
+) -> AsyncIterator[NodeAccess]:
+    """Behind the identity of the node: what it changes in the catalog, it changes as itself."""
+    users = Users(catalog)
+    async with contextlib.AsyncExitStack() as stack:
+        with opening(folder / FOLDER):
+            audit = await stack.enter_async_context(
+                open_audit(
+                    FileDisk(folder / FOLDER),
+                    home,
+                    sync=config.queues.sync == "power",
+                    full=config.access.audit_full,
+                )
+            )
+        proofs = await stack.enter_async_context(
+            PrincipalProofs(
+                CatalogDirectory(users), home, needs_node_certificate=bool(config.tls_node_ca)
+            )
+        )
+        access = NodeAccess(config, users, audit, proofs, sessions)
+        for part in (access.guard, access.broker, access.audit_commands):
+            stack.callback(part.close)
+        await _carry_operators(config, users)
+        await stack.enter_async_context(access.table.running())
+        access.changed()
+        stack.callback(access.table.on_change(access.changed))
+        forgetting = asyncio.create_task(access.forget_accounts_forever())
+        stack.callback(forgetting.cancel)
+        await _tell_of_rows(access)
+        yield access
+
+
+def check_all_declared(declared: Declarations) -> None:
+    """A message that nobody answers, or that anybody could send, is our mistake: no node starts with one."""
+    missing = set(get_args(HeardByNode)) - OF_LINKS - set(declared)
+    names = ", ".join(sorted(kind.__name__ for kind in missing))
+    assert not missing, f"nobody says what these need: {names}"
+
+
+def watch(metrics: Metrics, access: NodeAccess) -> None:
+    """Shows on /metrics who comes and what is refused."""
+    trail, audit = access.trail, access.audit
+    figures = {
+        "logins_total": ("Connections that proved a principal, or none.", lambda: trail.logins),
+        "logins_refused_total": ("Connections that were refused.", lambda: trail.logins_refused),
+        "calls_denied_total": ("Calls refused for want of a right.", lambda: trail.denied),
+        "proofs_ended_total": (
+            "Sessions that ended because the catalog changed: users, tokens, nodes.",
+            lambda: access.ended,
+        ),
+        "rights_generation": (
+            "Changes of rights that this node has taken since its start.",
+            lambda: access.table.generation,
+        ),
+        "audit_lines_total": ("Lines of the audit trail.", lambda: audit.lines),
+        "audit_lost_total": ("Acts whose line was not written.", lambda: audit.lost),
+    }
+    for name, (help_text, read) in figures.items():
+        metrics.watch(name, help_text, read)
+
+
+async def _carry_operators(config: Config, users: Users) -> None:
+    """What old settings said becomes rows, once."""
+    names = list(dict.fromkeys([*config.queues.operators, *config.groups.operators]))
+    if not names:
+        return
+    carried = await users.carry_operators(names)
+    log.warning(
+        "queues.operators and groups.operators are no settings any more: take them out, and use `moor grant`",
+        extra={"got_their_rows_now": ", ".join(carried) or "nobody"},
+    )
+
+
+async def _tell_of_rows(access: NodeAccess) -> None:
+    local = access.table.rights(ANONYMOUS, Proof.NOTHING, is_local=True)
+    if local.everywhere("/") == EVERYTHING:
+        log.info(
+            "whoever is on this machine may do everything: the row of @loopback at / says so "
+            "(`moor grant remove / @loopback` ends that)"
+        )
+    rows = await access.users.upgraded_rows()
+    if rows:
+        log.warning(
+            "this catalog is older than rights: rows keep what was allowed before. Look at them with "
+            "`moor grant list`, remove what is too much, or say `moor grant keep`",
+            extra={"rows": rows},
+        )
+
+
+def _quota_table(table: RightsTable) -> QuotaTable:
+    # A newer node may know more kinds.
+    return QuotaTable(
+        {
+            subject: Bounds(**{kind: amount for kind, amount in kinds.items() if kind in KINDS})
+            for subject, kinds in table.quotas.items()
+        }
+    )
+
+
+def _expires_us(session: Session) -> int:
+    """Of a proof that does not end by itself: 0."""
+    return (session.identity.expires_ms or 0) * 1_000

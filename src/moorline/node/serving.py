@@ -1,0 +1,68 @@
+"""Room: node. A node in this process: from its start to a signal, or to something it cannot survive."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from moorline.config import Config
+from moorline.errors import MoorlineError
+from moorline.limits import STOP_MS_MAX
+from moorline.node.node import Node
+
+log = logging.getLogger("moorline.node")
+
+
+async def serve(
+    config: Config, announce: Callable[[str], None], *, recompute_digests: bool = False
+) -> None:
+    """Runs a node until SIGTERM, SIGINT, or something it cannot survive; then stops it in bounded time."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[str] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _ask, asked, number.name)
+    stack = contextlib.AsyncExitStack()
+    node = Node(config, recompute_digests=recompute_digests)
+    loop.add_signal_handler(signal.SIGHUP, node.reload)
+    error: MoorlineError | None = None
+    try:
+        starting = asyncio.create_task(node.start(stack))
+        await _first(starting, asked)
+        if starting.done():
+            await starting
+            announce(node.ready_line())
+            failing = asyncio.create_task(node.failed())
+            await _first(asked, failing)
+            if failing.done():
+                error = failing.result()
+            failing.cancel()
+        else:
+            starting.cancel()
+            await asyncio.wait([starting])
+    finally:
+        log.info("stopping", extra={"why": asked.result() if asked.done() else "an error"})
+        await _close(stack)
+    if error is not None:
+        raise error
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _ask(asked: asyncio.Future[str], name: str) -> None:
+    if not asked.done():
+        asked.set_result(name)
+
+
+async def _close(stack: contextlib.AsyncExitStack) -> None:
+    try:
+        async with asyncio.timeout(STOP_MS_MAX / 1_000):
+            await stack.aclose()
+    except TimeoutError:
+        # The embedded Postgres goes with us: it is told by the kernel when its parent ends.
+        log.error("not stopped in time, leaving", extra={"after_ms": STOP_MS_MAX})
+        os._exit(1)

@@ -1,0 +1,176 @@
+"""Nodes prove themselves to each other, and rights hold on all of them: with a node that leaves, and without
+the catalog."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.catalog.nodes import pretend
+from tests.cluster.proxy import CatalogProxy
+from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members, until
+from tests.net.authority import Authority
+from tests.process.proving import over, proven, read_audit, who
+
+import moorline
+from moorline.catalog import Catalog
+from moorline.catalog.access import AccessCatalog
+from moorline.catalog.users import Users
+from moorline.core.access.right import EVERYTHING
+from moorline.errors import Denied, Refused, RightsUnknown
+from moorline.net.credentials import NodeCredentials, PasswordCredentials
+
+pytestmark = pytest.mark.process
+
+QUICK = SMALL | {"access.revocation_ms": 400}
+
+
+@pytest.fixture
+async def catalog(dsn: str) -> AsyncIterator[Catalog]:
+    async with Catalog.open(dsn) as opened:
+        yield opened
+
+
+async def test_a11_a_node_that_left_the_catalog_is_cut_and_comes_no_more(
+    nodes: Nodes, catalog: Catalog
+) -> None:
+    (a,) = await nodes.start("a", settings=QUICK)
+    secret = await AccessCatalog(catalog).secret()
+    as_ghost = NodeCredentials(secret, "ghost", "a")
+    with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
+        async with proven(a.address, as_ghost):
+            pass
+    await pretend(catalog, "ghost", addresses=["tcp://127.0.0.1:1"])
+    async with proven(a.address, as_ghost) as caller:
+        found = await who(caller)
+        assert (found.principal, found.proof) == ("$node/ghost", "node")
+        assert found.groups == ("@everyone", "@nodes")
+        await catalog.execute("delete from moorline.node where home = 'ghost'")
+        assert "EXPIRED: this node is not of the cluster any more" in await over(caller)
+    with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
+        async with proven(a.address, as_ghost):
+            pass
+
+
+async def test_a11_a_link_to_a_node_that_left_is_cut(nodes: Nodes, catalog: Catalog) -> None:
+    a, _ = await nodes.start("a", "b", settings=QUICK)
+    await catalog.execute("delete from moorline.node where home = 'b'")
+    await until(lambda: "a node left the cluster" in a.errors, what="it is noticed")
+    await until(lambda: links_of(a.errors) == set(), what="the link is cut")
+
+
+async def test_a_right_that_is_taken_ends_on_every_node(nodes: Nodes) -> None:
+    a, b = await nodes.start("a", "b", settings=QUICK)
+    async with moorline.connect(a.address) as moor:
+        await moor.access.add_user("anna", b"x")
+        await moor.access.add_grant("/admin", "anna", "l")
+        async with proven(b.address, PasswordCredentials("anna", "x")) as caller:
+
+            async def may() -> bool:
+                try:
+                    await read_audit(caller)
+                except Denied:
+                    return False
+                return True
+
+            async def may_not() -> bool:
+                return not await may()
+
+            await until(may, what="it is heard of there")
+            await moor.access.remove_grant("/admin", "anna", "l")
+            await until(may_not, what="it is taken there")
+            await moor.access.remove_user("anna")
+            assert "EXPIRED: this user was changed" in await over(caller)
+
+
+async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
+    nodes: Nodes, dsn: str
+) -> None:
+    settings = QUICK | {"access.stale_ms": 3_000}
+    async with CatalogProxy(dsn) as proxy:
+        (a,) = await nodes.start("a", settings=settings, dsn=proxy.dsn)
+        async with moorline.connect(a.address) as moor:
+            await moor.access.add_user("anna", b"x")
+            await moor.access.add_grant("/admin", "anna", "l")
+        anna = PasswordCredentials("anna", "x")
+        async with proven(a.address, anna) as caller:
+            assert (await read_audit(caller)).call
+            proxy.hold()
+            assert (await read_audit(caller)).call, "what is known goes on"
+            with pytest.raises(Refused, match="AUTH: it cannot be checked now"):
+                async with proven(a.address, anna):
+                    pass
+
+            async def is_unknown() -> bool:
+                try:
+                    await read_audit(caller)
+                except RightsUnknown:
+                    return True
+                return False
+
+            await until(is_unknown, what="what is known has become too old")
+            async with proven(a.address) as local:
+                with pytest.raises(RightsUnknown):
+                    await read_audit(local)
+            proxy.release()
+
+            async def is_known() -> bool:
+                return not await is_unknown()
+
+            await until(is_known, what="as before")
+
+
+async def test_operators_of_old_settings_get_their_row_once_and_the_log_warns(
+    nodes: Nodes, catalog: Catalog
+) -> None:
+    # As the migration leaves a catalog that is older than rights.
+    await catalog.execute("update moorline.access_state set is_upgraded = true")
+    flags = ["--set=queues.operators=billing", "--set=groups.operators=billing"]
+    (a,) = await nodes.start("a", flags=flags)
+    assert "queues.operators and groups.operators are no settings any more" in a.errors
+    assert "this catalog is older than rights" in a.errors
+    users = Users(catalog)
+    (entry,) = await users.grants("/", "billing", ("", ""), 10)
+    assert (entry.row.path, entry.row.grants) == ("/", EVERYTHING)
+    await users.remove_grant("/", "billing", EVERYTHING, made_by="test")
+    await asyncio.to_thread(a.stop)
+    await nodes.start("a", flags=flags)
+    assert await users.grants("/", "billing", ("", ""), 10) == [], "what is removed stays so"
+
+
+async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
+    nodes: Nodes, catalog: Catalog, tmp_path: Path
+) -> None:
+    of_nodes, of_users = Authority("nodes"), Authority("users")
+    ca, users_ca = of_nodes.write(tmp_path / "nodes.pem"), of_users.write(tmp_path / "users.pem")
+    own = of_nodes.issue_node().write(tmp_path / "node.pem")
+    flags = [
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={own}",
+        f"--tls-key={own}",
+        f"--tls-client-ca={users_ca}",
+        f"--set=tls_node_ca={ca}",
+        "--set=access.certificates=cn:user-*={}",
+    ]
+    a, b = await nodes.start("a", "b", settings=SMALL, flags=flags)
+    got = Got()
+    async with (
+        members(join(a, "$shared/billing/orders/#", got, "on a")),
+        moorline.connect(b.address) as moor,
+    ):
+        await moor.publish("orders/eu", b"m")
+        await got.has([b"m"])
+    address = a._found(r"(tls://\S+)")
+    secret = await AccessCatalog(catalog).secret()
+    shown = of_users.issue("user-alice").write(tmp_path / "alice.pem")
+    async with proven(address, ca=ca, certificate=shown) as caller:
+        assert (await who(caller)).principal == "alice"
+    await pretend(catalog, "ghost", addresses=["tcp://127.0.0.1:1"])
+    ghost = NodeCredentials(secret, "ghost", "a")
+    for certificate in (shown, None):
+        with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
+            async with proven(address, ghost, ca=ca, certificate=certificate):
+                pass
+    with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
+        async with proven(a.address, ghost):
+            pass
