@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from moorline.access.guard import Declarations
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
@@ -56,6 +57,10 @@ from moorline.wire.link import Welcome
 from moorline.wire.node import Describe, Described, Echo, Echoed
 
 log = logging.getLogger("moorline.node")
+
+
+def _handlers(declared: Declarations) -> Handlers:
+    return {kind: one.handler for kind, one in declared.items()}
 
 
 class Node:
@@ -212,11 +217,11 @@ class Node:
         services = OperatorBroker(self._catalog, broker, self._identity.id)
         stack.callback(services.close)
         await services.start()
-        self._handlers.update(broker.handlers() | services.handlers())
-        self._handlers.update(QueueContents(broker).handlers())
+        self._handlers.update(_handlers(broker.declared()) | _handlers(services.declared()))
+        self._handlers.update(_handlers(QueueContents(broker).declared()))
         mending = QueueMending(broker)
         stack.push_async_callback(mending.close)
-        self._handlers.update(mending.handlers())
+        self._handlers.update(_handlers(mending.declared()))
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._end_with)
