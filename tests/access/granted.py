@@ -22,6 +22,12 @@ class GivenRights:
     def everywhere(self, subtree: str) -> int:  # noqa: ARG002
         return self._bits
 
+    def denied(self, right: int, path: str) -> bool:  # noqa: ARG002
+        return False
+
+    def denied_within(self, right: int, subtree: str) -> bool:  # noqa: ARG002
+        return False
+
     def owns(self, owner: str) -> bool:
         return bool(owner) and owner == self.principal != ANONYMOUS
 

@@ -15,6 +15,7 @@ from moorline.access.guard import (
     nodes_only,
     own,
     owner_or,
+    unless_denied,
 )
 from moorline.access.rights import Rights
 from moorline.core.access.right import ADMINISTER, EVERYTHING, GRANT, SUBSCRIBE, WRITE
@@ -163,6 +164,39 @@ async def test_the_owner_needs_no_row_for_what_owners_may(scene: Scene) -> None:
     assert scene.asks(granting, world.user(), "mine") == [denied]
     scene.owners["anonymous"] = "anonymous"
     assert scene.asks(declared, world.stranger(), "anonymous") == [denied]
+
+
+async def test_a29_what_is_known_is_granted_unless_a_row_denies_it(scene: Scene) -> None:
+    """A29: by its name alone; closed for one thing, for all, and open again deeper; the owner always may."""
+    world = await World.loaded()
+    scene.owners = {"closed": "bob"}
+    declared = unless_denied(WRITE, path_of, scene.owner_of, scene.answer, below="/topics")
+    alice, asked = world.user(), ("open", "closed", "closed/deep")
+    assert scene.asks(declared, alice, *asked) == list(asked)
+    assert scene.runs == [list(asked)]
+    world.source.put(Row("/topics/closed", "@everyone", denies=WRITE))
+    await world.table.refresh()
+    assert scene.asks(declared, alice, *asked) == ["open", "DENIED", "DENIED"]
+    assert scene.asks(declared, world.user("bob"), *asked) == ["open", "closed", "DENIED"]
+    world.source.put(Row("/", "@authenticated", denies=WRITE))
+    world.source.put(Row("/topics/closed/deep", "alice", grants=WRITE))
+    await world.table.refresh()
+    assert scene.asks(declared, alice, *asked) == ["DENIED", "DENIED", "closed/deep"]
+    assert scene.asks(declared, world.stranger(), *asked) == ["open", "DENIED", "DENIED"]
+    assert scene.asks(declared, world.node(), *asked) == list(asked)
+    world.source.is_away = True
+    world.pass_ms(STALE_MS + 1)
+    assert scene.asks(declared, alice, "open") == [RightsUnknown.code]
+
+
+async def test_a_run_costs_one_look_while_nothing_is_denied(scene: Scene) -> None:
+    world = await World.loaded(Row("/topics/closed", "bob", denies=WRITE))
+    declared = unless_denied(WRITE, path_of, scene.owner_of, scene.answer, below="/topics")
+    (handler,) = Guard(scene).guarded({Echo: declared}).values()
+    for name, looks in (("alice", 1), ("bob", 2)):
+        session = Session(world.user(name))
+        assert len(list(handler(session, [Echo(n, b"open") for n in range(100)]))) == 100
+        assert session.asked == looks
 
 
 async def test_a_refusal_is_the_same_for_what_exists_and_what_does_not(scene: Scene) -> None:

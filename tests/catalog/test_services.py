@@ -35,7 +35,7 @@ async def services(catalog: Catalog) -> CheckedServices:
 
 async def opened(services: CheckedServices, name: str) -> int:
     """The number of a service of that name."""
-    return (await services.open(name.encode(), name, name.encode() * 3, bytes(16))).number
+    return (await services.open(name, name.encode(), name.encode() * 3, bytes(16))).number
 
 
 async def associate(services: CheckedServices, service: int, queues: list[bytes]) -> Words:
@@ -428,12 +428,12 @@ def signed_high(queue: bytes) -> int:
 async def test_a_service_keeps_its_id_and_salt_and_can_be_disabled(
     services: CheckedServices,
 ) -> None:
-    first = await services.open(b"print", "billing", b"i" * 24, b"s" * 16)
-    again = await services.open(b"print", "renamed", b"j" * 24, b"t" * 16)
+    first = await services.open("billing", b"print", b"i" * 24, b"s" * 16)
+    again = await services.open("billing", b"renewed", b"j" * 24, b"t" * 16)
     assert (again.number, again.id, again.salt) == (first.number, b"i" * 24, b"s" * 16)
-    assert (again.name, again.is_disabled) == ("renamed", False)
+    assert (again.name, again.is_disabled) == ("billing", False)
     await services.disable(first.number, is_disabled=True)
-    assert (await services.open(b"print", "billing", b"", b"")).is_disabled
+    assert (await services.open("billing", b"print", b"", b"")).is_disabled
     assert not await services.any()
     await associate(services, first.number, make(3))
     assert await services.any()

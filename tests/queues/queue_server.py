@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import trustme
+from tests.access.rows import Rowed
 
 from moorline.client.moor import Connecting, Moor, connect
 from moorline.client.queue import Message
 from moorline.client.queue import Queue as ClientQueue
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
+from moorline.core.access.row import Row
 from moorline.errors import CallFailed
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues.rebuild import rebuilt_index
@@ -23,6 +25,7 @@ from moorline.net.native import NativeProtocol
 from moorline.net.tls import server_context
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
+from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
 from moorline.wire.link import Welcome
 
@@ -62,15 +65,23 @@ class Certificates:
 class QueueServer:
     """A broker on files behind a listener: a node without its catalog."""
 
-    def __init__(self, folder: Path, settings: Settings, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, tls: ssl.SSLContext | None, rows: Iterable[Row]
+    ) -> None:
         self.settings = settings
         self.disk = FileDisk(folder)
         self.store = Store(self.disk, options(settings), wall_ms)
         self.store.open(rebuilt_index)
         self.broker = QueueBroker(self.store, settings)
         self.mending = QueueMending(self.broker)
+        self.contents = QueueContents(self.broker)
+        self.rights = Rowed(rows)
+        self.broker.refused = self.rights.refused
+        self.rights.world.table.on_change(self.broker.judge_again)
         self.protocol = NativeProtocol(
-            self.broker.handlers() | self.mending.handlers(),
+            self.rights.guarded(
+                self.broker.declared(), self.mending.declared(), self.contents.declared()
+            ),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
         )
         self.listeners = Listeners(
@@ -80,14 +91,21 @@ class QueueServer:
                 hello_timeout_ms=5_000,
                 keepalive_ms=15_000,
             ),
+            rights_of=self.rights.rights_of,
         )
         self.address = Address("tls" if tls else "tcp", "127.0.0.1", 0)
         self.tls = tls
+
+    @property
+    def fingerprints(self) -> set[bytes]:
+        """Of all certificates that came."""
+        return self.rights.fingerprints
 
     def connect(self) -> Connecting:
         return connect(str(self.address))
 
     async def open(self) -> None:
+        await self.rights.open()
         (self.address,) = await self.listeners.open(self.address, self.tls, self.protocol)
 
     async def close(self) -> None:
@@ -100,9 +118,12 @@ class QueueServer:
 
 @contextlib.asynccontextmanager
 async def queue_server(
-    folder: Path, settings: Settings = SMALL, tls: ssl.SSLContext | None = None
+    folder: Path,
+    settings: Settings = SMALL,
+    tls: ssl.SSLContext | None = None,
+    rows: Iterable[Row] = (),
 ) -> AsyncIterator[QueueServer]:
-    made = QueueServer(folder / "queues", settings, tls)
+    made = QueueServer(folder / "queues", settings, tls, rows)
     await made.open()
     try:
         yield made

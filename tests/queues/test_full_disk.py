@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.access.granted import as_before_rows, unguarded
 from tests.queues.queue_server import WITHIN_S, until
 
 from moorline.client.moor import connect
@@ -150,13 +151,14 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
 @asynccontextmanager
 async def served(broker: QueueBroker) -> AsyncIterator[str]:
     protocol = NativeProtocol(
-        broker.handlers(),
+        unguarded(broker.declared()),
         lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
     )
     listeners = Listeners(
         Admission(
             anonymous="loopback", connections_max=9, hello_timeout_ms=5_000, keepalive_ms=15_000
         ),
+        rights_of=as_before_rows,
     )
     (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:

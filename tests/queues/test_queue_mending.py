@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.access.rows import operator
 from tests.queues.queue_server import (
     ROOMY,
     WITHIN_S,
@@ -26,8 +27,8 @@ from moorline.config.settings import Queues as Settings
 from moorline.errors import (
     CallFailed,
     ConnectionLost,
+    Denied,
     NodeDiskFull,
-    NotAuthorized,
     NotFound,
     OutcomeUnknown,
     QueueDamaged,
@@ -439,13 +440,13 @@ async def test_everything_goes_on_under_checks_repairs_and_checkpoints(
 
 
 async def test_only_operators_may(tmp_path: Path, certificates: Certificates) -> None:
-    settings = Settings(operators=["captain"])
-    async with queue_server(tmp_path, settings, certificates.context()) as node:
+    rows = [operator("captain")]
+    async with queue_server(tmp_path, ROOMY, certificates.context(), rows) as node:
         address = str(node.address)
         async with certificates.connect(address, "billing") as owner:
             queue = await owner.create_queue()
             for call in (queue.check, queue.repair, owner.checkpoint):
-                with pytest.raises(NotAuthorized, match=r"queues\.operators"):
+                with pytest.raises(Denied, match="the right a"):
                     await call()
         async with certificates.connect(address, "captain") as captain:
             assert (await captain.queue(queue.id).check()).is_clean

@@ -1,14 +1,41 @@
 """Who may do what with a queue: its owner, strangers who know its id, and operators."""
 
+import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_server import Certificates, queue_server, take
+from tests.access.rows import operator
+from tests.queues.queue_server import SMALL, Certificates, queue_server, take
 
-from moorline.config.settings import Queues as Settings
-from moorline.errors import NotAuthorized, NotFound
+from moorline.client.moor import Moor
+from moorline.core.access.principal import EVERYONE
+from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE, WRITE
+from moorline.core.access.row import Row
+from moorline.errors import Denied, NotAuthorized, NotFound, SubscriptionEnded
+from moorline.ids import text_of
+from moorline.wire.queue import Acknowledge, Acknowledged
+from moorline.wire.queue_contents import PeekQueue, QueuePeeked
 
-GUARDED = Settings(max_queue_messages=3, max_file_messages=4, operators=["captain"])
+OPERATORS = (operator("captain"),)
+
+
+def path_of(queue_id: bytes) -> str:
+    return f"/queues/{text_of(queue_id)}"
+
+
+async def peek(moor: Moor, queue_id: bytes) -> QueuePeeked:
+    return await moor._caller.call(lambda call: PeekQueue(call, queue_id), QueuePeeked)
+
+
+async def acknowledge(moor: Moor, queue_id: bytes, message: int) -> Acknowledged:
+    return await moor._caller.call(lambda call: Acknowledge(call, queue_id, message), Acknowledged)
+
+
+async def refused(call: Awaitable[object]) -> str:
+    with pytest.raises(Denied) as caught:
+        await call
+    return str(caught.value)
 
 
 async def test_only_the_owner_reads_and_changes_a_queue(
@@ -16,7 +43,7 @@ async def test_only_the_owner_reads_and_changes_a_queue(
 ) -> None:
     """AUTH between two identities: anyone who knows the id may send, the owner alone may read."""
     async with (
-        queue_server(tmp_path, GUARDED, certificates.context()) as node,
+        queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
         certificates.connect(str(node.address), "billing") as owner,
         certificates.connect(str(node.address), "shipping") as stranger,
     ):
@@ -44,11 +71,11 @@ async def test_only_the_owner_reads_and_changes_a_queue(
         assert await message.ack() == 0
 
 
-async def test_operators_see_block_and_delete_but_do_not_read(
+async def test_operators_with_all_rights_do_everything(
     tmp_path: Path, certificates: Certificates
 ) -> None:
     async with (
-        queue_server(tmp_path, GUARDED, certificates.context()) as node,
+        queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
         certificates.connect(str(node.address), "billing") as owner,
         certificates.connect(str(node.address), "captain") as operator,
     ):
@@ -57,12 +84,15 @@ async def test_operators_see_block_and_delete_but_do_not_read(
         seen = operator.queue(queue.id)
         assert (await operator.list_queues()).queues == [(queue.id, 1)]
         assert (await seen.info()).waiting == 1
-        for call in (seen.get, seen.off):
-            with pytest.raises(NotAuthorized):
-                await call()
+        head = await seen.get()
+        assert head is not None
+        assert head.body == b"private"
+        await seen.off()
         await seen.block()
         await seen.delete()
         with pytest.raises(NotFound):
+            await seen.info()
+        with pytest.raises(Denied):
             await queue.info()
 
 
@@ -71,7 +101,7 @@ async def test_ownership_survives_restarts(tmp_path: Path, certificates: Certifi
     queue_id = b""
     for turn in range(3):
         async with (
-            queue_server(tmp_path, GUARDED, certificates.context()) as node,
+            queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
             certificates.connect(str(node.address), "billing") as owner,
             certificates.connect(str(node.address), "shipping") as stranger,
         ):
@@ -101,3 +131,187 @@ async def test_the_operator_pages_through_all_queues(tmp_path: Path) -> None:
             found += [queue_id for queue_id, _ in page]
         assert found == sorted(queue.id for queue in queues)
         assert (await moor.list_queues()).total == 48
+
+
+async def test_a29_the_id_of_a_queue_is_the_right_to_send_to_it_and_no_other(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A29: and what is not there is refused in the same words as what is another's."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        queue = await owner.create_queue()
+        sent = await stranger.send(queue.id, b"anyone")
+        none = bytes(24)
+        for queue_id in (queue.id, none):
+            seen = stranger.queue(queue_id)
+            calls = (seen.get, seen.off, seen.delete, seen.info, seen.block, seen.check)
+            refusals = [await refused(call()) for call in calls]
+            refusals += [await refused(take(seen.read())), await refused(peek(stranger, queue_id))]
+            assert {one.rpartition(" ")[2] for one in refusals} == {path_of(queue_id)}
+            await refused(acknowledge(stranger, queue_id, sent))
+        told = [(act, code) for act, path, code in node.rights.refusals if path == path_of(none)]
+        assert told == [
+            (act, code) for act, path, code in node.rights.refusals if path == path_of(queue.id)
+        ]
+        assert told[-1] == ("Acknowledge", "DENIED")
+        # Who may send learns nothing from it but what the id says.
+        with pytest.raises(NotFound):
+            await stranger.send(none, b"")
+        assert (await queue.info()).waiting == 1
+
+
+async def test_a29_a_queue_that_is_closed_takes_nothing_from_strangers(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A29: unless it is closed; its owner may still send, and those to whom a deeper row gives it."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        closed, other = await owner.create_queues(2)
+        await node.rights.change(Row(path_of(closed.id), EVERYONE, denies=WRITE))
+        with pytest.raises(Denied, match="the right w"):
+            await stranger.send(closed.id, b"no")
+        await stranger.send(other.id, b"1")
+        await owner.send(closed.id, b"mine")
+        await node.rights.change(
+            Row("/queues", EVERYONE, denies=WRITE), Row(path_of(other.id), "shipping", grants=WRITE)
+        )
+        await stranger.send(other.id, b"2")
+        assert (await other.info()).waiting == 2
+        assert (await closed.info()).waiting == 1
+
+
+async def test_a20_each_call_with_its_right_and_without(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A20, A21: a row for one queue is none for another, and each right is for its own calls."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        queue, other = await owner.create_queues(2)
+        await owner.send(queue.id, b"1")
+        seen = stranger.queue(queue.id)
+        calls = {
+            SUBSCRIBE: (seen.get, lambda: peek(stranger, queue.id), lambda: take(seen.read())),
+            LIST: (seen.info,),
+            ADMINISTER: (seen.check, seen.block, lambda: seen.block(blocked=False), seen.off),
+        }
+        for right in calls:
+            await node.rights.change(Row(path_of(queue.id), "shipping", grants=right))
+            for needed, some in calls.items():
+                for call in some:
+                    if needed == right:
+                        await call()
+                    else:
+                        with pytest.raises(Denied):
+                            await call()
+            with pytest.raises(Denied):
+                await stranger.queue(other.id).get()
+        with pytest.raises(Denied):
+            await stranger.list_queues()
+        await node.rights.change(Row("/queues", "shipping", grants=LIST, denies=PUBLISH))
+        assert (await stranger.list_queues()).total == 2
+        with pytest.raises(Denied, match="the right p"):
+            await stranger.create_queue()
+        with pytest.raises(Denied):
+            await stranger.checkpoint()
+
+
+async def test_a02_a_renewed_certificate_owns_what_the_old_one_owned(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A02: a queue is its principal's, whatever that proves itself with."""
+    async with queue_server(tmp_path, SMALL, certificates.context()) as node:
+        address = str(node.address)
+        async with certificates.connect(address, "billing") as first:
+            queue_id = (await first.create_queue()).id
+        (fingerprint,) = [one for one in node.fingerprints if one]
+        async with certificates.connect(address, "shipping") as renewed:
+            with pytest.raises(Denied):
+                await renewed.queue(queue_id).get()
+        node.rights.principals = dict.fromkeys(node.fingerprints - {fingerprint}, "billing")
+        async with certificates.connect(address, "shipping") as renewed:
+            assert await renewed.queue(queue_id).get() is None
+            assert (await renewed.queue(queue_id).info()).owner == "billing"
+
+
+async def test_a09_the_queues_of_a_fingerprint_are_mapped_when_it_returns(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: for good, also if the certificate never comes again."""
+    context = certificates.context()
+    old = b"f" * 32
+    async with queue_server(tmp_path, SMALL, context) as node:
+        queue_id = node.store.create(old).id
+        async with certificates.connect(str(node.address), "billing") as billing:
+            await billing.create_queue()
+            with pytest.raises(Denied):
+                await billing.queue(queue_id).info()
+            assert not node.broker.claim(b"e" * 32, "billing")
+            assert not node.broker.claim(old, "anonymous")
+            assert node.broker.claim(old, "billing")
+            assert (await billing.queue(queue_id).info()).owner == "billing"
+    async with (
+        queue_server(tmp_path, SMALL, context) as node,
+        certificates.connect(str(node.address), "billing") as billing,
+    ):
+        assert not node.broker.claim(old, "shipping")
+        await billing.send(queue_id, b"1")
+        message = await take(billing.queue(queue_id).read())
+        assert await message.ack() == 0
+
+
+async def test_a09_an_operator_maps_a_fingerprint_that_never_returns(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: by the catalog alone; and queues without an owner are for those who have a right to them."""
+    old = b"f" * 32
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
+        certificates.connect(str(node.address), "billing") as billing,
+        certificates.connect(str(node.address), "captain") as captain,
+    ):
+        queue_id, ownerless = node.store.create(old).id, node.store.create(b"").id
+        node.rights.world.source.map_owner(old.hex(), "billing")
+        await node.rights.change()
+        await billing.send(queue_id, b"1")
+        message = await billing.queue(queue_id).get()
+        assert message is not None
+        assert await message.ack() == 0
+        with pytest.raises(Denied):
+            await billing.queue(ownerless).get()
+        assert (await captain.queue(ownerless).info()).owner == "anonymous"
+        await captain.queue(ownerless).delete()
+
+
+async def test_a24_a_right_that_is_taken_away_ends_a_subscription(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A24: with the code DENIED; the owner's goes on, and so does the connection."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        queue, kept = await owner.create_queues(2)
+        await node.rights.change(Row(path_of(queue.id), "shipping", grants=SUBSCRIBE))
+        reading, owners = stranger.queue(queue.id).read(), kept.read()
+        waiting = [asyncio.ensure_future(anext(one)) for one in (reading, owners)]
+        async with asyncio.timeout(15):
+            while len(node.broker.subscriptions) < 2:
+                await asyncio.sleep(0)
+            await node.rights.change(Row(path_of(queue.id), "shipping", denies=SUBSCRIBE))
+            with pytest.raises(SubscriptionEnded, match="DENIED"):
+                await waiting[0]
+            await stranger.send(queue.id, b"not for its sender")
+            await stranger.send(kept.id, b"1")
+            assert (await waiting[1]).body == b"1"
+        assert (await queue.info()).waiting == 1
+        assert not (await queue.info()).is_subscribed

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tests.access.rows import Rowed, operator
 from tests.queues.queue_server import WITHIN_S, Certificates, until
 
 from moorline.catalog import Catalog
@@ -28,9 +29,7 @@ from moorline.services.operator import OperatorBroker
 from moorline.wire.link import Welcome
 from moorline.wire.queue import Done, Subscribe, Subscribed, Unsubscribe
 
-QUICK = Settings(
-    sync="process", operators=["operator"], max_queue_messages=100, max_file_messages=101
-)
+QUICK = Settings(sync="process", max_queue_messages=100, max_file_messages=101)
 
 NODE_ID = b"n" * 24
 
@@ -56,8 +55,12 @@ class ServiceServer:
         self.store.open(rebuilt_index)
         self.queues = QueueBroker(self.store, settings)
         self.services = OperatorBroker(catalog, self.queues, node_id)
+        self.rights = Rowed([operator("operator")])
+        self.queues.refused = self.rights.refused
+        self.rights.world.table.on_change(self.queues.judge_again)
+        self.rights.world.table.on_change(self.services.judge_again)
         self.protocol = NativeProtocol(
-            self.queues.handlers() | self.services.handlers(),
+            self.rights.guarded(self.queues.declared(), self.services.declared()),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
         )
         self.listeners = Listeners(
@@ -67,10 +70,12 @@ class ServiceServer:
                 hello_timeout_ms=5_000,
                 keepalive_ms=15_000,
             ),
+            rights_of=self.rights.rights_of,
         )
         self.address = ""
 
     async def open(self) -> None:
+        await self.rights.open()
         await self.services.start()
         wanted = Address("tls", "127.0.0.1", 0)
         (address,) = await self.listeners.open(wanted, self.certificates.context(), self.protocol)

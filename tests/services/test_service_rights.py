@@ -18,8 +18,11 @@ from tests.services.service_server import (
     within,
 )
 
+from moorline.client.moor import Moor
+from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
+from moorline.core.access.row import Row
 from moorline.core.sets.digest import Digest
-from moorline.errors import CallFailed, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Denied, NotAuthorized, ServiceDisabled
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     AskLists,
@@ -34,6 +37,14 @@ from moorline.wire.service import (
     ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
+)
+from moorline.wire.service_operator import (
+    DescribeService,
+    ListServices,
+    ServiceDescribed,
+    ServicesListed,
+    ServiceSwitched,
+    SwitchService,
 )
 
 pytestmark = pytest.mark.process
@@ -84,20 +95,118 @@ async def test_d06_a_service_sees_and_changes_only_its_own(node: ServiceServer) 
     assert await node.associated() == set(queues)
 
 
-@pytest.mark.parametrize("who", ["", "other", "operator"])
+@pytest.mark.parametrize("granted", [0, SUBSCRIBE])
 async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
-    node: ServiceServer, who: str
+    node: ServiceServer, granted: int
 ) -> None:
-    """D06: only the owner may take a queue from its service."""
+    """D06: only the owner may take a queue from its service; who may read only may not do that."""
     queues = await associated(node, 3)
-    async with node.connect(who) as stranger:
-        with pytest.raises(NotAuthorized):
+    await node.rights.change(Row("/queues", "other", grants=granted | LIST))
+    async with node.connect("other") as stranger:
+        with pytest.raises(Denied, match="the right a" if granted else "the right s"):
             await within(anext(stranger.queue(queues[0]).read()))
-        if who == "other":
-            # Nobody on loopback is an operator here, and may.
-            with pytest.raises(NotAuthorized):
-                await stranger.queue(queues[1]).delete()
+        with pytest.raises(Denied):
+            await stranger.queue(queues[1]).delete()
+        assert await node.associated() == set(queues)
+        await node.rights.change(Row("/queues", "other", grants=SUBSCRIBE | ADMINISTER))
+        await subscribe(stranger, queues[0])
+    assert await node.associated() == set(queues[1:])
+
+
+async def test_a29_a_service_hears_nothing_of_the_queues_of_others(node: ServiceServer) -> None:
+    """A29: one that is another's cannot be associated, and is refused as one that is not there."""
+    queues = await associated(node, 1)
+    async with node.connect("other") as moor, moor.service(node.list_of("other")):
+        asked = [queues[0], b"n" * 24]
+        answer = await moor._caller.call(lambda call: Associate(call, asked), Associated)
+        assert {code for _, code in answer.refused} == {"NOT_FOUND"}
+        assert [queue for queue, _ in answer.refused] == asked
     assert await node.associated() == set(queues)
+
+
+# --- whose a service is ---------------------------------------------------------------------------
+
+
+async def test_a02_a_renewed_certificate_has_the_service_of_the_old_one(
+    node: ServiceServer,
+) -> None:
+    """A02: with its queues."""
+    queues = await associated(node, 3)
+    (fingerprint,) = node.rights.fingerprints
+    async with node.connect("other"):
+        await until(lambda: len(node.rights.fingerprints) == 2)
+    (renewed,) = node.rights.fingerprints - {fingerprint}
+    node.rights.principals[renewed] = "service"
+    async with node.connect("other") as moor, moor.service(node.list_of()) as service:
+        assert service.report.digest == Digest.of(queues)
+        (facts,) = await node.services.services.all()
+        assert (facts.principal, facts.fingerprint) == ("service", renewed)
+
+
+@pytest.mark.parametrize("how", ["returned", "mapped"])
+async def test_a09_a_service_of_a_fingerprint_is_its_principals(
+    node: ServiceServer, how: str
+) -> None:
+    """A09: when its certificate comes again, or an operator said whose it is; nobody else gets it."""
+    queues = await associated(node, 3)
+    old = "fingerprint" if how == "returned" else "$1"
+    sql = f"update moorline.service set principal = null, fingerprint = {old}"
+    if how == "mapped":
+        print_of_lost = b"f" * 32
+        await node.catalog.execute(sql, print_of_lost)
+        added = "insert into moorline.access_owner values ($1, 'service', 0)"
+        await node.catalog.execute(added, print_of_lost.hex())
+    else:
+        await node.catalog.execute(sql)
+    async with node.connect("other") as moor, moor.service(node.list_of("other")) as service:
+        assert service.report.digest == Digest.empty()
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        assert service.report.digest == Digest.of(queues)
+    assert {row.principal for row in await node.services.services.all()} == {"service", "other"}
+
+
+async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServer) -> None:
+    """A24: its connection with the code DENIED, and what waits stays; one with the right goes on."""
+    queues = await associated(node, 2)
+    async with node.connect("other") as sender, node.connect() as moor:
+        async with moor.service(node.list_of()):
+            await until(lambda: len(node.services.delivery.subscribed) == 1)
+            await node.rights.change(Row("/services", "service", denies=PUBLISH))
+            assert node.services.delivery.subscribed == {}
+            assert node.rights.refusals == [("OpenService", "/services", "DENIED")]
+            await until(lambda: len(node.listeners.sessions) == 1)
+        await sender.send(queues[0], b"1")
+    await node.rights.change(Row("/services", "service", grants=PUBLISH))
+    async with node.connect() as moor, moor.service(node.list_of()) as service:
+        assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+
+
+async def test_a20_what_is_asked_about_services_needs_its_right(node: ServiceServer) -> None:
+    """A20: a stranger hears the same of one that is there and of one that is not."""
+    await associated(node, 1)
+    async with node.connect("other") as stranger, node.connect() as service:
+        for name in ("service", "nobody"):
+            with pytest.raises(Denied, match=f"the right l .* at /services/{name}"):
+                await describe(stranger, name)
+        with pytest.raises(Denied):
+            await stranger._caller.call(lambda call: ListServices(call, 0, 9), ServicesListed)
+        assert (await describe(service, "service")).facts.name == "service"
+        with pytest.raises(Denied, match="the right a"):
+            await switch(service, "service")
+        await node.rights.change(Row("/services/service", "other", grants=LIST))
+        assert (await describe(stranger, "service")).facts.name == "service"
+        await node.rights.change(Row("/services/service", "other", grants=ADMINISTER))
+        await switch(stranger, "service")
+
+
+async def describe(moor: Moor, name: str) -> ServiceDescribed:
+    return await moor._caller.call(lambda call: DescribeService(call, name), ServiceDescribed)
+
+
+async def switch(moor: Moor, name: str) -> ServiceSwitched:
+    return await moor._caller.call(
+        lambda call: SwitchService(call, name, is_disabled=False), ServiceSwitched
+    )
 
 
 async def test_d06_a_disabled_service_is_refused(node: ServiceServer) -> None:

@@ -55,7 +55,7 @@ async def fill(dsn: str) -> None:
     async with Catalog.open(dsn) as opened:
         services = Services(opened)
         for name, queues in (("billing", BILLING), ("empty", []), ("mail", MAIL)):
-            number = (await services.open(name.encode(), name, name.encode() * 3, bytes(16))).number
+            number = (await services.open(name, name.encode(), name.encode() * 3, bytes(16))).number
             if queues:
                 await services.associate(number, queues, hash_ids(queues))
 

@@ -83,6 +83,8 @@ class Declared(NamedTuple):
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
     operated: Operated | None = None
+    passes: Callable[[SessionRights], bool] | None = None
+    """Of whom a whole run needs no check, whatever it names."""
 
 
 Declarations = Mapping[type[Message], Declared]
@@ -150,6 +152,23 @@ def owner_or(
     return Declared(handler, check, right, below, operated if right & ADMINISTER else None)
 
 
+def unless_denied(
+    right: int, path_of_call: PathOfCall, owner_of: OwnerOf, handler: Handler, *, below: str
+) -> Declared:
+    """Whoever can name what is there has the right, if no row at the path or above denies it; the owner
+    has it always. While no row below `below` denies it to somebody, a whole run of theirs costs one look."""
+
+    def check(rights: SessionRights, call: Any) -> Refusal | None:
+        path = path_of_call(call)
+        if not rights.denied(right, path) or is_owners(rights, right, owner_of(call)):
+            return None
+        return _refusal(rights, right, path)
+
+    return Declared(
+        handler, check, right, passes=lambda rights: not rights.denied_within(right, below)
+    )
+
+
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
     """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
     if rights.at(path) & right or is_owners(rights, right, owner):
@@ -186,10 +205,12 @@ class Guard:
         return {kind: self._guarded(kind, one) for kind, one in declared.items()}
 
     def _guarded(self, kind: type[Message], declared: Declared) -> Handler:
-        handler, check, right, below, operated = declared
+        handler, check, right, below, operated, passes = declared
         if check is None:
             return handler
         checked = self._checked(kind, handler, check)
+        if passes is not None:
+            return self._passing(passes, handler, checked)
         if operated is not None and self._operating is not None:
             # While a line is written rights may change: they are looked at again behind it.
             handler = self._recorded(kind, checked, operated, self._operating)
@@ -222,6 +243,14 @@ class Guard:
             if all(operated(session.rights, call) is None for call in calls):
                 return handler(session, calls)
             return recorded(cast("Any", session), calls)
+
+        return handle
+
+    def _passing(
+        self, passes: Callable[[SessionRights], bool], handler: Handler, checked: Handler
+    ) -> Handler:
+        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+            return (handler if passes(session.rights) else checked)(session, calls)
 
         return handle
 

@@ -222,6 +222,12 @@ class RightsTable:
     def everywhere(self, subjects: Subjects, path: str) -> int:
         return self._contents.grants.everywhere(subjects, path)
 
+    def denies(self, subjects: Subjects, right: int, path: str) -> bool:
+        return self._contents.grants.denies(subjects, right, path)
+
+    def denies_within(self, subjects: Subjects, right: int, path: str) -> bool:
+        return self._contents.grants.denies_within(subjects, right, path)
+
     def _count_verdict(self) -> None:
         self._verdict_count += 1
         if self._verdict_count > VERDICTS_OF_ALL_MAX:
@@ -303,6 +309,7 @@ class Rights:
 
     __slots__ = (
         "_built_in",
+        "_denied_within",
         "_everywhere",
         "_generation",
         "_is_known",
@@ -349,6 +356,24 @@ class Rights:
             self._everywhere[subtree] = bits
         return bits
 
+    def denied(self, right: int, path: str) -> bool:
+        """Whether a row takes away what one has without any, by knowing what is at the path."""
+        if not self.is_known:
+            return True
+        return not self.is_node and self._table.denies(self.subjects, right, path)
+
+    def denied_within(self, right: int, subtree: str) -> bool:
+        """Whether that is so anywhere at or below a path: one look where nobody denies anything."""
+        if self._generation != self._table.generation:
+            self._renew()
+        found = self._denied_within.get((right, subtree))
+        if found is None:
+            found = not self._is_known
+            if self._is_known and not self.is_node:
+                found = self._table.denies_within(self.subjects, right, subtree)
+            self._denied_within[right, subtree] = found
+        return found
+
     def owns(self, owner: str) -> bool:
         """Whether something of that owner is its own; what nobody proven made is nobody's."""
         if self.principal == ANONYMOUS or not owner:
@@ -392,6 +417,7 @@ class Rights:
         self._is_known = self.is_node or table.knows_rights_of(self.subjects)
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}
         self._everywhere: dict[str, int] = {}
+        self._denied_within: dict[tuple[int, str], bool] = {}
 
 
 def _size(loaded: Loaded) -> int:

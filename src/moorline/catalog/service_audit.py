@@ -26,6 +26,7 @@ class Meant(msgspec.Struct, frozen=True):
     number: int
     id: bytes
     fingerprint: bytes
+    principal: str
     name: str
     salt: bytes
     is_disabled: bool

@@ -16,6 +16,7 @@ from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Words
 
 OPEN = statement("service_open")
+CLAIM = statement("service_claim")
 DIGEST = statement("service_digest")
 BUCKETS = statement("service_buckets")
 RANGES = statement("service_ranges")
@@ -37,6 +38,9 @@ class ServiceRow(msgspec.Struct, frozen=True):
     number: int
     id: bytes
     fingerprint: bytes
+    """Of the certificate that opened it last; may be empty."""
+    principal: str
+    """Whose it is; empty for one whose certificate has not come since there are principals."""
     name: str
     is_disabled: bool
     created_at: datetime
@@ -58,9 +62,11 @@ class Services:
         self._catalog = catalog
 
     async def open(
-        self, fingerprint: bytes, name: str, fresh_id: bytes, fresh_salt: bytes
+        self, principal: str, fingerprint: bytes, fresh_id: bytes, fresh_salt: bytes
     ) -> OpenedService:
-        row = await self._catalog.fetchrow(OPEN, fresh_id, fingerprint, name, fresh_salt)
+        """The principal's own, or the one that its certificate had before, or a new one."""
+        await self._catalog.execute(CLAIM, principal, fingerprint)
+        row = await self._catalog.fetchrow(OPEN, fresh_id, principal, fingerprint, fresh_salt)
         return OpenedService(**row)
 
     async def all(self) -> list[ServiceRow]:
@@ -70,6 +76,7 @@ class Services:
                 number=row["number"],
                 id=row["id"],
                 fingerprint=row["fingerprint"],
+                principal=row["principal"],
                 name=row["name"],
                 is_disabled=row["is_disabled"],
                 created_at=row["created_at"],

@@ -72,6 +72,12 @@ class SessionRights(Protocol):
     def everywhere(self, subtree: str) -> int:
         """At a path and at everything below it."""
 
+    def denied(self, right: int, path: str) -> bool:
+        """Whether rows take away what one has without any, as by knowing a queue's id."""
+
+    def denied_within(self, right: int, subtree: str) -> bool:
+        """Whether that is so anywhere at or below a path."""
+
     def owns(self, owner: str) -> bool: ...
     def check_known(self) -> None: ...
 

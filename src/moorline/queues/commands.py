@@ -5,22 +5,37 @@ once. Design and commands: docs/design/queues.md.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from moorline.access.guard import Declarations, needs, own, owner_or, unless_denied
 from moorline.config.settings import Queues as Settings
+from moorline.core.access.owner import owner_of
+from moorline.core.access.principal import ANONYMOUS
+from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, WRITE
 from moorline.core.queue.queue import QUOTA_MARKER, Queue
-from moorline.errors import CallFailed, NotAuthorized, NotFound, QuotaExceeded
+from moorline.errors import CallFailed, MoorlineError, NotFound, QuotaExceeded
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
 from moorline.net.group_commit import GroupCommit
-from moorline.net.session import Handlers, Session, each
+from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.homes import NOT_HERE
+from moorline.queues.owners import (
+    OWNERS_CALLS,
+    QUEUES,
+    QueueOwners,
+    all_queues,
+    nobody_hears,
+    path_of,
+    path_of_call,
+    paths_of_call,
+)
 from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
 from moorline.queues.refusals import why_closed, why_unreadable
@@ -47,6 +62,8 @@ from moorline.wire.queue import (
     Suspend,
     Unsubscribe,
 )
+
+log = logging.getLogger("moorline.queues")
 
 Change = TypeVar("Change", Suspend, DeleteQueue, BlockQueue)
 
@@ -75,6 +92,9 @@ class QueueBroker(FillsDisk):
         self.counts = Counts()
         self.absence: Callable[[bytes], str] = lambda _: NOT_HERE
         """What is said of a queue that is not here; it may be another node's."""
+        self.refused: Callable[[Session, str, str, str], None] = nobody_hears
+        """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
+        self.owners = QueueOwners(store)
         self.parking = Parking(store)
         self._turns = Turns()
         self.subscriptions = Subscriptions(store, self.counts)
@@ -95,21 +115,33 @@ class QueueBroker(FillsDisk):
         """Why a queue takes no messages, whatever its quota; None if it does."""
         return why_closed(queue)
 
-    def handlers(self) -> Handlers:
-        of_one_queue: Handlers = {
-            Send: self._send,
-            Acknowledge: self._acknowledge,
-            Subscribe: each(self._subscribe),
-            Unsubscribe: each(self._unsubscribe),
-            Get: each(self._get),
-            Suspend: self._change(self._suspend),
-            DeleteQueue: self._change(self._delete),
-            BlockQueue: self._change(self._block),
+    def declared(self) -> Declarations:
+        of_one_queue = self.parking.guard(
+            {
+                Send: self._send,
+                Acknowledge: self._acknowledge,
+                Subscribe: each(self._subscribe),
+                Unsubscribe: each(self._unsubscribe),
+                Get: each(self._get),
+                Suspend: self._change(self._suspend),
+                DeleteQueue: self._change(self._delete),
+                BlockQueue: self._change(self._block),
+            }
+        )
+        of_one_queue[DescribeQueue] = self._turns.spawned(self._describe)
+        at, owner = path_of_call, self.owners.of_call
+        declared = {
+            kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
+            for kind, right in OWNERS_CALLS.items()
         }
-        return self.parking.guard(of_one_queue) | {
-            NewQueue: self._new,
-            DescribeQueue: self._turns.spawned(self._describe),
-            ListQueues: self._turns.spawned(self._list),
+        return {
+            **declared,
+            Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
+            # Its handler has the queue in hand anyway, and looks whose it is.
+            Acknowledge: own(of_one_queue[Acknowledge]),
+            BlockQueue: needs(ADMINISTER, paths_of_call, of_one_queue[BlockQueue], below=QUEUES),
+            NewQueue: needs(PUBLISH, all_queues, self._new),
+            ListQueues: needs(LIST, all_queues, self._turns.spawned(self._list)),
         }
 
     # --- the hot ones -----------------------------------------------------------------------------
@@ -119,7 +151,7 @@ class QueueBroker(FillsDisk):
         if self.is_disk_full:
             text = "the node's disk is nearly full; it takes acknowledgements, but nothing new"
             return [Failed(call.call, "NODE_DISK_FULL", text) for call in calls]
-        owner = session.identity.fingerprint
+        owner = owner_of(session.rights.principal)
         self._changed(session, [QueueMade(call.call, store.create(owner).id) for call in calls])
         return ()
 
@@ -183,16 +215,18 @@ class QueueBroker(FillsDisk):
 
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
         store, live, acknowledged = self.store, self.store.live, 0
+        owners, reader = store.owners, self.owners.reader(session.rights)
         answers: list[Answer] = []
         at_once: list[Answer] = []
         served: list[Queue] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            refusal = self._refusal_of_reader(session, queue, call)
-            if refusal:
-                at_once.append(refusal)
-                continue
-            assert queue is not None
+            if queue is None or queue.blocked or queue.damaged or owners[queue.owner] != reader:
+                refusal = self._refusal_of_reader(session, queue, call)
+                if refusal:
+                    at_once.append(refusal)
+                    continue
+                assert queue is not None
             if store.acknowledge(queue, call.message):
                 answers.append(Acknowledged(call.call, queue.size))
                 if queue.is_subscribed:
@@ -213,18 +247,22 @@ class QueueBroker(FillsDisk):
     # --- subscriptions and single messages --------------------------------------------------------
 
     def _subscribe(self, session: Session, call: Subscribe) -> Answer:
-        queue = self._readable(session, call.queue)
+        # The call may have waited, for a repair or the catalog, while rights changed.
+        denied = self.owners.why_not_read(session.rights, call.queue, self.store.glance(call.queue))
+        if denied is not None:
+            raise denied
+        queue = self._readable(call.queue)
         waiting = queue.size
         self.subscriptions.add(session, queue, call.window)
         return Subscribed(call.call, waiting)
 
     def _unsubscribe(self, session: Session, call: Unsubscribe) -> Answer:
-        queue = self._readable(session, call.queue)
+        queue = self._readable(call.queue)
         self.subscriptions.remove(session, queue)
         return Done(call.call)
 
-    def _get(self, session: Session, call: Get) -> Answer:
-        queue = self._readable(session, call.queue)
+    def _get(self, _: Session, call: Get) -> Answer:
+        queue = self._readable(call.queue)
         entry = self.store.head(queue)
         _check_readable(queue)
         if entry is None or entry.lsn > self.store.committed_lsn:
@@ -233,18 +271,15 @@ class QueueBroker(FillsDisk):
 
     # --- rare changes -----------------------------------------------------------------------------
 
-    def _suspend(self, session: Session, call: Suspend) -> None:
-        self.store.suspend(self._readable(session, call.queue))
+    def _suspend(self, call: Suspend) -> None:
+        self.store.suspend(self._readable(call.queue))
 
-    def _delete(self, session: Session, call: DeleteQueue) -> None:
+    def _delete(self, call: DeleteQueue) -> None:
         queue = self._found(call.queue)
-        if not self.is_operator(session):
-            self._check_owner(session, queue)
         self.subscriptions.end(queue, "DELETED")
         self.store.delete(queue)
 
-    def _block(self, session: Session, call: BlockQueue) -> None:
-        self._check_operator(session)
+    def _block(self, call: BlockQueue) -> None:
         queue = self._found(call.queue)
         if call.blocked:
             self.subscriptions.end(queue, "BLOCKED")
@@ -252,10 +287,8 @@ class QueueBroker(FillsDisk):
 
     # --- the operator's view ----------------------------------------------------------------------
 
-    async def _describe(self, session: Session, call: DescribeQueue) -> Answer:
+    async def _describe(self, _: Session, call: DescribeQueue) -> Answer:
         queue = self._found(call.queue)
-        if not self.is_operator(session):
-            self._check_owner(session, queue)
         # What the index counts may not be there any more: the files say what can be delivered.
         unreadable = await self._unreadable(queue)
         queue = self._found(call.queue)
@@ -270,7 +303,7 @@ class QueueBroker(FillsDisk):
             is_damaged=queue.damaged,
             is_over_quota=not queue.can_write,
             created_s=queue.created_s,
-            owner=self.store.owners[queue.owner].hex() or "anonymous",
+            owner=self.owners.name_of(queue) or ANONYMOUS,
             unreadable=unreadable,
         )
 
@@ -285,40 +318,36 @@ class QueueBroker(FillsDisk):
             await asyncio.sleep(0)
         return 0
 
-    async def _list(self, session: Session, call: ListQueues) -> Answer:
-        self._check_operator(session)
+    async def _list(self, _: Session, call: ListQueues) -> Answer:
         rows = await in_slices(listed(self.store, call.after, call.count))
         return QueuesListed(call.call, len(self.store), rows)
 
     # --- who may do what --------------------------------------------------------------------------
 
-    def is_operator(self, session: Session) -> bool:
-        return session.is_operator(self.settings.operators)
+    def claim(self, fingerprint: bytes, principal: str) -> bool:
+        """A certificate is there: what it made before there were principals is its principal's.
 
-    def owner_of(self, queue_id: bytes) -> bytes:
-        """The fingerprint of its owner; nobody's is empty."""
-        queue = self.store.glance(queue_id)
-        return b"" if queue is None else self.store.owners[queue.owner]
+        True if there was something; it is durable with the checkpoint that begins now.
+        """
+        if not self.owners.claim(fingerprint, principal):
+            return False
+        self._turns.spawn(self._keep_claims())
+        return True
 
-    def is_owner(self, session: Session, queue_id: bytes) -> bool:
-        queue = self.store.glance(queue_id)
-        return queue is not None and (
-            self.store.owners[queue.owner] == session.identity.fingerprint
-        )
+    async def _keep_claims(self) -> None:
+        try:
+            await self.checkpoints.checkpoint_anew()
+        except MoorlineError as error:
+            # Until the next checkpoint the certificate itself has to come again.
+            log.warning("whose queues are is not durable yet", extra={"why": str(error)})
 
-    def may_free(self, session: Session, call: BlockQueue | DeleteQueue) -> bool:
-        """Whether this command will take a queue away from its service."""
-        if isinstance(call, BlockQueue):
-            return call.blocked and self.is_operator(session)
-        return self.is_owner(session, call.queue) or self.is_operator(session)
-
-    def _check_operator(self, session: Session) -> None:
-        if not self.is_operator(session):
-            raise NotAuthorized("only an operator may do this: see queues.operators")
-
-    def _check_owner(self, session: Session, queue: Queue) -> None:
-        if self.store.owners[queue.owner] != session.identity.fingerprint:
-            raise NotAuthorized("only the owner of a queue may do this")
+    def judge_again(self) -> None:
+        """Rights have changed: who may not read a queue any more gets nothing of it from now on."""
+        for session, queue in self.subscriptions.plain():
+            refusal = self.owners.why_not_read(session.rights, queue.id, queue)
+            if refusal is not None:
+                self.refused(session, Subscribe.__name__, path_of(queue.id), refusal.code)
+                self.subscriptions.end(queue, refusal.code)
 
     def _found(self, queue_id: bytes) -> Queue:
         queue = self.store.find(queue_id)
@@ -326,19 +355,20 @@ class QueueBroker(FillsDisk):
             raise NotFound(self.absence(queue_id))
         return queue
 
-    def _readable(self, session: Session, queue_id: bytes) -> Queue:
+    def _readable(self, queue_id: bytes) -> Queue:
         queue = self._found(queue_id)
-        self._check_owner(session, queue)
         _check_readable(queue)
         return queue
 
     def _refusal_of_reader(
         self, session: Session, queue: Queue | None, call: Acknowledge
     ) -> Answer | None:
+        denied = self.owners.why_not_read(session.rights, call.queue, queue)
+        if denied is not None:
+            self.refused(session, Acknowledge.__name__, path_of(call.queue), denied.code)
+            return Failed(call.call, denied.code, str(denied))
         if queue is None:
             return Failed(call.call, "NOT_FOUND", self.absence(call.queue))
-        if self.store.owners[queue.owner] != session.identity.fingerprint:
-            return Failed(call.call, "AUTH", "only the owner of a queue may do this")
         unreadable = why_unreadable(queue)
         return Failed(call.call, unreadable.code, str(unreadable)) if unreadable else None
 
@@ -368,7 +398,7 @@ class QueueBroker(FillsDisk):
         self.checkpoints.after_commit()
 
     def _change(
-        self, change: Callable[[Session, Change], None]
+        self, change: Callable[[Change], None]
     ) -> Callable[[Session, list[Change]], Iterable[Answer]]:
         """A handler for changes that are answered by `Done` after their commit."""
 
@@ -377,7 +407,7 @@ class QueueBroker(FillsDisk):
             refusals: list[Answer] = []
             for call in calls:
                 try:
-                    change(session, call)
+                    change(call)
                 except CallFailed as error:
                     refusals.append(Failed(call.call, error.code, str(error)))
                 else:

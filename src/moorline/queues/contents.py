@@ -1,11 +1,14 @@
 """Room: queues. What waits in a queue, for those who read all queues: nothing is taken or changed."""
 
+from moorline.access.guard import Declarations, owner_or
+from moorline.core.access.right import SUBSCRIBE
 from moorline.core.queue.queue import QUOTA_MARKER
-from moorline.errors import JournalDamaged, NotAuthorized, NotFound, QueueDamaged
+from moorline.errors import JournalDamaged, NotFound, QueueDamaged
 from moorline.journal.queues.offline import waiting
 from moorline.limits import PEEK_BYTES, PEEK_ROW_BYTES
-from moorline.net.session import Handlers, Session, each
+from moorline.net.session import Session, each
 from moorline.queues.commands import QueueBroker
+from moorline.queues.owners import QUEUES, path_of_call
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
 
 
@@ -15,16 +18,17 @@ class QueueContents:
     def __init__(self, broker: QueueBroker) -> None:
         self._broker = broker
 
-    def handlers(self) -> Handlers:
-        return self._broker.parking.guard({PeekQueue: each(self._peek)})
+    def declared(self) -> Declarations:
+        broker = self._broker
+        (handler,) = broker.parking.guard({PeekQueue: each(self._peek)}).values()
+        peek = owner_or(SUBSCRIBE, path_of_call, broker.owners.of_call, handler, below=QUEUES)
+        return {PeekQueue: peek}
 
-    def _peek(self, session: Session, call: PeekQueue) -> QueuePeeked:
+    def _peek(self, _: Session, call: PeekQueue) -> QueuePeeked:
         broker, store = self._broker, self._broker.store
         queue = store.find(call.queue)
         if queue is None:
             raise NotFound(broker.absence(call.queue))
-        if not broker.is_owner(session, call.queue) and not broker.is_operator(session):
-            raise NotAuthorized("only the owner of a queue and an operator may read it")
         found: list[WaitingMessage] = []
         room = PEEK_BYTES
         try:

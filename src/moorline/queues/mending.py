@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from moorline.access.guard import Declarations, needs
+from moorline.core.access.right import ADMINISTER
 from moorline.core.queue.queue import Queue
 from moorline.errors import (
     DiskFull,
     FolderUnusable,
     NodeDiskFull,
-    NotAuthorized,
     NotFound,
     QueueDamaged,
 )
@@ -27,9 +28,10 @@ from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.mending import QueueWork
 from moorline.limits import QUEUE_PROBLEM_CHARACTERS_MAX, QUEUE_PROBLEMS_MAX
 from moorline.net.clock import wall_ms
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
+from moorline.queues.owners import all_queues, paths_of_call
 from moorline.wire.message import Answer
 from moorline.wire.queue import (
     CheckpointQueues,
@@ -57,10 +59,10 @@ class QueueMending:
         self._turns = Turns()
         self._repairs: set[asyncio.Task[Repaired]] = set()
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
         return {
-            CheckQueue: self._turns.later(self._check),
-            CheckpointQueues: self._turns.later(self._checkpoint),
+            CheckQueue: needs(ADMINISTER, paths_of_call, self._turns.later(self._check)),
+            CheckpointQueues: needs(ADMINISTER, all_queues, self._turns.later(self._checkpoint)),
         }
 
     async def close(self) -> None:
@@ -75,8 +77,7 @@ class QueueMending:
         task.add_done_callback(self._repairs.discard)
         return await asyncio.shield(task)
 
-    async def _check(self, session: Session, call: CheckQueue) -> Answer:
-        self._check_operator(session)
+    async def _check(self, _: Session, call: CheckQueue) -> Answer:
         async with self._turns.turn(MENDING):
             queue = self._store.find(call.queue)
             if queue is None:
@@ -89,16 +90,11 @@ class QueueMending:
                 is_clean = not found.problems
         return _answer(call.call, found, is_clean=is_clean)
 
-    async def _checkpoint(self, session: Session, call: CheckpointQueues) -> Answer:
-        self._check_operator(session)
+    async def _checkpoint(self, _: Session, call: CheckpointQueues) -> Answer:
         done = await self._broker.checkpoints.checkpoint_anew()
         return QueuesCheckpointed(
             call.call, done.queues, done.log_bytes, done.log_bytes_left, done.took_ms
         )
-
-    def _check_operator(self, session: Session) -> None:
-        if not self._broker.is_operator(session):
-            raise NotAuthorized("only an operator may do this: see queues.operators")
 
     # --- one queue --------------------------------------------------------------------------------
 

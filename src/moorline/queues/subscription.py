@@ -70,6 +70,14 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(len(queues) for queues in self._queues.values())
 
+    def plain(self) -> list[tuple[Session, Queue]]:
+        """Those of one queue each; a service has its own."""
+        return [
+            (held.session, queue)
+            for queue, held in self._subscribers.items()
+            if not held.in_flight_max
+        ]
+
     def add(self, session: Session, queue: Queue, window: int) -> None:
         """The session gets the queue's messages from its head on; whoever had it is told.
 

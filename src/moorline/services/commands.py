@@ -6,23 +6,39 @@ answer the questions of a reconciliation; delivery.py sends the messages. Design
 
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from moorline.access.guard import Declarations, Declared, demand, needs, own
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import OpenedService
+from moorline.core.access.principal import ANONYMOUS
+from moorline.core.access.right import ADMINISTER, PUBLISH
+from moorline.core.queue.queue import Queue
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import Answered
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
-from moorline.errors import CallFailed, ConnectionLost, Malformed, NotAuthorized, ServiceDisabled
+from moorline.errors import (
+    CallFailed,
+    ConnectionLost,
+    Denied,
+    Malformed,
+    NotAuthorized,
+    NotFound,
+    RightsUnknown,
+    ServiceDisabled,
+)
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES
-from moorline.net.session import Handler, Handlers, Session
+from moorline.net.session import Handler, Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
+from moorline.queues.owners import path_of as path_of_queue
 from moorline.services.delivery import ServiceDelivery, ServiceSession
+from moorline.services.rights import SERVICES, all_services
 from moorline.services.service_set import ServiceSet
 from moorline.services.sketches import Sketches
 from moorline.wire.message import Answer
@@ -88,31 +104,46 @@ class ServiceBroker:
         self.turns.close()
         self.delivery.close()
 
-    def handlers(self) -> Handlers:
-        plain = self._queues.handlers()
+    def declared(self) -> Declarations:
+        plain = self._queues.declared()
         return {
-            OpenService: self.turns.later(self._open),
-            CloseService: self.turns.later(self._close_service),
-            Associate: self.turns.together(self._associate),
-            Dissociate: self.turns.later(self._dissociate),
-            SubscribeService: self.turns.later(self._subscribe),
-            AskRanges: self.turns.later(self._ranges),
-            AskLists: self.turns.later(self._lists),
-            Subscribe: self._taking(plain[Subscribe]),
-            Unsubscribe: self._in_order(plain[Unsubscribe]),
-            DeleteQueue: self._freeing(plain[DeleteQueue]),
-            BlockQueue: self._freeing(plain[BlockQueue]),
+            OpenService: needs(PUBLISH, all_services, self.turns.later(self._open)),
+            CloseService: own(self.turns.later(self._close_service)),
+            Associate: own(self.turns.together(self._associate)),
+            Dissociate: own(self.turns.later(self._dissociate)),
+            SubscribeService: own(self.turns.later(self._subscribe)),
+            AskRanges: own(self.turns.later(self._ranges)),
+            AskLists: own(self.turns.later(self._lists)),
+            # They need what they need without services.
+            Subscribe: _around(plain[Subscribe], self._taking),
+            Unsubscribe: _around(plain[Unsubscribe], self._in_order),
+            DeleteQueue: _around(plain[DeleteQueue], self._freeing),
+            BlockQueue: _around(plain[BlockQueue], self._freeing),
         }
+
+    def judge_again(self) -> None:
+        """Rights have changed: a session ends that may not act for its service any more."""
+        for session, acting in list(self._by_session.items()):
+            try:
+                self._demand_to_act(session, acting)
+            except (Denied, RightsUnknown) as error:
+                self._queues.refused(session, OpenService.__name__, SERVICES, error.code)
+                self._left(session)
+                session.close(error.code, str(error))
+
+    def _demand_to_act(self, session: Session, acting: ServiceSession) -> None:  # noqa: ARG002
+        demand(session.rights, PUBLISH, SERVICES)
 
     # --- commands of a service --------------------------------------------------------------------
 
     async def _open(self, session: Session, call: OpenService) -> Answer:
-        if session.identity.is_anonymous:
-            raise NotAuthorized("a service proves itself by a TLS client certificate")
+        principal = session.rights.principal
+        if principal == ANONYMOUS:
+            raise Denied("a service proves who it is, by a TLS client certificate for example")
         with unsure("the service was opened for the first time", HARMLESS):
             service = await self.services.open(
+                principal,
                 session.identity.fingerprint,
-                session.identity.name,
                 drawn(secrets.token_bytes),
                 secrets.token_bytes(16),
             )
@@ -120,6 +151,8 @@ class ServiceBroker:
             raise ServiceDisabled(
                 f"the service {service.name} is disabled; the operator can enable it"
             )
+        # They may have changed while the catalog was asked.
+        demand(session.rights, PUBLISH, SERVICES)
         acting = self._by_session.get(session)
         if acting is None:
             self._watch(session)
@@ -148,7 +181,8 @@ class ServiceBroker:
     async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
         """A run of them is one statement: the answers tell the digest after all."""
         acting = self._acting(session)
-        async with self.turns.turn(self._owner_for(session)):
+        named = (queue_id for call in calls for queue_id in call.queues)
+        async with self._turns_of_owners(session, named):
             admitted = [self._admitted(session, call.queues) for call in calls]
             good = [queue_id for queues, _ in admitted for queue_id in queues]
             digest, changed = await self._change_associations(acting, good)
@@ -268,22 +302,33 @@ class ServiceBroker:
 
     # --- associations -----------------------------------------------------------------------------
 
-    def _owner_for(self, session: Session) -> bytes:
-        """Whose queues this session may associate."""
-        return session.identity.fingerprint
+    def _is_its_own(self, session: Session, queue: Queue) -> bool:
+        """Whether this session may associate it."""
+        return self._queues.owners.is_owner(session.rights, queue)
+
+    @asynccontextmanager
+    async def _turns_of_owners(
+        self, session: Session, queues: Iterable[bytes]
+    ) -> AsyncIterator[None]:
+        """Nobody takes one of them away meanwhile. A principal may own some under an old name yet."""
+        found = [self._store.glance(queue_id) for queue_id in queues]
+        numbers = {one.owner for one in found if one is not None and self._is_its_own(session, one)}
+        async with AsyncExitStack() as stack:
+            # In order: two that want the same ones must not wait for each other.
+            for owner in sorted({self._store.owners[number] for number in numbers}):
+                await stack.enter_async_context(self.turns.turn(owner))
+            yield
 
     def _admitted(
         self, session: Session, queues: list[bytes]
     ) -> tuple[list[bytes], list[tuple[bytes, str]]]:
         """Those that may be associated, and the others with the code why not."""
-        owner = self._owner_for(session)
         good, refused = [], []
         for queue_id in queues:
             queue = self._store.glance(queue_id)
-            if queue is None:
-                refused.append((queue_id, "NOT_FOUND"))
-            elif self._store.owners[queue.owner] != owner:
-                refused.append((queue_id, "AUTH"))
+            if queue is None or not self._is_its_own(session, queue):
+                # The same for both: a service hears nothing of what is another's.
+                refused.append((queue_id, NotFound.code))
             elif queue.blocked:
                 refused.append((queue_id, "BLOCKED"))
             else:
@@ -325,10 +370,9 @@ class ServiceBroker:
         async def subscribe(session: Session, call: Subscribe) -> Answer | None:
             acting = self._by_session.get(session)
             if acting is None:
-                if self._queues.is_owner(session, call.queue):
-                    await self._remove([call.queue])
+                await self._take_back(session, call.queue)
                 return _only(plain(session, [call]))
-            async with self.turns.turn(self._owner_for(session)):
+            async with self._turns_of_owners(session, [call.queue]):
                 good, refused = self._admitted(session, [call.queue])
                 if refused:
                     raise CallFailed.of(refused[0][1], "the queue cannot be associated")
@@ -338,6 +382,19 @@ class ServiceBroker:
             return Subscribed(call.call, queue.size if queue else 0)
 
         return self.turns.later(subscribe)
+
+    async def _take_back(self, session: Session, queue_id: bytes) -> None:
+        """From its service, before a plain client reads it: that is more than to read."""
+        queue = self._store.glance(queue_id)
+        if queue is None or not self.any_associations:
+            return
+        rights, path = session.rights, path_of_queue(queue_id)
+        is_its_own = self._queues.owners.is_owner(rights, queue)
+        if not is_its_own and not rights.at(path) & ADMINISTER:
+            if await self.services.of_queues([queue_id]):
+                demand(rights, ADMINISTER, path)
+            return
+        await self._remove([queue_id])
 
     def _in_order(self, plain: Handler) -> Handler:
         """A plain command that must not overtake those that wait for the catalog."""
@@ -356,8 +413,8 @@ class ServiceBroker:
 
         async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
             # Only the service of its owner can associate it, and not between the two.
-            async with self.turns.turn(self._queues.owner_of(call.queue)):
-                if self._queues.may_free(session, call):
+            async with self.turns.turn(self._queues.owners.owner_of(call.queue)):
+                if isinstance(call, DeleteQueue) or call.blocked:
                     await self._remove([call.queue])
                 return _only(plain(session, [call]))
 
@@ -384,6 +441,10 @@ class ServiceBroker:
         acting = self._by_session.pop(session, None)
         if acting is not None:
             self.delivery.retire(acting)
+
+
+def _around(plain: Declared, wrap: Callable[[Handler], Handler]) -> Declared:
+    return plain._replace(handler=wrap(plain.handler))
 
 
 def soks_of(call: int, answered: Answered, absent: int = 0) -> ServiceSubscribed:

@@ -6,19 +6,22 @@ digests, which may be what is wrong; and nothing is subscribed, so that the serv
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Protocol
 
+from moorline.access.guard import Declarations, demand, own
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.outcome import unsure
 from moorline.catalog.service_audit import Meant, OperatorServices
 from moorline.catalog.services import ServiceRow
+from moorline.core.access.right import ADMINISTER, LIST
+from moorline.core.queue.queue import Queue
 from moorline.core.sets.digest import Digest
-from moorline.errors import Ambiguous, NotAuthorized, NotFound
-from moorline.net.session import Handler, Handlers, Session
+from moorline.errors import Ambiguous, Denied, NotAuthorized, NotFound, RightsUnknown
+from moorline.net.session import Session
 from moorline.queues.commands import QueueBroker
 from moorline.services.commands import ServiceBroker, push_payload, soks_of
 from moorline.services.delivery import ServiceSession
+from moorline.services.rights import SERVICES, may, owner_of, path_of
 from moorline.services.service_set import AuditedServiceSet, ServiceSet
 from moorline.wire.message import Answer
 from moorline.wire.service import (
@@ -53,37 +56,59 @@ CANDIDATES_MAX = 5
 """Services that an error about an ambiguous name tells."""
 
 
+class OfOneService(Protocol):
+    """A call that names a service."""
+
+    @property
+    def service(self) -> str: ...
+
+
 class OperatorBroker(ServiceBroker):
     """Answers the commands of services, and those of operators about them."""
 
     def __init__(self, catalog: Catalog, queues: QueueBroker, node_id: bytes = b"") -> None:
         self._rows = OperatorServices(catalog)
         super().__init__(self._rows, queues, node_id)
-        self._operating: dict[Session, bytes] = {}
-        """Sessions of operators that act for a service, and its fingerprint."""
+        self._operating: dict[Session, str] = {}
+        """Sessions of operators that act for a service, and its owner."""
 
-    def handlers(self) -> Handlers:
-        return super().handlers() | {
-            ListServices: self._operators(self._list_services),
-            DescribeService: self.turns.later(self._describe),
-            RecomputeService: self._operators(self._recompute),
-            SwitchService: self._operators(self._switch),
-            ListServiceQueues: self.turns.later(self._list_queues),
-            OpenNamedService: self._operators(self._open_named),
-            VerifyService: self._operators(self._verify),
+    def declared(self) -> Declarations:
+        later = self.turns.later
+        # A text may mean a service by its id too, and only the catalog knows its name, hence its path: each
+        # of these finds it and then demands what it needs.
+        asked = {
+            ListServices: own(later(self._list_services)),
+            DescribeService: own(later(self._describe)),
+            RecomputeService: own(later(self._recompute)),
+            SwitchService: own(later(self._switch)),
+            ListServiceQueues: own(later(self._list_queues)),
+            OpenNamedService: own(later(self._open_named)),
+            VerifyService: own(later(self._verify)),
         }
+        return {**super().declared(), **asked}
+
+    def _demand_to_act(self, session: Session, acting: ServiceSession) -> None:
+        if session in self._operating:
+            demand(session.rights, ADMINISTER, path_of(acting.service.name))
+        else:
+            super()._demand_to_act(session, acting)
 
     # --- looking ----------------------------------------------------------------------------------
 
-    async def _list_services(self, session: Session, call: ListServices) -> Answer:  # noqa: ARG002
+    async def _list_services(self, session: Session, call: ListServices) -> Answer:
         rows = await self.services.all()
+        rights = session.rights
+        if not rights.everywhere(SERVICES) & LIST:
+            rows = [row for row in rows if may(rights, LIST, row)]
+            if not rows:
+                self._demand(session, call, LIST, SERVICES)
         chosen = rows[call.skip : call.skip + call.count]
         return ServicesListed(
             call.call, len(rows), [self._facts(row, row.digest) for row in chosen]
         )
 
     async def _describe(self, session: Session, call: DescribeService) -> Answer:
-        service = await self._named(session, call.service)
+        service = await self._named(session, call, LIST)
         found = await self._rows.checked(service.number, self._store.lacking)
         return ServiceDescribed(
             call.call,
@@ -112,7 +137,7 @@ class OperatorBroker(ServiceBroker):
         )
 
     async def _list_queues(self, session: Session, call: ListServiceQueues) -> Answer:
-        service = await self._named(session, call.service)
+        service = await self._named(session, call, LIST)
         digest = await self.services.digest(service.number)
         page = await self._rows.page(service.number, call.after, call.count)
         return ServiceQueuesListed(call.call, digest.count, page)
@@ -120,7 +145,7 @@ class OperatorBroker(ServiceBroker):
     # --- changing ---------------------------------------------------------------------------------
 
     async def _recompute(self, session: Session, call: RecomputeService) -> Answer:
-        service = await self._named(session, call.service)
+        service = await self._named(session, call, ADMINISTER)
         async with self.turns.turn(service.number):
             found = await self._rows.put_right(service.number)
         return ServiceRecomputed(
@@ -136,7 +161,7 @@ class OperatorBroker(ServiceBroker):
 
     async def _switch(self, session: Session, call: SwitchService) -> Answer:
         async with self.turns.turn(OPENING):
-            service = await self._named(session, call.service)
+            service = await self._named(session, call, ADMINISTER)
             with unsure("the service was switched"):
                 await self.services.disable(service.number, is_disabled=call.is_disabled)
             ended = self._sessions_of(service.number) if call.is_disabled else []
@@ -152,10 +177,10 @@ class OperatorBroker(ServiceBroker):
     async def _open_named(self, session: Session, call: OpenNamedService) -> Answer:
         if session in self._by_session and session not in self._operating:
             raise NotAuthorized("this session acts for its own service: use another one")
-        service = await self._named(session, call.service)
+        service = await self._named(session, call, ADMINISTER)
         if session not in self._operating:
             self._watch(session)
-        self._operating[session] = service.fingerprint
+        self._operating[session] = owner_of(service)
         self._by_session[session] = ServiceSession(service.opened(), session)
         digest = await self._rows.recomputed(service.number)
         return ServiceOpened(
@@ -194,20 +219,28 @@ class OperatorBroker(ServiceBroker):
             )
         return await super()._subscribe(session, call)
 
-    def _owner_for(self, session: Session) -> bytes:
+    def _is_its_own(self, session: Session, queue: Queue) -> bool:
         """An operator gives a service only what is the service's own."""
-        return self._operating.get(session, session.identity.fingerprint)
+        owner = self._operating.get(session)
+        if owner is None:
+            return super()._is_its_own(session, queue)
+        return self._queues.owners.name_of(queue) == owner
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _named(self, session: Session, text: str) -> Meant:
-        """The one service that is meant; a service may name itself, and nobody else but an operator."""
-        rows = await self._rows.meant(text)
-        if not self._queues.is_operator(session):
-            rows = [row for row in rows if row.fingerprint == session.identity.fingerprint]
-            if not rows:
-                raise NotAuthorized("only an operator may do this: see queues.operators")
+    def _demand(self, session: Session, call: object, right: int, path: str) -> None:
+        try:
+            demand(session.rights, right, path)
+        except (Denied, RightsUnknown) as error:
+            self._queues.refused(session, type(call).__name__, path, error.code)
+            raise
+
+    async def _named(self, session: Session, call: OfOneService, right: int) -> Meant:
+        """The one service that is meant, of those at which this session has the right."""
+        text, found = call.service, await self._rows.meant(call.service)
+        rows = [row for row in found if may(session.rights, right, row)]
         if not rows:
+            self._demand(session, call, right, path_of(text))
             raise NotFound(f"there is no service {text!r}: `moor service list` shows all")
         if len(rows) > 1:
             shown = [f"{row.name} {row.fingerprint.hex()[:16]}" for row in rows[:CANDIDATES_MAX]]
@@ -229,13 +262,3 @@ class OperatorBroker(ServiceBroker):
     def _left(self, session: Session) -> None:
         self._operating.pop(session, None)
         super()._left(session)
-
-    def _operators(self, handle: Callable[[Session, Any], Awaitable[Answer]]) -> Handler:
-        """A handler for operators only."""
-
-        async def checked(session: Session, call: Any) -> Answer:
-            if not self._queues.is_operator(session):
-                raise NotAuthorized("only an operator may do this: see queues.operators")
-            return await handle(session, call)
-
-        return self.turns.later(checked)

@@ -1,3 +1,4 @@
 -- The services that a text may mean: a name, an id, or the beginning of a fingerprint.
-select number, id, fingerprint, name, salt, is_disabled, created_at from moorline.service
-where name = $1 or id = $2 or starts_with(encode(fingerprint, 'hex'), lower($1)) order by number
+select number, id, fingerprint, coalesce(principal, '') as principal, name, salt, is_disabled, created_at
+from moorline.service
+where name = $1 or id = $2 or ($1 <> '' and starts_with(encode(fingerprint, 'hex'), lower($1))) order by number

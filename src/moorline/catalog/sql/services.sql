@@ -1,4 +1,4 @@
-select s.number, s.id, s.fingerprint, s.name, s.is_disabled, s.created_at,
+select s.number, s.id, s.fingerprint, coalesce(s.principal, '') as principal, s.name, s.is_disabled, s.created_at,
        coalesce(b.count, 0)::bigint as count, coalesce(b.high, 0) as high, coalesce(b.low, 0) as low
 from moorline.service s
 left join (

@@ -153,6 +153,17 @@ class Grants:
                 break
         return bits
 
+    def denies(self, subjects: Subjects, right: int, path: str) -> bool:
+        """Whether rows take a right away there that one has without any, as by knowing a queue's id."""
+        return not self._rights(subjects, levels_of(path), implied=right) & right
+
+    def denies_within(self, subjects: Subjects, right: int, path: str) -> bool:
+        """Whether they do so at a path or anywhere below it."""
+        levels = levels_of(path)
+        if not self._rights(subjects, levels, implied=right) & right:
+            return True
+        return any(row.denies & right for _, row in self._rows_below(subjects, levels))
+
     def everywhere(self, subjects: Subjects, path: str) -> int:
         """What they may do at a path and at everything below it, as bits; see `reach`."""
         levels = levels_of(path)
@@ -203,9 +214,14 @@ class Grants:
         return Explanation(is_granted, shown, tuple(decided[:EXPLAINED_ROWS_MAX]))
 
     def _rights(
-        self, subjects: Subjects, levels: Levels, reserved: frozenset[str] = RESERVED
+        self,
+        subjects: Subjects,
+        levels: Levels,
+        reserved: frozenset[str] = RESERVED,
+        implied: int = NOTHING,
     ) -> int:
-        bits = NOTHING
+        """`implied` is what one has before any row is looked at."""
+        bits = implied
         for nodes in self._walk(subjects, levels):
             # One node of the tree may have two branches: by its name, and as the principal's own.
             granted = denied = NOTHING

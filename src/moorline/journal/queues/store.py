@@ -188,13 +188,26 @@ class Store:
         fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
         return sorted([*ids, *fresh])[:count]
 
-    def owner_number(self, fingerprint: bytes) -> int:
+    def owner_number(self, owner: bytes) -> int:
         """A small number for an owner; the same after every start."""
-        number = self._owner_numbers.get(fingerprint)
+        number = self._owner_numbers.get(owner)
         if number is None:
-            number = self._owner_numbers[fingerprint] = len(self.owners)
-            self.owners.append(fingerprint)
+            number = self._owner_numbers[owner] = len(self.owners)
+            self.owners.append(owner)
         return number
+
+    def has_owner(self, owner: bytes) -> bool:
+        return owner in self._owner_numbers
+
+    def rename_owner(self, before: bytes, now: bytes) -> bool:
+        """All that was one owner's is another's; durable with the next checkpoint. False if nothing was."""
+        number = self._owner_numbers.pop(before, None)
+        if number is None:
+            return False
+        # Two numbers may be one owner's from now on: queues name theirs by number, and are not touched.
+        self.owners[number] = now
+        self._owner_numbers.setdefault(now, number)
+        return True
 
     def now_ms(self) -> int:
         """The time of what is stored now."""

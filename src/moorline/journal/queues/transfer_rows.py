@@ -45,7 +45,7 @@ class HeadRow(Row, frozen=True, gc=False, tag="moorline-queues"):
 
 class QueueRow(Row, frozen=True, gc=False, tag="queue"):
     queue: QueueText
-    owner: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2}){0,128}\Z")]
+    owner: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2}){0,1030}\Z")]
     created_s: Seconds
     blocked: bool
     suspended: bool
