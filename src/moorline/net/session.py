@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.access.principal import Proof
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
@@ -61,6 +62,12 @@ class SessionRights(Protocol):
     def principal(self) -> str: ...
     @property
     def is_node(self) -> bool: ...
+    @property
+    def proof(self) -> Proof:
+        """With `is_local` all that another node needs to know, beside the principal, to judge the same."""
+
+    @property
+    def is_local(self) -> bool: ...
     @property
     def is_known(self) -> bool:
         """False if the node has not heard from the catalog for too long: then nothing is allowed."""

@@ -43,6 +43,7 @@ from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
+from moorline.node.rights_before_rows import RightsBeforeRows, rights_before_rows
 from moorline.node.stores import missing_stores, note_stores
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
 from moorline.node.topics import Owner, Topics, home_of_streams, open_topics
@@ -83,6 +84,7 @@ class Node:
                 keepalive_ms=config.keepalive_ms,
             ),
             self._descriptors,
+            rights_of=lambda session: rights_before_rows(session, config.groups.operators),
         )
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
@@ -244,12 +246,12 @@ class Node:
                 Owner(self._identity.home, self._identity.id, self._identity.is_older_copy),
                 self._catalog,
                 links,
-                self._is_group_operator,
+                RightsBeforeRows,
                 clock,
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )
         )
-        self._handlers.update(topics.handlers())
+        self._handlers.update({kind: one.handler for kind, one in topics.declared().items()})
         watch_topics(self.metrics, topics)
         topics.streams.commits.failed.add_done_callback(self._end_with)
         topics.streams.commits.may_answer = self._identity.may_answer
@@ -260,9 +262,6 @@ class Node:
 
     def _is_queue_operator(self, session: Session) -> bool:
         return session.is_operator(self.config.queues.operators)
-
-    def _is_group_operator(self, session: Session) -> bool:
-        return session.is_operator(self.config.groups.operators)
 
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():

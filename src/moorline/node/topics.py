@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from moorline.access.guard import Declarations
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
 from moorline.catalog.operations import Tickets
@@ -17,6 +18,7 @@ from moorline.catalog.sessions import Sessions
 from moorline.cluster.links import Links
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
+from moorline.groups.asker import Judge
 from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
@@ -35,7 +37,6 @@ from moorline.limits import (
     STREAM_SYNCS_MAX,
 )
 from moorline.metrics import Metrics
-from moorline.net.session import Handlers, Session
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
 from moorline.sessions.commands import SessionBroker
@@ -73,7 +74,7 @@ class Topics:
         catalog: Catalog,
         links: Links,
         store: StreamStore,
-        is_trusted: Callable[[Session], bool],
+        judge: Judge,
         clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
@@ -92,12 +93,17 @@ class Topics:
             config.groups,
         )
         self.sessions = SessionBroker(self.context, self.broker, config.groups)
-        operations = Operations(self.leaders, Tickets(catalog), config.groups)
-        self.operator = GroupBroker(self.leaders, operations, config.groups, is_trusted)
+        operations = Operations(self.leaders, Tickets(catalog), config.groups, judge)
+        self.operator = GroupBroker(self.leaders, operations, config.groups, judge)
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
         parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
-        return {kind: handler for part in parts for kind, handler in part.handlers().items()}
+        return {kind: one for part in parts for kind, one in part.declared().items()}
+
+    async def judge_again(self) -> None:
+        """Behind a change of rights: what runs and is not granted any more ends. Stages are judged with
+        each of their chunks, and all of them at their commit."""
+        await self.sessions.judge_again()
 
     async def keep_sessions_forever(self) -> None:
         while True:
@@ -136,7 +142,7 @@ async def open_topics(
     owner: Owner,
     catalog: Catalog,
     links: Links,
-    is_trusted: Callable[[Session], bool],
+    judge: Judge,
     clock: TrustedClock,
     *,
     stage_files_max: int = STAGE_FILES_OPEN_MAX,
@@ -167,7 +173,7 @@ async def open_topics(
             extra={"before": store.shards_before, "now": shards},
         )
     await _go_on_behind_readers(store, owner, Groups(catalog))
-    topics = Topics(config, catalog, links, store, is_trusted, clock)
+    topics = Topics(config, catalog, links, store, judge, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [
