@@ -19,7 +19,6 @@ from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
 from moorline.errors import CallFailed, Denied, NotFound
 from moorline.limits import OPERATION_MS_MAX
 from moorline.wire.group import (
-    Asker,
     AskLeader,
     ChangeGroup,
     DescribeGroup,
@@ -28,6 +27,7 @@ from moorline.wire.group import (
     ForLeader,
     GroupDescribed,
     OffsetsFound,
+    Originator,
     ReadStream,
     RetainedFound,
     SeekGroup,
@@ -407,7 +407,7 @@ class Forwarding:
         self._tickets = Tickets(server.catalog)
 
     async def ask(
-        self, asker: Asker, *, within_ms: int = OPERATION_MS_MAX, epoch: int | None = None
+        self, originator: Originator, *, within_ms: int = OPERATION_MS_MAX, epoch: int | None = None
     ) -> Done:
         ticket = await self._tickets.open(
             self._reader, "ChangeGroup", asked_by="x", asked_at="n2", within_ms=within_ms
@@ -416,7 +416,7 @@ class Forwarding:
         work = ChangeGroup(0, "$shared/g/orders/#", 77)
         return await self._node._caller.call(
             lambda n: AskLeader(
-                n, self._reader, led if epoch is None else epoch, ticket, "x", work, asker
+                n, self._reader, led if epoch is None else epoch, ticket, "x", work, originator
             ),
             Done,
         )
@@ -440,31 +440,31 @@ async def forwarding(server: TopicServer) -> AsyncIterator[Forwarding]:
         await reader.stop()
 
 
-async def test_a_call_that_is_passed_on_is_judged_as_its_askers(
+async def test_a_call_that_is_passed_on_is_judged_as_its_originators(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
-    boss = Asker("boss", "password")
+    boss = Originator("boss", "password")
     nobodies = [
         boss,
-        Asker(),
-        Asker("$node/n2", "node"),
-        Asker("boss", "no such proof"),
-        Asker("anonymous", "nothing", is_local=False),
+        Originator(),
+        Originator("$node/n2", "node"),
+        Originator("boss", "no such proof"),
+        Originator("anonymous", "nothing", is_local=False),
     ]
-    for asker in nobodies:
-        await is_denied(forwarding.ask(asker))
+    for originator in nobodies:
+        await is_denied(forwarding.ask(originator))
     assert await forwarding.deliveries_max() == 5
     await server.change(row("/groups/g", "boss", "lsa"))
     await forwarding.ask(boss)
     assert await forwarding.deliveries_max() == 77
-    await forwarding.ask(Asker("anonymous", "nothing", is_local=True))
+    await forwarding.ask(Originator("anonymous", "nothing", is_local=True))
 
 
 async def test_a_call_that_is_passed_on_too_late_or_to_another_epoch_is_refused(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
     await server.change(row("/groups/g", "boss", "lsa"))
-    boss = Asker("boss", "password")
+    boss = Originator("boss", "password")
     with pytest.raises(CallFailed, match="given up"):
         await forwarding.ask(boss, within_ms=0)
     with pytest.raises(CallFailed, match="another Leader"):
@@ -472,10 +472,10 @@ async def test_a_call_that_is_passed_on_too_late_or_to_another_epoch_is_refused(
     assert await forwarding.deliveries_max() == 5
 
 
-async def test_only_nodes_pass_calls_on_and_an_asker_of_others_means_nothing(
+async def test_only_nodes_pass_calls_on_and_an_originator_of_others_means_nothing(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
-    name, operator = "$shared/g/orders/#", Asker("anonymous", "nothing", is_local=True)
+    name, operator = "$shared/g/orders/#", Originator("anonymous", "nothing", is_local=True)
     async with server.connected("mallory") as mallory, server.connected(NODES) as node:
         work = SeekGroup(0, name, "now")
         await is_denied(
@@ -483,13 +483,13 @@ async def test_only_nodes_pass_calls_on_and_an_asker_of_others_means_nothing(
         )
 
         def describe(n: int) -> DescribeGroup:
-            return DescribeGroup(n, name, asker=operator)
+            return DescribeGroup(n, name, originator=operator)
 
         await is_denied(mallory._caller.call(describe, GroupDescribed))
         await node._caller.call(describe, GroupDescribed)
         await is_denied(
             node._caller.call(
-                lambda n: DescribeGroup(n, name, asker=Asker("mallory", "password")),
+                lambda n: DescribeGroup(n, name, originator=Originator("mallory", "password")),
                 GroupDescribed,
             )
         )

@@ -7,9 +7,9 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
-from moorline.groups.asker import demand_member
 from moorline.groups.cursor_commits import row_of
 from moorline.groups.leaders import Leaders
+from moorline.groups.originator import demand_member
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
 from moorline.net.session import SessionRights
 from moorline.topics.directory import StreamDirectory, by_offset

@@ -37,11 +37,11 @@ from moorline.core.group.operation import (
     Withdraw,
 )
 from moorline.errors import CallFailed, ConnectionLost, MoorlineError, NotFound, OutcomeUnknown
-from moorline.groups.asker import Judge, asker_of, rights_of_asker
 from moorline.groups.cursor_commits import row_of
 from moorline.groups.find_or_create import cursors_at
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
+from moorline.groups.originator import Judge, originator_of, rights_of_originator
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session
@@ -76,7 +76,7 @@ class Operations:
         if host is None or host.leader.epoch != call.epoch:
             raise _fenced()
         group = host.group.name.group
-        rights = rights_of_asker(self._judge, call.asker, group)
+        rights = rights_of_originator(self._judge, call.originator, group)
         demand(rights, ADMINISTER, path_of_group(group), host.group.owner)
         await self.perform(host, Ticket(call.ticket, call.reader, call.epoch), call.work)
         log.info(
@@ -273,7 +273,7 @@ class Asking:
                         ask.ticket,
                         self._asked_by,
                         self._work,
-                        asker_of(self._session.rights),
+                        originator_of(self._session.rights),
                     ),
                     Done,
                     # The machine has a timer of its own, which is sooner.

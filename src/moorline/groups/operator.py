@@ -17,12 +17,12 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotFound, TooLarge
-from moorline.groups.asker import Judge, asker_of, rights_of_asker
 from moorline.groups.find_or_create import find_or_create
 from moorline.groups.lag import in_order, led_cursors, stored_cursors
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
+from moorline.groups.originator import Judge, originator_of, rights_of_originator
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session, SessionRights
@@ -103,7 +103,7 @@ class GroupBroker:
     async def _describe(self, session: Session, call: DescribeGroup) -> Answer:
         rights = session.rights
         if rights.is_node:
-            rights = rights_of_asker(self._judge, call.asker, _name(call.group).group)
+            rights = rights_of_originator(self._judge, call.originator, _name(call.group).group)
         row = await self._row(call.group, rights, LIST)
         host = self._leaders.led.get(row.reader)
         if host is not None:
@@ -114,7 +114,7 @@ class GroupBroker:
                 answer = await self._ask(
                     held[0],
                     lambda number: msgspec.structs.replace(
-                        call, call=number, asker=asker_of(rights)
+                        call, call=number, originator=originator_of(rights)
                     ),
                     GroupDescribed,
                 )

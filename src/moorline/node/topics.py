@@ -18,12 +18,12 @@ from moorline.catalog.sessions import Sessions
 from moorline.cluster.links import Links
 from moorline.config.settings import Config, Streams
 from moorline.errors import FolderUnusable
-from moorline.groups.asker import Judge
 from moorline.groups.cursor_commits import CursorCommits
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
+from moorline.groups.originator import Judge
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch

@@ -22,8 +22,8 @@ from moorline.errors import (
     SessionTaken,
     Unsupported,
 )
-from moorline.groups.asker import demand_member
 from moorline.groups.find_or_create import cursors_at, find_or_create
+from moorline.groups.originator import demand_member
 from moorline.limits import SESSION_EXPIRY_S_MIN
 from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
@@ -244,7 +244,7 @@ class SessionBroker:
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
-        await self._send_retained(own.session, number, call.filter)
+        await self._send_retained(own, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
@@ -306,13 +306,13 @@ class SessionBroker:
                     own.see(number, shard_extents, starts)
             yield
 
-    async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
+    async def _send_retained(self, own: TopicSession, number: int, filter_text: str) -> None:
         ours = await self._topics.retained(filter_text)
         theirs = await self.context.directory.retained(filter_text)
         frames = iter(await in_slices(newest_retained(ours, theirs)))
         now_us = self._topics.streams.clock.expiry_us()
-        while await in_slices(_push_retained(session, number, frames, now_us)):
-            await session.room_to_write()
+        while await in_slices(_push_retained(own, number, frames, now_us)):
+            await own.session.room_to_write()
 
     async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
         own = self._of(session)
@@ -399,10 +399,13 @@ class SessionBroker:
 
 
 def _push_retained(
-    session: Session, number: int, frames: Iterator[bytes], now_us: int
+    own: TopicSession, number: int, frames: Iterator[bytes], now_us: int
 ) -> Generator[None, None, bool]:
     """Whether its client must read before there is room for more."""
+    session = own.session
     for frame in frames:
+        if number not in own.subscriptions:
+            break  # it was ended meanwhile, perhaps because it may not read this any more
         message = stored_at(frame, 0)
         if not message.ttl_s or message.time_us + message.ttl_s * 1_000_000 > now_us:
             session.push(RetainedMessage(number, frame), len(frame))

@@ -28,7 +28,7 @@ from moorline.core.group.shared_subscriptions import SharedSubscriptions
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import Denied, MoorlineError, RightsUnknown
-from moorline.groups.asker import is_granted
+from moorline.groups.originator import is_granted
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter

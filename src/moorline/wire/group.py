@@ -65,10 +65,10 @@ class CursorFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages that were gone before the group had done them, whether a member was told yet or not."""
 
 
-class Asker(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Originator(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Who asked a node for what it passes on; the other one judges by its own table.
 
-    `proof` is a name of `core.access.principal.Proof`. Nobody is an asker that has no rights.
+    `proof` is a name of `core.access.principal.Proof`. Nobody is an originator that has no rights.
     """
 
     principal: Annotated[str, Meta(max_length=PRINCIPAL_CHARACTERS_MAX)] = ""
@@ -104,7 +104,7 @@ class DescribeGroup(Call, frozen=True, gc=False, tag=123):
     after: ShardKey = NO_SHARD
     member_after: MemberText = ""
     count: Annotated[int, Meta(ge=0, le=GROUP_ROWS_PER_PAGE_MAX)] = 0
-    asker: Asker = Asker()
+    originator: Originator = Originator()
     """Of a call that a node passes on; from anybody else it means nothing."""
 
 
@@ -251,7 +251,7 @@ class AskLeader(Call, frozen=True, gc=False, tag=161):
     ticket: Number
     asked_by: Annotated[str, Meta(max_length=OPERATOR_LENGTH_MAX)]
     work: Work
-    asker: Asker = Asker()
+    originator: Originator = Originator()
 
 
 COMMANDS = (

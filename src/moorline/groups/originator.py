@@ -10,7 +10,7 @@ from moorline.core.topic import SharedName
 from moorline.errors import Denied
 from moorline.net.session import SessionRights
 from moorline.topics.paths import path_of_group, path_of_topic
-from moorline.wire.group import Asker
+from moorline.wire.group import Originator
 
 
 class Judge(Protocol):
@@ -19,21 +19,21 @@ class Judge(Protocol):
     def __call__(self, principal: str, proof: Proof, /, *, is_local: bool) -> SessionRights: ...
 
 
-def asker_of(rights: SessionRights) -> Asker:
+def originator_of(rights: SessionRights) -> Originator:
     """What another node is told of whoever asks here."""
-    return Asker(rights.principal, rights.proof.value, rights.is_local)
+    return Originator(rights.principal, rights.proof.value, rights.is_local)
 
 
-def rights_of_asker(judge: Judge, asker: Asker, group: str) -> SessionRights:
+def rights_of_originator(judge: Judge, originator: Originator, group: str) -> SessionRights:
     """By the table of this node: what the other one believes is no proof of a right."""
     try:
-        proof = Proof(asker.proof)
+        proof = Proof(originator.proof)
     except ValueError:
         proof = Proof.NODE
-    if proof is Proof.NODE or not asker.principal:
+    if proof is Proof.NODE or not originator.principal:
         # No node asks for itself, and one that is older does not say for whom it asks.
         raise Denied(text_of(ADMINISTER, path_of_group(group)))
-    return judge(asker.principal, proof, is_local=asker.is_local)
+    return judge(originator.principal, proof, is_local=originator.is_local)
 
 
 def demand_member(rights: SessionRights, name: SharedName, row: GroupRow | None) -> None:
