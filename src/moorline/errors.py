@@ -185,8 +185,9 @@ class SubscriptionEnded(MoorlineError):
     """The node ended a subscription, and `reason` says why.
 
     Of a queue: TAKEN_OVER by another reader, DELETED, BLOCKED or DAMAGED. Of a topic: KICKED by an operator,
-    DELETED with its group, TAKEN_OVER by another connection of the session, or FULL: the group has as many
-    members as it may have.
+    DELETED with its group, TAKEN_OVER by another connection of the session, DENIED because the right to it
+    was taken away, UNAVAILABLE while the node knows nobody's rights, or FULL: the group has as many members
+    as it may have.
     """
 
     code = "SUBSCRIPTION_ENDED"

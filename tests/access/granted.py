@@ -1,7 +1,7 @@
 """For tests of one room behind a listener, without a catalog: rights that are simply given."""
 
 from moorline.access.guard import Declarations
-from moorline.core.access.principal import ANONYMOUS
+from moorline.core.access.principal import ANONYMOUS, Proof
 from moorline.core.access.right import EVERYTHING, NOTHING
 from moorline.net.session import Handlers, Session
 
@@ -10,9 +10,11 @@ class GivenRights:
     """The same rights everywhere; what belongs to its principal is its own."""
 
     is_known = True
+    is_local = False
 
     def __init__(self, principal: str, bits: int, *, is_node: bool = False) -> None:
         self.principal = principal
+        self.proof = Proof.NODE if is_node else Proof.PASSWORD
         self.is_node = is_node
         self._bits = bits
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
+from tests.access.granted import as_before_rows, unguarded
 from tests.spark.test_topic_planning import append, commit, seal_all
 
 from moorline.catalog import Catalog
@@ -59,10 +60,12 @@ async def serving(store: StreamStore) -> AsyncIterator[str]:
         return ClusterDescribed(call.call, NODE, [(NODE, here, True)])
 
     protocol = NativeProtocol(
-        broker.handlers() | files.handlers() | {DescribeCluster: each(cluster)},
+        unguarded(broker.declared())
+        | unguarded(files.declared())
+        | {DescribeCluster: each(cluster)},
         lambda version, keepalive_ms: Welcome(version, NODE, keepalive_ms=keepalive_ms),
     )
-    listeners = Listeners(Admission("loopback", 10, 60_000, 60_000))
+    listeners = Listeners(Admission("loopback", 10, 60_000, 60_000), rights_of=as_before_rows)
     (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     here.append(str(address))
     try:

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable
 
 import pytest
+from tests.access.granted import as_before_rows, unguarded
 
 from moorline.client.moor import Moor, connect
 from moorline.client.topic import record
@@ -58,12 +59,10 @@ async def serving() -> AsyncIterator[Serving]:
     streams = LocalStreams(store, "n1")
     broker = TopicBroker(streams, Streams())
     protocol = NativeProtocol(
-        {**broker.handlers(), Echo: _echo},
+        {**unguarded(broker.declared()), Echo: _echo},
         lambda version, keepalive_ms: Welcome(version, "n1", keepalive_ms=keepalive_ms),
     )
-    listeners = Listeners(
-        Admission("loopback", 10, 60_000, 60_000),
-    )
+    listeners = Listeners(Admission("loopback", 10, 60_000, 60_000), rights_of=as_before_rows)
     (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield Serving(store, address, streams)

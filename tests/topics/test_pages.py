@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.access.granted import as_before_rows, unguarded
 
 from moorline.client.moor import connect
 from moorline.config.addresses import Address
@@ -45,12 +46,10 @@ async def serving(store: StreamStore) -> AsyncIterator[tuple[LocalStreams, Addre
     streams = LocalStreams(store, NODE)
     broker = TopicBroker(streams, Streams())
     protocol = NativeProtocol(
-        broker.handlers(),
+        unguarded(broker.declared()),
         lambda version, keepalive_ms: Welcome(version, NODE, keepalive_ms=keepalive_ms),
     )
-    listeners = Listeners(
-        Admission("loopback", 10, 60_000, 60_000),
-    )
+    listeners = Listeners(Admission("loopback", 10, 60_000, 60_000), rights_of=as_before_rows)
     (address,) = await listeners.open(Address("tcp", "127.0.0.1", 0), None, protocol)
     try:
         yield streams, address

@@ -110,6 +110,20 @@ def nodes_only(handler: Handler) -> Declared:
     return Declared(handler, check)
 
 
+def demanded(handler: Handler) -> Declared:
+    """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`."""
+    return Declared(handler)
+
+
+def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
+    """The right at a path and at all that is below it, what a wildcard does not match included."""
+
+    def check(rights: SessionRights, _: Any) -> Refusal | None:
+        return None if rights.everywhere(subtree) & right else _refusal(rights, right, subtree)
+
+    return Declared(handler, check, right, subtree)
+
+
 def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: str = "") -> Declared:
     """The right at each path that a call names; a path may be a filter.
 

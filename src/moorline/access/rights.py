@@ -386,6 +386,11 @@ class Rights:
         return self._table.explain(self.subjects, right, path)
 
     @property
+    def is_local(self) -> bool:
+        """Whether it has the rights of somebody on this machine whom nobody has to know."""
+        return LOOPBACK in self._built_in
+
+    @property
     def groups(self) -> frozenset[str]:
         if self._generation != self._table.generation:
             self._renew()

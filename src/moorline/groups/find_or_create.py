@@ -9,28 +9,35 @@ from moorline.core.topic import SharedName
 from moorline.errors import MoorlineError
 from moorline.groups.cursor_commits import row_of
 from moorline.groups.leaders import Leaders
+from moorline.groups.originator import demand_member
 from moorline.limits import FAR_FUTURE_US, HELLO_TIMEOUT_MS
+from moorline.net.session import SessionRights
 from moorline.topics.directory import StreamDirectory, by_offset
 from moorline.topics.start import Start
 
 
 async def find_or_create(
-    leaders: Leaders, name: SharedName, start: Start, deliveries_max: int
+    leaders: Leaders, name: SharedName, start: Start, deliveries_max: int, rights: SessionRights
 ) -> tuple[GroupRow, bool]:
-    """The group of that name, and whether it was made now."""
+    """The group of that name, and whether it was made now, by whoever has these rights."""
     known = await leaders.groups.find(name)
+    demand_member(rights, name, known)
     if known is not None:
         return known, False
     # Looked up before the group is declared: what is published from then on is surely behind.
     start_us = start.kept_us(leaders.directory.local.clock.start_us())
     cursors = await cursors_at(leaders.directory, start)
-    return await leaders.groups.declare(
+    row, is_created = await leaders.groups.declare(
         name,
         deliveries_max=deliveries_max,
         start_us=start_us,
         start_offset=start.offset,
         cursors=[row_of(shard, cursor) for shard, cursor in cursors],
+        owner=rights.principal,
     )
+    # Another may have been faster, whose group it is then.
+    demand_member(rights, name, row)
+    return row, is_created
 
 
 async def cursors_at(

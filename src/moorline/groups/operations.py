@@ -10,10 +10,12 @@ import logging
 from collections.abc import Awaitable
 from typing import assert_never
 
+from moorline.access.guard import demand
 from moorline.catalog.groups import GroupRow
 from moorline.catalog.operations import Taking, Ticket, Tickets
 from moorline.config.settings import Groups as Settings
 from moorline.config.shown import escaped
+from moorline.core.access.right import ADMINISTER
 from moorline.core.effects import Event
 from moorline.core.group.events import Change, End, Kick
 from moorline.core.group.leader import LeaderState
@@ -39,9 +41,11 @@ from moorline.groups.cursor_commits import row_of
 from moorline.groups.find_or_create import cursors_at
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
+from moorline.groups.originator import Judge, originator_of, rights_of_originator
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session
+from moorline.topics.paths import path_of_group
 from moorline.topics.start import start_of
 from moorline.wire.group import AskLeader, ChangeGroup, DeleteGroup, KickMember, SeekGroup, Work
 from moorline.wire.message import Answer
@@ -53,8 +57,11 @@ log = logging.getLogger("moorline.groups")
 class Operations:
     """Those that this node was asked for, and those that it performs."""
 
-    def __init__(self, leaders: Leaders, tickets: Tickets, settings: Settings) -> None:
+    def __init__(
+        self, leaders: Leaders, tickets: Tickets, settings: Settings, judge: Judge
+    ) -> None:
         self._leaders = leaders
+        self._judge = judge
         self._tickets = tickets
         self._settings = settings
 
@@ -68,6 +75,9 @@ class Operations:
         host = self._leaders.led.get(call.reader)
         if host is None or host.leader.epoch != call.epoch:
             raise _fenced()
+        group = host.group.name.group
+        rights = rights_of_originator(self._judge, call.originator, group)
+        demand(rights, ADMINISTER, path_of_group(group), host.group.owner)
         await self.perform(host, Ticket(call.ticket, call.reader, call.epoch), call.work)
         log.info(
             "an operator's call",
@@ -157,7 +167,7 @@ class Asking:
         self._work = work
         self._operations = operations
         self._led_at = ""
-        self._asked_by = escaped(session.identity.name)[:OPERATOR_LENGTH_MAX]
+        self._asked_by = escaped(session.rights.principal)[:OPERATOR_LENGTH_MAX]
         self._answer: asyncio.Future[AnswerOperator] = asyncio.get_running_loop().create_future()
         self._driver = Driver(
             Operation(
@@ -257,7 +267,13 @@ class Asking:
                 await self._leaders.links.ask(
                     ask.node,
                     lambda call: AskLeader(
-                        call, reader, ask.epoch, ask.ticket, self._asked_by, self._work
+                        call,
+                        reader,
+                        ask.epoch,
+                        ask.ticket,
+                        self._asked_by,
+                        self._work,
+                        originator_of(self._session.rights),
                     ),
                     Done,
                     # The machine has a timer of its own, which is sooner.

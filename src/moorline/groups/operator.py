@@ -4,26 +4,30 @@ A command goes to the node that leads the group, whichever node it was given to.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
 
+from moorline.access.guard import Declarations, demand, demanded, needs, nodes_only
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
+from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
-from moorline.errors import BadTopic, ConnectionLost, NotAuthorized, NotFound, TooLarge
+from moorline.errors import BadTopic, ConnectionLost, NotFound, TooLarge
 from moorline.groups.find_or_create import find_or_create
 from moorline.groups.lag import in_order, led_cursors, stored_cursors
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
+from moorline.groups.originator import Judge, originator_of, rights_of_originator
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session, SessionRights
 from moorline.net.turns import Turns
+from moorline.topics.paths import TOPICS, all_groups, filter_read, path_of_group, path_of_topic
 from moorline.topics.start import start_of
 from moorline.wire.group import (
     AskLeader,
@@ -59,36 +63,30 @@ class GroupBroker:
         leaders: Leaders,
         operations: Operations,
         settings: Settings,
-        is_trusted: Callable[[Session], bool],
+        judge: Judge,
     ) -> None:
         self._leaders = leaders
         self._operations = operations
         self._settings = settings
-        self._is_trusted = is_trusted
+        self._judge = judge
         self._turns = Turns()
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
+        later = self._turns.later
         return {
-            ListGroups: self._turns.later(self._list),
-            DescribeGroup: self._turns.later(self._describe),
-            CreateGroup: self._operators(self._create),
-            DeleteGroup: self._operators(self._operate),
-            SeekGroup: self._operators(self._seek),
-            KickMember: self._operators(self._operate),
-            ChangeGroup: self._operators(self._operate),
-            AskLeader: self._operators(self._operations.asked),
+            ListGroups: needs(LIST, all_groups, later(self._list)),
+            # Of the others the catalog knows the owner.
+            DescribeGroup: demanded(later(self._describe)),
+            CreateGroup: needs(SUBSCRIBE, _topics_read, later(self._create), below=TOPICS),
+            DeleteGroup: demanded(later(self._operate)),
+            SeekGroup: demanded(later(self._seek)),
+            KickMember: demanded(later(self._operate)),
+            ChangeGroup: demanded(later(self._operate)),
+            AskLeader: nodes_only(later(self._operations.asked)),
         }
 
     def close(self) -> None:
         self._turns.close()
-
-    def _operators(self, handle: Callable[[Session, Any], Awaitable[Answer]]) -> Any:
-        async def checked(session: Session, call: Any) -> Answer:
-            if not self._is_trusted(session):
-                raise NotAuthorized("only an operator may do this: see groups.operators")
-            return await handle(session, call)
-
-        return self._turns.later(checked)
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -102,8 +100,11 @@ class GroupBroker:
             )
         return GroupsListed(call.call, [_facts(row) for row in rows])
 
-    async def _describe(self, session: Session, call: DescribeGroup) -> Answer:  # noqa: ARG002
-        row = await self._row(call.group)
+    async def _describe(self, session: Session, call: DescribeGroup) -> Answer:
+        rights = session.rights
+        if rights.is_node:
+            rights = rights_of_originator(self._judge, call.originator, _name(call.group).group)
+        row = await self._row(call.group, rights, LIST)
         host = self._leaders.led.get(row.reader)
         if host is not None:
             return self._described(call, row, host)
@@ -112,7 +113,9 @@ class GroupBroker:
             try:
                 answer = await self._ask(
                     held[0],
-                    lambda number: msgspec.structs.replace(call, call=number),
+                    lambda number: msgspec.structs.replace(
+                        call, call=number, originator=originator_of(rights)
+                    ),
                     GroupDescribed,
                 )
             except ConnectionLost as error:
@@ -140,16 +143,19 @@ class GroupBroker:
 
     # --- changing ---------------------------------------------------------------------------------
 
-    async def _create(self, session: Session, call: CreateGroup) -> Answer:  # noqa: ARG002
+    async def _create(self, session: Session, call: CreateGroup) -> Answer:
         name, start = _name(call.group), start_of(call.start)
+        demand(session.rights, PUBLISH, path_of_group(name.group))
         deliveries_max = call.deliveries_max
         if deliveries_max < 0:
             deliveries_max = self._settings.deliveries_max
-        _, created = await find_or_create(self._leaders, name, start, deliveries_max)
+        _, created = await find_or_create(
+            self._leaders, name, start, deliveries_max, session.rights
+        )
         return GroupCreated(call.call, created)
 
     async def _operate(self, session: Session, call: Work) -> Answer:
-        row = await self._row(call.group)
+        row = await self._row(call.group, session.rights, ADMINISTER)
         await self._operations.ask(session, row, call)
         return Done(call.call)
 
@@ -159,9 +165,11 @@ class GroupBroker:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _row(self, text: str) -> GroupRow:
+    async def _row(self, text: str, rights: SessionRights, right: int) -> GroupRow:
         name = _name(text)
         row = await self._leaders.groups.find(name)
+        # First: whoever has no right does not hear whether there is such a group.
+        demand(rights, right, path_of_group(name.group), row.owner if row is not None else None)
         if row is None:
             raise NotFound(f"there is no group {name}: `moor group list` shows those there are")
         return row
@@ -170,6 +178,10 @@ class GroupBroker:
         # A Leader that says nothing for as long as its lease is none any more.
         lease_ms = self._settings.lease_ms
         return await self._leaders.links.ask(node, make, reply, within_ms=lease_ms)
+
+
+def _topics_read(call: CreateGroup) -> Iterable[str]:
+    return (path_of_topic(filter_read(call.group)),)
 
 
 def _name(text: str) -> SharedName:

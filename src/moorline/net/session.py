@@ -65,6 +65,12 @@ class SessionRights(Protocol):
     @property
     def is_node(self) -> bool: ...
     @property
+    def proof(self) -> Proof:
+        """With `is_local` all that another node needs to know, beside the principal, to judge the same."""
+
+    @property
+    def is_local(self) -> bool: ...
+    @property
     def is_known(self) -> bool:
         """False if the node has not heard from the catalog for too long: then nothing is allowed."""
 

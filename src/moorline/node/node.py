@@ -37,7 +37,6 @@ from moorline.node.access import NodeAccess, open_access
 from moorline.node.access import watch as watch_access
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
-from moorline.node.declared import declarations_of
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
@@ -97,6 +96,7 @@ class Node:
             refused=lambda refused: self._access.trail.login_refused(refused),
         )
         self._tls: TlsFiles | None = None
+        self._queues: QueueBroker | None = None
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
@@ -195,6 +195,10 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, self._access.audit.problem)
 
     def _entered(self, session: Session) -> SessionRights:
+        identity = session.identity
+        if identity.fingerprint and self._queues is not None:
+            # What a certificate made before there were principals is its principal's from now on.
+            self._queues.claim(identity.fingerprint, identity.principal)
         return self._access.entered(session)
 
     def _lapsed(self) -> str:
@@ -254,10 +258,14 @@ class Node:
         stack.callback(services.close)
         await services.start()
         for part in (broker, services, QueueContents(broker)):
-            self._declared.update(declarations_of(part))
+            self._declared.update(part.declared())
         mending = QueueMending(broker)
         stack.push_async_callback(mending.close)
-        self._declared.update(declarations_of(mending))
+        self._declared.update(mending.declared())
+        broker.refused = self._access.trail.refused
+        stack.callback(self._access.table.on_change(broker.judge_again))
+        stack.callback(self._access.table.on_change(services.judge_again))
+        self._queues = broker
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
         broker.commits.failed.add_done_callback(self._end_with)
@@ -286,12 +294,13 @@ class Node:
                 Owner(self._identity.home, self._identity.id, self._identity.is_older_copy),
                 self._catalog,
                 links,
-                self._is_group_operator,
+                self._access.table.rights,
                 clock,
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )
         )
         self._declared.update(topics.declared())
+        stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)
         topics.streams.commits.failed.add_done_callback(self._end_with)
         topics.streams.commits.may_answer = self._identity.may_answer
@@ -299,9 +308,6 @@ class Node:
         self._problems.watch(Severity.REFUSES, lambda: full_disk("streams", topics.streams))
         self._problems.watch(Severity.WANTS_CARE, lambda: topics.streams.disk_problem)
         return topics
-
-    def _is_group_operator(self, session: Session) -> bool:
-        return session.is_operator(self.config.groups.operators)
 
     def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
         audit = self._access.audit

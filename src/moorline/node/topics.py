@@ -23,6 +23,7 @@ from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
+from moorline.groups.originator import Judge
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
@@ -36,9 +37,7 @@ from moorline.limits import (
     STREAM_SYNCS_MAX,
 )
 from moorline.metrics import Metrics
-from moorline.net.session import Session
 from moorline.net.trusted_clock import TrustedClock
-from moorline.node.declared import declarations_of
 from moorline.node.folder import opening
 from moorline.sessions.commands import SessionBroker
 from moorline.sessions.context import Context
@@ -75,7 +74,7 @@ class Topics:
         catalog: Catalog,
         links: Links,
         store: StreamStore,
-        is_trusted: Callable[[Session], bool],
+        judge: Judge,
         clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
@@ -94,12 +93,17 @@ class Topics:
             config.groups,
         )
         self.sessions = SessionBroker(self.context, self.broker, config.groups)
-        operations = Operations(self.leaders, Tickets(catalog), config.groups)
-        self.operator = GroupBroker(self.leaders, operations, config.groups, is_trusted)
+        operations = Operations(self.leaders, Tickets(catalog), config.groups, judge)
+        self.operator = GroupBroker(self.leaders, operations, config.groups, judge)
 
     def declared(self) -> Declarations:
         parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
-        return {kind: one for part in parts for kind, one in declarations_of(part).items()}
+        return {kind: one for part in parts for kind, one in part.declared().items()}
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights: what runs and is not granted any more ends. Stages are judged with
+        each of their chunks, and all of them at their commit."""
+        self.sessions.judge_soon()
 
     async def keep_sessions_forever(self) -> None:
         while True:
@@ -138,7 +142,7 @@ async def open_topics(
     owner: Owner,
     catalog: Catalog,
     links: Links,
-    is_trusted: Callable[[Session], bool],
+    judge: Judge,
     clock: TrustedClock,
     *,
     stage_files_max: int = STAGE_FILES_OPEN_MAX,
@@ -169,7 +173,7 @@ async def open_topics(
             extra={"before": store.shards_before, "now": shards},
         )
     await _go_on_behind_readers(store, owner, Groups(catalog))
-    topics = Topics(config, catalog, links, store, is_trusted, clock)
+    topics = Topics(config, catalog, links, store, judge, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [

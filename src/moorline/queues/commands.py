@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from moorline.access.guard import Declarations, needs, own, owner_or, unless_denied
+from moorline.access.guard import Declarations, Declared, needs, own, owner_or, unless_denied
 from moorline.config.settings import Queues as Settings
 from moorline.core.access.owner import owner_of
 from moorline.core.access.principal import ANONYMOUS
@@ -40,7 +40,7 @@ from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
 from moorline.queues.refusals import why_closed, why_unreadable
 from moorline.queues.subscription import Subscriptions
-from moorline.wire.message import Answer, Failed
+from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
@@ -130,7 +130,7 @@ class QueueBroker(FillsDisk):
         )
         of_one_queue[DescribeQueue] = self._turns.spawned(self._describe)
         at, owner = path_of_call, self.owners.of_call
-        declared = {
+        declared: dict[type[Message], Declared] = {
             kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
             for kind, right in OWNERS_CALLS.items()
         }

@@ -8,7 +8,7 @@ digests, which may be what is wrong; and nothing is subscribed, so that the serv
 import logging
 from typing import Protocol
 
-from moorline.access.guard import Declarations, demand, own
+from moorline.access.guard import Declarations, Declared, demand, own
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.outcome import unsure
 from moorline.catalog.service_audit import Meant, OperatorServices
@@ -23,7 +23,7 @@ from moorline.services.commands import ServiceBroker, push_payload, soks_of
 from moorline.services.delivery import ServiceSession
 from moorline.services.rights import SERVICES, may, owner_of, path_of
 from moorline.services.service_set import AuditedServiceSet, ServiceSet
-from moorline.wire.message import Answer
+from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     CloseService,
@@ -76,7 +76,7 @@ class OperatorBroker(ServiceBroker):
         later = self.turns.later
         # A text may mean a service by its id too, and only the catalog knows its name, hence its path: each
         # of these finds it and then demands what it needs.
-        asked = {
+        asked: dict[type[Message], Declared] = {
             ListServices: own(later(self._list_services)),
             DescribeService: own(later(self._describe)),
             RecomputeService: own(later(self._recompute)),

@@ -3,32 +3,45 @@
 import logging
 from collections.abc import Generator, Iterable, Iterator
 
+from moorline.access import guard
+from moorline.access.guard import Declarations, demand, needs, nodes_only, text_of
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
+from moorline.core.access.right import PUBLISH, SUBSCRIBE
 from moorline.core.frames.frame import stored_at
 from moorline.core.stream import Shard
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import (
     BadTopic,
     ConnectionLost,
-    LimitReached,
+    Denied,
     MoorlineError,
+    NotAuthorized,
     NotFound,
     SessionTaken,
     Unsupported,
 )
 from moorline.groups.find_or_create import cursors_at, find_or_create
-from moorline.limits import SESSION_EXPIRY_S_MIN, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
-from moorline.net.session import Handlers, Session, each
+from moorline.groups.originator import demand_member
+from moorline.limits import SESSION_EXPIRY_S_MIN
+from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
 from moorline.net.turns import Turns
+from moorline.sessions.checks import (
+    check_open,
+    check_room,
+    passed_over,
+    path_of_session,
+    session_opened,
+)
 from moorline.sessions.context import Context
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.session import TopicSession
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.directory import ShardExtents
+from moorline.topics.paths import TOPICS, filter_read, path_of_topic, topics_subscribed
 from moorline.topics.retained import newest_retained
 from moorline.topics.start import Start, start_of
 from moorline.wire.group import ForLeader
@@ -63,23 +76,50 @@ class SessionBroker:
         self._turns = Turns()
         self._sessions: dict[Session, TopicSession] = {}
         self._links: dict[Session, Link] = {}
-        self._tasks = Tasks("sessions were not told of streams")
+        self._tasks = Tasks("sessions were not told of streams or rights")
+        self._is_to_judge = False
+        self._is_judging = False
         self._shards_changed: dict[Shard, None] = {}
         """Shards that sessions have not looked at since they changed."""
         context.directory.reshaped.append(self._reshaped)
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
+        later = self._turns.later
         return {
-            OpenSession: self._turns.later(self._open),
-            SubscribeTopic: self._turns.later(self._subscribe),
-            UnsubscribeTopic: self._turns.later(self._unsubscribe),
-            AckMessages: self._ack,
-            RejectMessage: self._reject,
-            GiveBack: self._give_back,
-            ConfirmLost: self._confirm_lost,
-            TakeMessages: each(self._take),
-            ForLeader: self._for_leader,
+            OpenSession: needs(PUBLISH, session_opened, later(self._open)),
+            SubscribeTopic: needs(
+                SUBSCRIBE, topics_subscribed, later(self._subscribe), below=TOPICS
+            ),
+            UnsubscribeTopic: guard.own(later(self._unsubscribe)),
+            AckMessages: guard.own(self._ack),
+            RejectMessage: guard.own(self._reject),
+            GiveBack: guard.own(self._give_back),
+            ConfirmLost: guard.own(self._confirm_lost),
+            TakeMessages: guard.own(each(self._take)),
+            ForLeader: nodes_only(self._for_leader),
         }
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights: whatever is not granted any more ends, in slices."""
+        self._is_to_judge = True
+        if not self._is_judging:
+            self._is_judging = True
+            self._tasks.spawn(self._judge_while_rights_change())
+
+    async def _judge_while_rights_change(self) -> None:
+        try:
+            # What changes during a walk has one more walk behind it, and never two side by side.
+            while self._is_to_judge:
+                self._is_to_judge = False
+                await in_slices(self._judge_all())
+        finally:
+            self._is_judging = False
+
+    def _judge_all(self) -> Generator[None, None, None]:
+        for session, own in list(self._sessions.items()):
+            if self._sessions.get(session) is own:
+                yield from own.judge_again()
+            yield
 
     def close(self) -> None:
         self._turns.close()
@@ -119,32 +159,42 @@ class SessionBroker:
     async def _take_session(self, own: TopicSession, call: OpenSession) -> None:
         """From now on it is nobody else's, and goes on here with all its subscriptions."""
         expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
-        row = await self.context.sessions.open(
-            call.name, own.session.identity.name, self.context.links.node, expiry_s
-        )
+        principal, node = own.session.rights.principal, self.context.links.node
+        try:
+            row = await self.context.sessions.open(call.name, principal, node, expiry_s)
+        except NotAuthorized:
+            # In the words of a right that is missing: whose it is, and that it is there, is not said.
+            raise Denied(text_of(PUBLISH, path_of_session(call.name))) from None
         for other in self._others(own, row.name):
             if other.row is not None and other.row.epoch < row.epoch:
                 other.take_over()
-        _check_open(own)
+        check_open(own)
         own.row = row
         own.ends_with_connection = call.expiry_s == 0
         for known in row.subscriptions:
             await self._resume(own, known)
 
     async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
-        size = self._settings.window
+        size, rights = self._settings.window, own.session.rights
         group = shared_name(known.filter)
+        if not rights.at(path_of_topic(filter_read(known.filter))) & SUBSCRIBE:
+            passed_over(own, known.filter)
+            return
         if group is None:
             assert known.reader is not None
             await self._begin(
                 own, known.filter, known.reader, Start(False, known.start_us), size, known.qos
             )
             return
-        row, _ = await find_or_create(
-            self.context.leaders, group, Start(True), self._settings.deliveries_max
-        )
-        _check_open(own)
-        own.subscribe_shared(known.filter, group, row.reader, size, known.qos)
+        try:
+            row, _ = await find_or_create(
+                self.context.leaders, group, Start(True), self._settings.deliveries_max, rights
+            )
+        except Denied:
+            passed_over(own, known.filter)
+            return
+        check_open(own)
+        own.subscribe_shared(known.filter, group, row.reader, size, known.qos, owner=row.owner)
 
     def _others(self, own: TopicSession, name: str) -> list[TopicSession]:
         """Those of this node that have the session, one whose connection is just over included."""
@@ -157,7 +207,7 @@ class SessionBroker:
     async def _hand_over(self, own: TopicSession, name: str) -> None:
         """What the client has acknowledged on another connection is stored before this one reads on."""
         for other in self._others(own, name):
-            if other.session.identity.name == own.session.identity.name:
+            if other.session.rights.principal == own.session.rights.principal:
                 await other.hand_over()
 
     # --- subscriptions ----------------------------------------------------------------------------
@@ -165,21 +215,31 @@ class SessionBroker:
     async def _subscribe(self, session: Session, call: SubscribeTopic) -> Answer:
         own, start = self._of(session), start_of(call.start)
         if own.find(call.filter) is None:
-            _check_room(own, call.filter)
+            check_room(own, call.filter)
         group = shared_name(call.filter)
         check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
         if group is None:
             return await self._subscribe_private(own, call, start)
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
+        rights = own.session.rights
         row, _ = await find_or_create(
-            self.context.leaders, group, start, self._settings.deliveries_max
+            self.context.leaders, group, start, self._settings.deliveries_max, rights
         )
         with unsure(*SUBSCRIBED):
             await self._remember(own, call, start)
-        _check_open(own)
+        check_open(own)
+        # Without a pause from here on: whoever loses a right now is judged again with this subscription.
+        demand(rights, SUBSCRIBE, path_of_topic(group.filter))
+        demand_member(rights, group, row)
         number = own.subscribe_shared(
-            call.filter, group, row.reader, call.window, call.qos, hold=call.hold
+            call.filter,
+            group,
+            row.reader,
+            call.window,
+            call.qos,
+            hold=call.hold,
+            owner=row.owner,
         )
         return TopicSubscribed(call.call, number, call.filter)
 
@@ -198,7 +258,7 @@ class SessionBroker:
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
-        await self._send_retained(own.session, number, call.filter)
+        await self._send_retained(own, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
@@ -225,7 +285,8 @@ class SessionBroker:
         }
         # From here on without a pause: a stream that is reshaped is told to subscriptions that are known,
         # and one that does not know its start yet would begin at the beginning.
-        _check_open(own)
+        check_open(own)
+        demand(own.session.rights, SUBSCRIBE, path_of_topic(filter_text))
         shard_extents = self.context.directory.shard_extents()
         for shard, extents in shard_extents.items():
             # A node that did not answer: from its beginning on, rather than with a hole.
@@ -259,13 +320,13 @@ class SessionBroker:
                     own.see(number, shard_extents, starts)
             yield
 
-    async def _send_retained(self, session: Session, number: int, filter_text: str) -> None:
+    async def _send_retained(self, own: TopicSession, number: int, filter_text: str) -> None:
         ours = await self._topics.retained(filter_text)
         theirs = await self.context.directory.retained(filter_text)
         frames = iter(await in_slices(newest_retained(ours, theirs)))
         now_us = self._topics.streams.clock.expiry_us()
-        while await in_slices(_push_retained(session, number, frames, now_us)):
-            await session.room_to_write()
+        while await in_slices(_push_retained(own, number, frames, now_us)):
+            await own.session.room_to_write()
 
     async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
         own = self._of(session)
@@ -352,10 +413,13 @@ class SessionBroker:
 
 
 def _push_retained(
-    session: Session, number: int, frames: Iterator[bytes], now_us: int
+    own: TopicSession, number: int, frames: Iterator[bytes], now_us: int
 ) -> Generator[None, None, bool]:
     """Whether its client must read before there is room for more."""
+    session = own.session
     for frame in frames:
+        if number not in own.subscriptions:
+            break  # it was ended meanwhile, perhaps because it may not read this any more
         message = stored_at(frame, 0)
         if not message.ttl_s or message.time_us + message.ttl_s * 1_000_000 > now_us:
             session.push(RetainedMessage(number, frame), len(frame))
@@ -363,24 +427,3 @@ def _push_retained(
             return session.is_open
         yield
     return False
-
-
-def _check_room(own: TopicSession, filter_text: str) -> None:
-    """One more subscription: all of them must fit the answer to whoever opens the session again."""
-    if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
-        raise LimitReached(
-            f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions: unsubscribe from some, or use "
-            "wildcards or another session"
-        )
-    filters = [filter_text, *(one.filter for one in own.subscriptions.values())]
-    if sum(len(one.encode()) for one in filters) > SUBSCRIPTIONS_BYTES_MAX:
-        raise LimitReached(
-            f"the filters of a session have at most {SUBSCRIPTIONS_BYTES_MAX} bytes together: unsubscribe "
-            "from some, or use wildcards or another session"
-        )
-
-
-def _check_open(own: TopicSession) -> None:
-    """A client that goes while the catalog is asked must not become a member that nobody hears of."""
-    if not own.is_open:
-        raise ConnectionLost("the client went while its call was at work")

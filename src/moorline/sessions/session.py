@@ -7,7 +7,7 @@ messages to Leaders, timers, and pushes to the client.
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from itertools import count
 
 from moorline.catalog.sessions import SessionRow
@@ -27,7 +27,8 @@ from moorline.core.group.message import (
 from moorline.core.group.shared_subscriptions import SharedSubscriptions
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
-from moorline.errors import MoorlineError
+from moorline.errors import Denied, MoorlineError, RightsUnknown
+from moorline.groups.originator import is_granted
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter
@@ -117,6 +118,7 @@ class TopicSession:
         qos: int,
         *,
         hold: bool = False,
+        owner: str = "",
     ) -> int:
         """Takes part in a group; a second time changes only the window and the qos."""
         for number, known in self.subscriptions.items():
@@ -125,7 +127,7 @@ class TopicSession:
                 return number
         number = next(self._numbers)
         window = Window(number, group.filter, size, qos, is_held=hold)
-        self.subscriptions[number] = Subscription(filter_text, window, group, reader)
+        self.subscriptions[number] = Subscription(filter_text, window, group, reader, owner)
         self._perform(self._shared.on_subscribe(number, size, monotonic_ms()))
         return number
 
@@ -179,6 +181,29 @@ class TopicSession:
             self._perform(self._shared.on_unsubscribe(number, monotonic_ms()))
             self._forget_if_over(number)
         return subscription
+
+    def judge_again(self) -> Generator[None, None, None]:
+        """Ends what its principal may not read any more; a step for each subscription."""
+        for number, subscription in list(self.subscriptions.items()):
+            if self.subscriptions.get(number) is not subscription or not self.is_open:
+                continue  # it went meanwhile
+            rights, group = self.session.rights, subscription.group
+            if not is_granted(rights, subscription.filter, group, subscription.owner):
+                self._deny(number, subscription)
+            yield
+
+    def _deny(self, number: int, subscription: Subscription) -> None:
+        """A durable session keeps its place: whether it may go on is asked when it is opened again."""
+        log.info(
+            "a subscription is not granted any more",
+            extra={"member": self.name, "filter": subscription.filter},
+        )
+        if subscription.private is not None:
+            self._perform(subscription.private.close())
+        else:
+            self._perform(self._shared.on_denied(number, monotonic_ms()))
+        is_known = self.session.rights.is_known
+        self.end_subscription(number, Denied.code if is_known else RightsUnknown.code)
 
     def end_subscription(self, number: int, code: str) -> None:
         """Somebody else ended it: the client is told."""

@@ -20,7 +20,7 @@ from moorline.journal.staging.commit_log import Decided
 from moorline.limits import STAGED_REFUSED_NAMED_MAX, STAGED_ROOM_MS_MAX
 from moorline.staging.queue_commits import NodeQueues, durable, no_room
 from moorline.topics.streams import LocalStreams
-from moorline.wire.staging import QueueRow, aside_producer_of
+from moorline.wire.staging import QueueRow, aside_producer_of, query_name
 
 Refused = Counter[tuple[bytes, str]]
 """Rows by queue and code."""
@@ -97,7 +97,7 @@ def _append(streams: LocalStreams, row: AsideRow) -> None:
         [
             ("dead-reason", row.code.encode()),
             ("dead-queue", text_of(row.queue).encode()),
-            ("dead-query", row.query.encode()),
+            ("dead-query", query_name(row.query).encode()),
             ("dead-batch", str(row.batch).encode()),
         ]
     )

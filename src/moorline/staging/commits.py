@@ -28,6 +28,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from moorline.access.guard import demand
+from moorline.core.access.right import WRITE
 from moorline.core.frames.byte_columns import prepare
 from moorline.core.queue.queue import NODES_OWN, Queue
 from moorline.core.topic import check_topic
@@ -53,6 +55,7 @@ from moorline.limits import (
     STAGED_QUEUE_ROWS_PER_TURN,
     STAGED_ROOM_MS_MAX,
 )
+from moorline.net.session import SessionRights
 from moorline.staging.aside import (
     AsideRow,
     Refused,
@@ -72,7 +75,9 @@ from moorline.staging.queue_commits import (
     noted,
     undisturbed,
 )
+from moorline.staging.rows import topics_of
 from moorline.topics.commands import TopicBroker
+from moorline.topics.paths import TOPICS, check_reserved, path_of_topic
 from moorline.wire.message import Answer
 from moorline.wire.packed_rows import unpacked
 from moorline.wire.staging import (
@@ -151,11 +156,13 @@ class StagedCommits:
             if wanted > 1:
                 self._query_turns[query] = (lock, wanted - 1)
 
-    async def commit(self, call: CommitStaged) -> Answer:
+    async def commit(self, call: CommitStaged, rights: SessionRights) -> Answer:
+        """Of a call whose query is its key."""
         if not call.stages:
             raise Malformed("a commit names at least one stage")
         if call.aside:
             check_topic(call.aside)
+            check_reserved(call.aside)
         rows = sum(count for _, count, _ in call.stages)
         refused: Refused = Counter()
         async with self.turn_of(call.query):
@@ -183,6 +190,7 @@ class StagedCommits:
             elif call.aside:
                 raise Malformed("rows for topics go aside to no other topic: they are for queues")
             else:
+                await self._demand(rights, names)
                 await self._note(self._store.decide, call.query, call.batch, target, names)
                 stored = await self._publish(call.query)
                 if stored != rows:
@@ -192,6 +200,15 @@ class StagedCommits:
         lost = refused.total()
         aside = lost if call.aside else 0
         return StagesCommitted(call.call, False, rows - lost, call.batch, named(refused), aside)
+
+    async def _demand(self, rights: SessionRights, names: list[bytes]) -> None:
+        """What was granted when rows were staged may have been taken away: nothing of it is published."""
+        if rights.everywhere(TOPICS) & WRITE:
+            return
+        for name in names:
+            async for chunk in self._chunks(name):
+                for topic in await self.in_thread(topics_of, chunk.rows):
+                    demand(rights, WRITE, path_of_topic(topic))
 
     async def go_on(self, query: str) -> None:
         """Behind a start."""

@@ -9,6 +9,7 @@ from moorline.errors import BadTopic, CallFailed, TooLarge
 from moorline.ids import text_of
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPIC_KEY_BYTES_MAX, TOPICS_CACHED_MAX
 from moorline.topics.commands import PUBLISHERS_FLAGS
+from moorline.topics.paths import check_reserved
 from moorline.wire.packed_rows import unpacked
 from moorline.wire.staging import queue_rows_decoder
 
@@ -20,14 +21,15 @@ class RowChecker:
         self._message_bytes_max = message_bytes_max
         self._known: set[str] = set()
 
-    def check_rows(self, data: bytes) -> int:
+    def check_rows(self, data: bytes) -> tuple[int, list[str]]:
+        """How many they are, and the topics that they name."""
         rows = unpacked(data)
         for topic in rows.names:
             if topic not in self._known:
                 self._learn(topic)
         sizes = rows.check()
         if not rows.count:
-            return 0
+            return 0, []
         others = np.flatnonzero(sizes.flags & ~(PUBLISHERS_FLAGS | KEYED | PRODUCER))
         if len(others):
             raise BadTopic(f"flags {sizes.flags[others[0]]} are not a publisher's to set")
@@ -49,7 +51,7 @@ class RowChecker:
                     f"{what} of {lengths[row]} bytes for the topic {topic!r}; this node takes "
                     f"{bytes_max}{where}"
                 )
-        return rows.count
+        return rows.count, rows.names
 
     def check_queue_rows(self, rows: bytes, bytes_max: int) -> int:
         try:
@@ -66,6 +68,12 @@ class RowChecker:
 
     def _learn(self, topic: str) -> None:
         check_topic(topic)
+        check_reserved(topic)
         if len(self._known) >= TOPICS_CACHED_MAX:
             self._known.clear()
         self._known.add(topic)
+
+
+def topics_of(rows: bytes) -> list[str]:
+    """Those that a chunk of rows names."""
+    return unpacked(rows).names

@@ -1,18 +1,22 @@
 """Room: staging. Staged writes at a node: the stages of tasks, which wait for their commit.
 
-A stage belongs to the session that opened it, until it is closed; then it is durable, and anybody's who
-knows its name. What a task sends is checked before it is stored: a row that can never be published ends
-its stage.
+A stage belongs to the session that opened it, until it is closed; then it is durable, and its principal's: a
+query is a name within the principal that writes by it. What a task sends is checked before it is stored: a
+row that can never be published ends its stage.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
+from moorline.access.guard import Declarations, demand, demanded, needs, own
 from moorline.config.settings import Streams as Settings
+from moorline.core.access.right import WRITE
 from moorline.errors import (
     ConnectionLost,
     LimitReached,
@@ -26,12 +30,13 @@ from moorline.limits import (
     STAGED_LEFTOVERS_MS,
     STAGES_OPEN_PER_CONNECTION_MAX,
 )
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session, SessionRights
 from moorline.net.turns import Turns
 from moorline.staging.commits import StagedCommits
 from moorline.staging.queue_commits import NodeQueues
 from moorline.staging.rows import RowChecker
 from moorline.topics.commands import TopicBroker
+from moorline.topics.paths import TOPICS, path_of_topic
 from moorline.wire.message import Answer
 from moorline.wire.staging import (
     QUEUES,
@@ -44,6 +49,8 @@ from moorline.wire.staging import (
     StageOpened,
     StageRows,
     StagesAborted,
+    check_query,
+    query_key,
 )
 
 log = logging.getLogger("moorline.groups")
@@ -77,7 +84,7 @@ class Staging:
     def aside_rows(self) -> int:
         return self._commits.aside_rows
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
         take_rows = self._turns.later(self._take_rows, self._rows_over)
 
         def rows(session: Session, calls: list[StageRows]) -> Any:
@@ -87,12 +94,14 @@ class Staging:
                 session.hold_reading(HOLD)
             return take_rows(session, calls)
 
+        later = self._turns.later
         return {
-            OpenStage: self._turns.later(self._open_stage),
-            StageRows: rows,
-            CloseStage: self._turns.later(self._close_stage),
-            CommitStaged: self._turns.later(self._commit),
-            AbortStaged: self._turns.later(self._abort),
+            OpenStage: own(later(self._open_stage)),
+            # Its topics are found in the thread that unpacks them.
+            StageRows: demanded(rows),
+            CloseStage: own(later(self._close_stage)),
+            CommitStaged: needs(WRITE, _topic_aside, later(self._commit), below=TOPICS),
+            AbortStaged: own(later(self._abort)),
         }
 
     async def start(self) -> None:
@@ -143,8 +152,10 @@ class Staging:
                 f"a connection has at most {STAGES_OPEN_PER_CONNECTION_MAX} stages open: close some of them, "
                 "or use another connection"
             )
+        check_query(call.query)
+        key = query_key(session.rights.principal, call.query)
         stage = await self._commits.in_thread(
-            self._store.begin, call.query, call.batch, call.partition, call.attempt, call.target
+            self._store.begin, key, call.batch, call.partition, call.attempt, call.target
         )
         if session not in self._open:  # it left meanwhile
             await self._commits.in_thread(self._store.discard, stage)
@@ -156,7 +167,7 @@ class Staging:
         self._check_owner(session, call.stage)
         self._commits.check_room()
         try:
-            count = await self._commits.in_thread(self._add_rows, call)
+            count = await self._add(session.rights, call)
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
@@ -169,14 +180,26 @@ class Staging:
                 held.release_reading(HOLD)
             self._held.clear()
 
+    async def _add(self, rights: SessionRights, call: StageRows) -> int:
+        if rights.everywhere(TOPICS) & WRITE:
+            return await self._commits.in_thread(self._add_rows, call)
+        count, topics = await self._commits.in_thread(self._check_rows, call)
+        # On the loop, to which the table of rights belongs; and before anything is stored.
+        for topic in topics:
+            demand(rights, WRITE, path_of_topic(topic))
+        return await self._commits.in_thread(self._store.append, call.stage, call.rows, count)
+
     def _add_rows(self, call: StageRows) -> int:
+        count, _ = self._check_rows(call)
+        return self._store.append(call.stage, call.rows, count)
+
+    def _check_rows(self, call: StageRows) -> tuple[int, list[str]]:
+        """How many they are, and which topics they are for."""
         target = self._store.facts(call.stage).target
         if target == QUEUES:
             bytes_max = self._commits.need_queues().settings.message_bytes_max
-            count = self._checker.check_queue_rows(call.rows, bytes_max)
-        else:
-            count = self._checker.check_rows(call.rows)
-        return self._store.append(call.stage, call.rows, count)
+            return self._checker.check_queue_rows(call.rows, bytes_max), []
+        return self._checker.check_rows(call.rows)
 
     async def _close_stage(self, session: Session, call: CloseStage) -> Answer:
         self._check_owner(session, call.stage)
@@ -188,16 +211,18 @@ class Staging:
         self._open.get(session, set()).discard(call.stage)
         return StageClosed(call.call, call.count)
 
-    async def _abort(self, session: Session, call: AbortStaged) -> Answer:  # noqa: ARG002
+    async def _abort(self, session: Session, call: AbortStaged) -> Answer:
+        check_query(call.query)
+        key = query_key(session.rights.principal, call.query)
         # Not while a commit of the query is on its way: it may decide on these.
-        async with self._commits.turn_of(call.query):
-            removed = await self._commits.in_thread(
-                self._store.abort, call.query, call.batch, call.stages
-            )
+        async with self._commits.turn_of(key):
+            removed = await self._commits.in_thread(self._store.abort, key, call.batch, call.stages)
         return StagesAborted(call.call, removed)
 
-    async def _commit(self, session: Session, call: CommitStaged) -> Answer:  # noqa: ARG002
-        return await self._commits.commit(call)
+    async def _commit(self, session: Session, call: CommitStaged) -> Answer:
+        check_query(call.query)
+        key = query_key(session.rights.principal, call.query)
+        return await self._commits.commit(msgspec.structs.replace(call, query=key), session.rights)
 
     async def _give_up(self, session: Session, stage: bytes) -> None:
         self._open.get(session, set()).discard(stage)
@@ -211,6 +236,10 @@ class Staging:
     def _check_owner(self, session: Session, stage: bytes) -> None:
         if stage not in self._open.get(session, ()):
             raise NotFound("this session has no such stage open")
+
+
+def _topic_aside(call: CommitStaged) -> Iterable[str]:
+    return (path_of_topic(call.aside),) if call.aside else ()
 
 
 @contextlib.asynccontextmanager

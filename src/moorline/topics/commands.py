@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Generator, Iterable
 
 import msgspec
-import xxhash
 
+from moorline.access.guard import Declarations, needs, needs_everything, nodes_only
 from moorline.config.settings import Streams as Settings
+from moorline.core.access.right import LIST, SUBSCRIBE, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent, Gap, Stream
@@ -21,9 +22,17 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
 )
-from moorline.net.session import Handlers, Session, each
+from moorline.net.session import Session, SessionRights, each
 from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
+from moorline.topics.paths import (
+    TOPICS,
+    all_topics,
+    check_reserved,
+    topics_listed,
+    topics_published,
+)
+from moorline.topics.producer import producer_number
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import TopicList
 from moorline.wire.group import (
@@ -87,16 +96,19 @@ class TopicBroker:
         streams.moved.append(self._moved)
         streams.reshaped.append(self._reshaped)
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
+        turns = self._turns
+        read = turns.spawned(self._read, self._wait_for_news)
         return {
-            Publish: self._publish,
-            ListTopics: self._turns.later(self._list_topics),
-            DescribeStreams: self._turns.spawned(self._describe),
-            DescribeShards: each(self._describe_shards),
-            WatchStreams: each(self._watch),
-            ReadStream: self._turns.spawned(self._read, self._wait_for_news),
-            FindOffsets: self._turns.spawned(self._find_offsets),
-            FindRetained: self._turns.spawned(self._find_retained),
+            Publish: needs(WRITE, topics_published, self._publish, below=TOPICS),
+            ListTopics: needs(LIST, topics_listed, turns.later(self._list_topics)),
+            DescribeStreams: needs(LIST, all_topics, turns.spawned(self._describe)),
+            DescribeShards: needs(LIST, all_topics, each(self._describe_shards)),
+            WatchStreams: nodes_only(each(self._watch)),
+            # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
+            ReadStream: needs_everything(SUBSCRIBE, TOPICS, read),
+            FindOffsets: needs(LIST, all_topics, turns.spawned(self._find_offsets)),
+            FindRetained: nodes_only(turns.spawned(self._find_retained)),
         }
 
     def close(self) -> None:
@@ -127,9 +139,9 @@ class TopicBroker:
                 session, Published(call.call, len(call.records), 0, shard, offset)
             )
             return
-        headers = self._checked(call.records)
+        headers = self._checked(session, call.records)
         append = self.streams.store.append
-        producer = xxhash.xxh3_64_intdigest(call.producer.encode()) if call.producer else 0
+        producer = producer_number(session.rights.principal, call.producer) if call.producer else 0
         sequence = call.sequence
         shard, offset, duplicates = 0, -1, 0
         if not producer and headers is None:
@@ -176,9 +188,9 @@ class TopicBroker:
                 return False
         return True
 
-    def _checked(self, records: list[Record]) -> list[bytes] | None:
+    def _checked(self, session: Session, records: list[Record]) -> list[bytes] | None:
         """The encoded headers of all, or None if there are none."""
-        bytes_max, knows = self._settings.message_bytes_max, self.streams.store.check_topic
+        bytes_max, known = self._settings.message_bytes_max, self.streams.store.known_topics
         headers: list[bytes] | None = None
         for place, record in enumerate(records):
             if len(record.body) > bytes_max:
@@ -190,7 +202,8 @@ class TopicBroker:
                 raise BadTopic(f"flags {record.flags} are not a publisher's to set")
             if record.flags & TOMBSTONE and record.body:
                 raise BadTopic(f"a tombstone of {record.topic!r} has a body: leave it out")
-            knows(record.topic)
+            if record.topic not in known:
+                self._learn(session.rights, record.topic)
             if record.headers:
                 encoded = encode_headers(record.headers)
                 if len(encoded) > TOPIC_HEADERS_BYTES_MAX:
@@ -201,6 +214,12 @@ class TopicBroker:
                     headers = [b""] * len(records)
                 headers[place] = encoded
         return headers
+
+    def _learn(self, rights: SessionRights, topic: str) -> None:
+        """One that only nodes publish to is never known, so that it is looked at each time it comes."""
+        if not rights.is_node:
+            check_reserved(topic)
+        self.streams.store.check_topic(topic)
 
     # --- what is there ----------------------------------------------------------------------------
 

@@ -2,14 +2,17 @@
 
 import asyncio
 
+from moorline.access.guard import Declarations, needs, needs_everything
 from moorline.catalog import Catalog
+from moorline.core.access.right import LIST, SUBSCRIBE
 from moorline.core.stream import RETENTION, SegmentPart
 from moorline.errors import BadStart
 from moorline.ids import text_of
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Session
 from moorline.net.turns import Turns
+from moorline.topics.paths import TOPICS, all_topics
 from moorline.topics.streams import LocalStreams
 from moorline.wire.message import Answer
 from moorline.wire.stream_file import (
@@ -30,10 +33,11 @@ class StreamFiles:
         self._catalog = catalog
         self._turns = Turns()
 
-    def handlers(self) -> Handlers:
+    def declared(self) -> Declarations:
         return {
-            DescribeCluster: self._turns.spawned(self._describe),
-            ReadStreamFile: self._turns.spawned(self._read),
+            DescribeCluster: needs(LIST, all_topics, self._turns.spawned(self._describe)),
+            # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
+            ReadStreamFile: needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(self._read)),
         }
 
     def close(self) -> None:

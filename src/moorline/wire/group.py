@@ -16,6 +16,7 @@ from moorline.limits import (
     GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
     OPERATOR_LENGTH_MAX,
+    PRINCIPAL_CHARACTERS_MAX,
     START_LENGTH_MAX,
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
@@ -64,6 +65,17 @@ class CursorFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages that were gone before the group had done them, whether a member was told yet or not."""
 
 
+class Originator(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Who asked a node for what it passes on; the other one judges by its own table.
+
+    `proof` is a name of `core.access.principal.Proof`. Nobody is an originator that has no rights.
+    """
+
+    principal: Annotated[str, Meta(max_length=PRINCIPAL_CHARACTERS_MAX)] = ""
+    proof: Code = ""
+    is_local: bool = False
+
+
 class ListGroups(Call, frozen=True, gc=False, tag=121):
     """A page of the groups behind that one, or all of them, if they fit an answer."""
 
@@ -92,6 +104,8 @@ class DescribeGroup(Call, frozen=True, gc=False, tag=123):
     after: ShardKey = NO_SHARD
     member_after: MemberText = ""
     count: Annotated[int, Meta(ge=0, le=GROUP_ROWS_PER_PAGE_MAX)] = 0
+    originator: Originator = Originator()
+    """Of a call that a node passes on; from anybody else it means nothing."""
 
 
 class GroupDescribed(Answer, frozen=True, gc=False, tag=124):
@@ -237,6 +251,7 @@ class AskLeader(Call, frozen=True, gc=False, tag=161):
     ticket: Number
     asked_by: Annotated[str, Meta(max_length=OPERATOR_LENGTH_MAX)]
     work: Work
+    originator: Originator = Originator()
 
 
 COMMANDS = (

@@ -9,12 +9,15 @@ draws for topics, or msgpack of a list of `QueueRow` for queues. The node keeps 
 the digest of a stage is the XXH3-128 of all of them, one behind the other.
 """
 
+import hashlib
 from typing import Annotated
 
 import msgspec
 import xxhash
 from msgspec import Meta
 
+from moorline.core.access.principal import ANONYMOUS
+from moorline.errors import Malformed
 from moorline.limits import STAGED_REFUSED_NAMED_MAX, TOPIC_BYTES_MAX
 from moorline.wire.bounds import Body, Code, Id, Name, RowsMax
 from moorline.wire.message import Answer, Call
@@ -145,18 +148,46 @@ EVENTS = StageOpened | RowsStaged | StageClosed | StagesCommitted | StagesAborte
 _encoder = msgspec.msgpack.Encoder()
 _PRODUCERS_SEED = 0x5354_4147_4544  # "STAGED"
 _ASIDE_SEED = 0x4153_4944_45  # "ASIDE"
+_OWNED = "\0"
+"""Begins the key of a query that has an owner, and ends the owner's part."""
 queue_rows_decoder = msgspec.msgpack.Decoder(QueueRows)
 
 
-def producer_of(query: str, partition: int) -> int:
+def query_key(principal: str, query: str) -> str:
+    """What a query is known by at a node: its name within its principal. One of nobody is its name alone.
+
+    A name cannot begin with a zero character, and no principal has one: no two share a key.
+    """
+    return query if principal == ANONYMOUS else f"{_OWNED}{principal}{_OWNED}{query}"
+
+
+def query_name(key: str) -> str:
+    """The name that was given to it."""
+    return key.split(_OWNED, 2)[2] if key.startswith(_OWNED) else key
+
+
+def check_query(query: str) -> None:
+    if query.startswith(_OWNED):
+        raise Malformed("the name of a query does not begin with a zero character")
+
+
+def producer_of(key: str, partition: int) -> int:
     """As whose a partition of a query is published. Hashed with another seed than the names that publishers
     give themselves: else one could take the other's place, and its rows would pass for duplicates."""
-    return xxhash.xxh3_64_intdigest(f"{query}/{partition}".encode(), _PRODUCERS_SEED) or 1
+    return _number(f"{key}/{partition}".encode(), _PRODUCERS_SEED)
 
 
-def aside_producer_of(query: str, partition: int) -> int:
+def aside_producer_of(key: str, partition: int) -> int:
     """As whose the rows of a partition go aside: no other's, or they would pass for duplicates."""
-    return xxhash.xxh3_64_intdigest(f"{query}/{partition}".encode(), _ASIDE_SEED) or 1
+    return _number(f"{key}/{partition}".encode(), _ASIDE_SEED)
+
+
+def _number(text: bytes, seed: int) -> int:
+    if not text.startswith(_OWNED.encode()):
+        return xxhash.xxh3_64_intdigest(text, seed) or 1
+    # Nobody is to find a name whose number is another principal's.
+    person = seed.to_bytes(8)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=person).digest()) or 1
 
 
 def encode_queue_rows(rows: list[QueueRow]) -> bytes:

@@ -107,6 +107,18 @@ def test_i14_what_happens_to_one_subscription_does_not_touch_another() -> None:
     assert not one.is_connected(1)
 
 
+def test_one_that_leaves_is_not_waited_for_and_not_made_anew() -> None:
+    one = agent()
+    one.subscribe(1, 16, 0)
+    one.subscribe(2, 16, 0)
+    connect(one, "b1", epoch=5)
+    effects = one.leave(1, 0)
+    said = [effect.message for effect in effects if isinstance(effect, ToLeader)]
+    assert [type(message) for message in said] == [Disconnect]
+    assert list(one.members) == ["b2"]
+    one.check()
+
+
 def test_a_node_that_is_lost_ends_the_borrowers_of_its_leaders() -> None:
     one = agent()
     one.subscribe(1, 16, 0)

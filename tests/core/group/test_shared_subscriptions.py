@@ -164,6 +164,23 @@ def test_x2_a_disconnect_hands_on_what_was_not_acknowledged() -> None:
     assert FeedClosed(feed) in effects
 
 
+def test_a24_one_that_is_denied_goes_at_once_with_what_is_out_and_leaves_others_alone() -> None:
+    shared = subscribed()
+    feed = opened(shared, 1)
+    read(feed, 20)
+    feed.ack(0, 1)
+    shared.on_subscribe(2, 16, 0)
+    shared.received(LeaderConnectResponse("b2", 7, "n1"), 0)
+    effects = shared.on_denied(1, 0)
+    assert goodbyes(effects) == [Disconnect("b1", 1, ((1, Cursor(1)),))]
+    assert FeedClosed(feed) in effects
+    assert not shared.has_members(1)
+    assert shared.is_connected(2)
+    shared.check()
+    # What its Leader says from now on is for nobody.
+    assert shared.received(Grant("b1", 1, 2, Stream("n1", 2, 0), Cursor(0), 3, None), 0) == []
+
+
 def test_x21_a_member_that_died_is_blamed_for_the_oldest_that_was_out() -> None:
     shared = subscribed()
     feed = opened(shared, 1)

@@ -88,6 +88,11 @@ class Agent:
         self._windows.pop(subscription, None)
         return self._tell(subscription, Unsubscribed(), now_ms)
 
+    def leave(self, subscription: int, now_ms: int) -> list[Effect]:
+        """At once, without draining anything: its Borrower says its last word."""
+        self._windows.pop(subscription, None)
+        return self._tell(subscription, Disconnected(), now_ms)
+
     def disconnect(self, now_ms: int) -> list[Effect]:
         """The session goes: every Borrower says its last word."""
         self._windows.clear()

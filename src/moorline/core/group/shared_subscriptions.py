@@ -58,6 +58,13 @@ class SharedSubscriptions:
         effects = self._passed(self._agent.unsubscribe(subscription, now_ms))
         return effects + self._report_drained(now_ms)
 
+    def on_denied(self, subscription: int, now_ms: int) -> list[Effect]:
+        """It may not go on: nothing more of it is delivered, and nothing is waited for."""
+        effects: list[Effect] = []
+        for feed in [one for one in self.feeds.values() if one.subscription == subscription]:
+            effects += self._report(feed, now_ms)
+        return effects + self._passed(self._agent.leave(subscription, now_ms))
+
     def on_disconnect(self, now_ms: int, *, blame: bool) -> list[Effect]:
         """The session goes; with `blame` its member died, and may have died of a message."""
         effects: list[Effect] = []

@@ -44,7 +44,7 @@ from moorline.limits import (
     STAGED_QUERY_KEPT_S,
     STAGES_MAX,
 )
-from moorline.wire.staging import ROWS_MAX, STAGE_BYTES, TOPICS
+from moorline.wire.staging import ROWS_MAX, STAGE_BYTES, TOPICS, query_name
 
 log = logging.getLogger("moorline.journal")
 
@@ -246,7 +246,8 @@ class StagingStore:
             if not stage.is_closed:
                 raise NotFound("a stage that is not closed cannot be committed")
             if (facts.query, facts.batch) != (query, batch):
-                raise CallFailed(f"a stage of {facts.query}/{facts.batch}, not {query}/{batch}")
+                # Whose it is instead is not said: it may be another principal's.
+                raise CallFailed(f"a stage that is not of {query_name(query)}/{batch}")
             if facts.partition in partitions:
                 raise CallFailed(f"partition {facts.partition} has two stages in one commit")
             if (stage.count, stage.hash) != (count, hash_):

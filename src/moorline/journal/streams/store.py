@@ -19,6 +19,7 @@ from concurrent.futures import Executor
 import numpy as np
 import xxhash
 
+from moorline.core.access.row import RESERVED
 from moorline.core.frames.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
@@ -302,14 +303,18 @@ class StreamStore(StreamView):
     def _learn(self, topic: str) -> tuple[bytes, int, ShardLog, bytes]:
         check_topic(topic)
         name = topic.encode()
+        shard = self._in_use[_hash(name) % len(self._in_use)]
+        # What stands between the time and the body of a message that has nothing else.
+        plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name
+        known = (name, len(name), shard, plain)
+        if topic.partition("/")[0] in RESERVED:
+            # It stays unknown: who publishes to a known topic is not looked at, and only nodes may to this.
+            return known
         self._topics_bytes += len(name)
         if len(self._topics) >= TOPICS_CACHED_MAX or self._topics_bytes > TOPICS_CACHED_BYTES_MAX:
             self._topics.clear()
             self._topics_bytes = len(name)
-        shard = self._in_use[_hash(name) % len(self._in_use)]
-        # What stands between the time and the body of a message that has nothing else.
-        plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name
-        self._topics[topic] = known = (name, len(name), shard, plain)
+        self._topics[topic] = known
         return known
 
     # --- a commit ---------------------------------------------------------------------------------

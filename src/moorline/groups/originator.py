@@ -1,0 +1,60 @@
+"""Room: groups. Who may do what with a group, also where another node passes on what it was asked for."""
+
+from typing import Protocol
+
+from moorline.access.guard import demand, text_of
+from moorline.catalog.groups import GroupRow
+from moorline.core.access.principal import Proof
+from moorline.core.access.right import ADMINISTER, PUBLISH, SUBSCRIBE
+from moorline.core.topic import SharedName
+from moorline.errors import Denied
+from moorline.net.session import SessionRights
+from moorline.topics.paths import path_of_group, path_of_topic
+from moorline.wire.group import Originator
+
+
+class Judge(Protocol):
+    """Finds the rights of somebody whom this node does not see: `RightsTable.rights`."""
+
+    def __call__(self, principal: str, proof: Proof, /, *, is_local: bool) -> SessionRights: ...
+
+
+def originator_of(rights: SessionRights) -> Originator:
+    """What another node is told of whoever asks here."""
+    return Originator(rights.principal, rights.proof.value, rights.is_local)
+
+
+def rights_of_originator(judge: Judge, originator: Originator, group: str) -> SessionRights:
+    """By the table of this node: what the other one believes is no proof of a right."""
+    try:
+        proof = Proof(originator.proof)
+    except ValueError:
+        proof = Proof.NODE
+    if proof is Proof.NODE or not originator.principal:
+        # No node asks for itself, and one that is older does not say for whom it asks.
+        raise Denied(text_of(ADMINISTER, path_of_group(group)))
+    return judge(originator.principal, proof, is_local=originator.is_local)
+
+
+def demand_member(rights: SessionRights, name: SharedName, row: GroupRow | None) -> None:
+    """To join a group, or to make one that is not there.
+
+    Who may do neither is told the same in both cases.
+    """
+    path = path_of_group(name.group)
+    if row is not None:
+        demand(rights, SUBSCRIBE, path, row.owner)
+    elif not rights.at(path) & PUBLISH:
+        demand(rights, SUBSCRIBE, path)
+        demand(rights, PUBLISH, path)
+
+
+def is_granted(
+    rights: SessionRights, filter_text: str, name: SharedName | None, owner: str
+) -> bool:
+    """Whether a subscription that runs may go on; while nobody knows rights it may not."""
+    if not rights.at(path_of_topic(filter_text if name is None else name.filter)) & SUBSCRIBE:
+        return False
+    if name is None or rights.at(path_of_group(name.group)) & SUBSCRIBE:
+        return True
+    return rights.owns(owner)

@@ -1,0 +1,496 @@
+"""Scenarios A10, A12, A13, A20, A22, A23, A24 and A28 with topics, sessions, groups and stages."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.access.topic_server import NODES, TopicServer, row, topic_server
+from tests.catalog.databases import new_database
+from tests.staging.staged_writes import aborted, committed, published, staged
+from tests.topics.scenes import Reader, described, is_done, until
+
+import moorline
+from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.operations import Tickets
+from moorline.client.moor import Moor
+from moorline.client.topic import record
+from moorline.core.delivery.progress import Cursor
+from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
+from moorline.errors import CallFailed, Denied, NotFound
+from moorline.limits import OPERATION_MS_MAX
+from moorline.wire.group import (
+    AskLeader,
+    ChangeGroup,
+    DescribeGroup,
+    FindOffsets,
+    FindRetained,
+    ForLeader,
+    GroupDescribed,
+    OffsetsFound,
+    Originator,
+    ReadStream,
+    RetainedFound,
+    SeekGroup,
+    StreamRead,
+    StreamsSeen,
+    WatchStreams,
+)
+from moorline.wire.message import Answer, Call
+from moorline.wire.queue import Done
+from moorline.wire.stream_file import (
+    ClusterDescribed,
+    DescribeCluster,
+    DescribeShards,
+    ReadStreamFile,
+    ShardsDescribed,
+    StreamFileRead,
+)
+
+USUAL = (
+    row("/topics/%u", "@authenticated", "slwp"),
+    row("/groups/%u", "@authenticated", "slp"),
+    row("/sessions", "@authenticated", "p"),
+)
+"""As a fresh catalog has them."""
+
+
+@pytest.fixture
+async def server(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[TopicServer]:
+    async with topic_server(await new_database(postgres), tmp_path, *USUAL) as server:
+        yield server
+
+
+async def is_denied(asked: Awaitable[object]) -> str:
+    with pytest.raises(Denied) as refused:
+        await asked
+    return str(refused.value)
+
+
+# --- A20: each with and without its right ---------------------------------------------------------
+
+
+async def test_what_somebody_may_do_with_topics_is_what_its_rows_say(server: TopicServer) -> None:
+    async with server.connected("alice") as alice:
+        await alice.publish("alice/news", b"one", retain=True)
+        reader = Reader(await alice.subscribe("alice/#", start="beginning"))
+        await reader.has([b"one", b"one"])
+        assert await alice.topics("alice/#") == [("alice/news", 1)]
+        await is_denied(alice.publish("bob/news", b"two"))
+        await is_denied(alice.publish("alicent", b"two"))
+        await is_denied(alice.subscribe("bob/#"))
+        await is_denied(alice.topics("#"))
+        await is_denied(alice.streams())
+        await is_denied(alice.groups())
+        # Beside what is granted, in one call: all of it or nothing.
+        some = [record("alice/news", b"three"), record("bob/news", b"four")]
+        await is_denied(alice.publish_all(some))
+        await reader.stop()
+    async with server.connected() as operator:
+        assert await operator.topics("#") == [("alice/news", 1)]
+        assert await operator.streams() is not None
+        assert await operator.groups() == []
+    assert ("alice", "Publish", "/topics/bob/news", "DENIED") in server.refusals
+
+
+@pytest.mark.parametrize("topic", ["$SYS/audit/login", "$SYS", "$dead/group/orders", "$dead"])
+async def test_nobody_but_a_node_publishes_to_what_is_reserved(
+    server: TopicServer, topic: str
+) -> None:
+    """Also who may do everything, also once the topic is there, also among others, also by stages."""
+    async with server.connected() as operator:
+        await is_denied(operator.publish(topic, b"forged"))
+        async with server.connected(NODES) as node:
+            await node.publish(topic, b"true")
+        await is_denied(operator.publish(topic, b"forged"))
+        await is_denied(operator.publish(topic, b"forged", producer="p", sequence=1))
+        await operator.publish("orders", b"order")
+        await is_denied(
+            operator.publish_all([record("orders", b"order"), record(topic, b"forged")])
+        )
+        await is_denied(staged(operator, "q", 1, 0, [[record(topic, b"forged")]]))
+        stage = await staged(operator, "q", 1, 0, [[record("orders", b"staged")]])
+        await is_denied(committed(operator, "q", 1, [stage], aside=topic))
+        assert await published(operator, topic) == [(None, b"true")]
+        assert await published(operator, "orders") == [(None, b"order")]
+
+
+async def test_groups_want_rights_to_them_and_to_what_they_read(server: TopicServer) -> None:
+    async with server.connected("alice") as alice, server.connected("bob") as bob:
+        await alice.group("$shared/alice/alice/#").create()
+        await alice.group("$shared/alice/alice/#").info()
+        # Its owner's: seek, change and delete need no row.
+        await alice.group("$shared/alice/alice/#").seek("beginning")
+        await alice.group("$shared/alice/alice/#").change(deliveries_max=3)
+        await is_denied(alice.group("$shared/alice/bob/#").create())
+        await is_denied(alice.group("$shared/others/alice/#").create())
+        await is_denied(alice.subscribe("$shared/others/alice/#"))
+        # The same words for one that is there and for one that is not.
+        for name in ("$shared/alice/alice/#", "$shared/alice/none/#"):
+            group = bob.group(name)
+            for asked in (
+                group.info(),
+                group.seek("now"),
+                group.change(deliveries_max=1),
+                group.kick("x"),
+                group.delete(),
+            ):
+                assert (await is_denied(asked)).endswith("is not granted at /groups/alice")
+        await alice.group("$shared/alice/alice/#").delete()
+        with pytest.raises(Denied):
+            await alice.group("$shared/alice/alice/#").seek(
+                "now"
+            )  # nobody's: `a` is not in its row
+    async with server.connected() as operator:
+        with pytest.raises(NotFound):
+            await operator.group("$shared/alice/alice/#").info()
+
+
+async def test_one_who_may_read_a_groups_topics_still_cannot_join_it(server: TopicServer) -> None:
+    await server.change(row("/topics", "@authenticated", "slw"))
+    async with server.connected("alice") as alice, server.connected("bob") as bob:
+        await alice.group("$queue/alice/alice/#").create(start="beginning")
+        there = await is_denied(bob.subscribe("$queue/alice/alice/#"))
+        assert there == await is_denied(bob.subscribe("$queue/alice/not-there/#"))
+        await server.change(row("/groups/alice", "bob", "s"))
+        reader = Reader(await bob.subscribe("$queue/alice/alice/#"))
+        await alice.publish("alice/orders", b"1")
+        await reader.has([b"1"])
+        await is_denied(bob.group("$queue/alice/alice/#").delete())
+        await reader.stop()
+
+
+# --- A22, A23: filters ----------------------------------------------------------------------------
+
+
+async def test_a_filter_is_granted_only_if_all_that_it_matches_is(server: TopicServer) -> None:
+    await server.change(
+        row("/topics/orders", "alice", "sl"), row("/topics/orders/secret", "alice", "", "sl")
+    )
+    async with server.connected("alice") as alice:
+        for filter_text in ("#", "+/x", "orders/#", "orders/+", "+/#", "$SYS/#", "$dead/#"):
+            await is_denied(alice.subscribe(filter_text))
+            await is_denied(alice.topics(filter_text))
+        await (await alice.subscribe("orders/open/#")).close()
+
+
+async def test_a_denial_below_a_filter_that_runs_ends_it(server: TopicServer) -> None:
+    given = row("/topics/orders", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected() as operator:
+        reader = Reader(await alice.subscribe("orders/#"))
+        other = Reader(await alice.subscribe("orders/open/#"))
+        await operator.publish("orders/open/1", b"1")
+        await reader.has([b"1"])
+        await server.change(row("/topics/orders/secret", "alice", "", "s"))
+        await operator.publish("orders/secret", b"2")
+        await operator.publish("orders/open/1", b"3")
+        await reader.until(lambda one: one.ended == "DENIED")
+        await other.has([b"1", b"3"])
+        assert reader.bodies == [b"1"]
+        await other.stop()
+
+
+# --- A24: a right that is taken away --------------------------------------------------------------
+
+
+async def test_a_member_of_a_group_that_may_not_read_any_more_leaves_it(
+    server: TopicServer,
+) -> None:
+    topics, group = row("/topics/orders", "@authenticated", "s"), row("/groups/g", "alice", "sp")
+    await server.change(topics, group, row("/groups/g", "bob", "s"))
+    name = "$shared/g/orders/#"
+    async with (
+        server.connected() as operator,
+        server.connected("alice") as alice,
+        server.connected("bob") as bob,
+    ):
+        await operator.group(name).create()
+        denied, staying = (
+            Reader(await alice.subscribe(name), acks=False),
+            Reader(await bob.subscribe(name)),
+        )
+        await described(operator, name, lambda found: len(found.members) == 2)
+        await server.change(removed=(group,))
+        await denied.until(lambda one: one.ended == "DENIED")
+        await described(operator, name, lambda found: len(found.members) == 1)
+        bodies = [b"%d" % number for number in range(40)]
+        await operator.publish_all([record(f"orders/{body.decode()}", body) for body in bodies])
+        await staying.has(bodies)
+        await described(operator, name, is_done)
+        assert denied.got == []
+        await staying.stop()
+
+
+async def test_a_durable_session_is_judged_when_it_is_opened_again(server: TopicServer) -> None:
+    given = row("/topics/orders", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice:
+        await alice.session("s1")
+        await alice.subscribe("orders/#")
+        await alice.subscribe("alice/#")
+    async with server.connected() as operator:
+        await operator.publish("orders/1", b"1")
+    await server.change(removed=(given,))
+    async with server.connected("alice") as alice:
+        opened = await alice.session("s1")
+        assert [one.filter for one in opened] == ["alice/#"]
+    # Its place is kept: it goes on where it was once it may.
+    await server.change(given)
+    async with server.connected("alice") as alice:
+        opened = await alice.session("s1")
+        (orders,) = [one for one in opened if one.filter == "orders/#"]
+        reader = Reader(orders)
+        await reader.has([b"1"])
+        await server.change(removed=(given,))
+        await reader.until(lambda one: one.ended == "DENIED")
+
+
+async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published(
+    server: TopicServer,
+) -> None:
+    given = row("/topics/orders", "alice", "w")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected() as operator:
+        rows = [record("alice/a", b"1"), record("orders/1", b"2")]
+        stage = await staged(alice, "q", 1, 0, [rows])
+        await server.change(removed=(given,))
+        await is_denied(committed(alice, "q", 1, [stage]))
+        await is_denied(staged(alice, "q", 1, 1, [rows]))
+        assert await operator.topics("#") == []
+        await server.change(given)
+        assert (await committed(alice, "q", 1, [stage])).published == 2
+        assert await published(operator, "orders/1") == [(None, b"2")]
+
+
+async def test_what_is_judged_again_while_rights_are_unknown_ends_as_unavailable(
+    server: TopicServer,
+) -> None:
+    async with server.connected("alice") as alice:
+        reader = Reader(await alice.subscribe("alice/#"))
+        server.world.source.is_away = True
+        server.world.pass_ms(61_000)
+        server.topics.judge_soon()
+        await reader.until(lambda one: one.ended == "UNAVAILABLE")
+
+
+# --- A28: another's names -------------------------------------------------------------------------
+
+
+async def test_anothers_producer_name_makes_no_duplicates(server: TopicServer) -> None:
+    await server.change(row("/topics/shared", "@authenticated", "slw"))
+    async with (
+        server.connected("alice") as alice,
+        server.connected("bob") as bob,
+        server.connected() as nobody,
+    ):
+        # One shard for all: that is where duplicates are found.
+        for who, body in ((bob, b"bob"), (nobody, b"nobody"), (alice, b"alice")):
+            await who.publish("shared/1", body, producer="p", sequence=100)
+        for forged in ("alice\0p", "p"):
+            await bob.publish("shared/1", b"more", producer=forged, sequence=200)
+            await nobody.publish("shared/1", b"more", producer=forged, sequence=200)
+        await alice.publish("shared/1", b"alice again", producer="p", sequence=100)
+        await alice.publish("shared/1", b"alice next", producer="p", sequence=101)
+        bodies = [body for _, body in await published(alice, "shared/1")]
+        assert [one for one in bodies if one != b"more"] == [
+            b"bob",
+            b"nobody",
+            b"alice",
+            b"alice next",
+        ]
+
+
+async def test_anothers_query_name_swallows_no_batch(server: TopicServer) -> None:
+    await server.change(row("/topics/shared", "@authenticated", "slw"))
+    async with (
+        server.connected("alice") as alice,
+        server.connected("bob") as bob,
+        server.connected() as nobody,
+    ):
+        for who, body in ((bob, b"bob"), (nobody, b"nobody")):
+            stage = await staged(who, "query", 7, 0, [[record("shared/1", body)]])
+            assert (await committed(who, "query", 7, [stage])).published == 1
+        mine = await staged(alice, "query", 1, 0, [[record("shared/1", b"alice")]])
+        # Whoever knows the stage's id neither removes nor publishes it.
+        assert await aborted(bob, "query", 1, [mine]) == 0
+        with pytest.raises(CallFailed) as refused:
+            await committed(bob, "query", 8, [mine])
+        assert "alice" not in str(refused.value)
+        found = await committed(alice, "query", 1, [mine])
+        assert (found.published, found.already) == (1, False)
+        again = await committed(alice, "query", 1, [mine])
+        assert (again.already, again.last) == (True, 1)
+        for forged in ("\0alice\0query", "\0"):
+            with pytest.raises(moorline.MoorlineError):
+                await staged(nobody, forged, 9, 0, [[record("shared/1", b"forged")]])
+        bodies = [body for _, body in await published(alice, "shared/1")]
+        assert sorted(bodies) == [b"alice", b"bob", b"nobody"]
+
+
+async def test_anothers_session_is_refused_and_goes_on(server: TopicServer) -> None:
+    async with (
+        server.connected("alice") as alice,
+        server.connected("bob") as bob,
+        server.connected() as nobody,
+    ):
+        await alice.session("s1")
+        reader = Reader(await alice.subscribe("alice/#"))
+        text = await is_denied(bob.session("s1"))
+        assert text == "the right p (publish) is not granted at /sessions/s1"
+        assert await is_denied(nobody.session("s1")) == text
+        await alice.publish("alice/1", b"1")
+        await reader.has([b"1"])
+        assert reader.ended == ""
+        await reader.stop()
+    async with server.connected("alice") as alice:
+        (found,) = await alice.session("s1")
+        assert found.filter == "alice/#"
+
+
+# --- A10, A12, A13: what nodes say to each other --------------------------------------------------
+
+
+async def test_what_nodes_ask_each_other_is_refused_to_others(server: TopicServer) -> None:
+    """Also to whoever may do everything with its own topics, and nothing else."""
+    calls: list[tuple[Callable[[int], Call], type[Answer]]] = [
+        (WatchStreams, StreamsSeen),
+        (lambda n: ReadStream(n, 0, 0, 0, 100), StreamRead),
+        (lambda n: FindOffsets(n, 0), OffsetsFound),
+        (lambda n: FindRetained(n, "#"), RetainedFound),
+        (lambda n: ReadStreamFile(n, 0, 0, "segment", 0, 100), StreamFileRead),
+        (lambda n: DescribeShards(n, []), ShardsDescribed),
+        (DescribeCluster, ClusterDescribed),
+    ]
+    async with server.connected("alice") as alice, server.connected(NODES) as node:
+        await alice.publish("alice/1", b"1")
+        for make, answer in calls:
+            await is_denied(alice._caller.call(make, answer))
+            await node._caller.call(make, answer)
+
+
+async def test_a_forged_word_to_a_leader_moves_nobodys_cursor(server: TopicServer) -> None:
+    name = "$shared/g/orders/#"
+    async with server.connected() as operator, server.connected("mallory") as mallory:
+        await operator.group(name).create(start="beginning")
+        await operator.publish_all([record(f"orders/{n}", b"%d" % n) for n in range(20)])
+        reader = Reader(await operator.subscribe(name), acks=False)
+        await reader.until(lambda one: len(one.got) == 20)
+        before = await operator.group(name).info()
+        (reader_number,) = server.topics.leaders.led
+        host = server.topics.leaders.led[reader_number]
+        (borrower,) = host.leader.borrowers
+        epoch = host.leader.epoch
+        for lease in range(4):
+            forged = UpdateProgress(borrower, epoch, 99, lease, Cursor(20), 20, final=True)
+            mallory._caller.send(ForLeader(reader_number, forged))
+        mallory._caller.send(ForLeader(reader_number, LeaderWanted("forged", "mallory", 10)))
+        mallory._caller.send(ForLeader(reader_number, Disconnect(borrower, epoch, ())))
+        # Behind them on the same link: they were heard.
+        await is_denied(mallory.group(name).info())
+        after = await operator.group(name).info()
+        assert [one.borrower for one in after.members] == [one.borrower for one in before.members]
+        assert [(one.shard, one.offset, one.lag) for one in after.cursors] == [
+            (one.shard, one.offset, one.lag) for one in before.cursors
+        ]
+        acts = [act for who, act, _, _ in server.refusals if who == "mallory"]
+        assert acts.count("ForLeader") == 6
+        await reader.stop()
+
+
+class Forwarding:
+    """A node that passes calls on to the one that leads a group."""
+
+    def __init__(self, server: TopicServer, node: Moor, reader: int) -> None:
+        self._server = server
+        self._node = node
+        self._reader = reader
+        self._tickets = Tickets(server.catalog)
+
+    async def ask(
+        self, originator: Originator, *, within_ms: int = OPERATION_MS_MAX, epoch: int | None = None
+    ) -> Done:
+        ticket = await self._tickets.open(
+            self._reader, "ChangeGroup", asked_by="x", asked_at="n2", within_ms=within_ms
+        )
+        led = self._server.topics.leaders.led[self._reader].leader.epoch
+        work = ChangeGroup(0, "$shared/g/orders/#", 77)
+        return await self._node._caller.call(
+            lambda n: AskLeader(
+                n, self._reader, led if epoch is None else epoch, ticket, "x", work, originator
+            ),
+            Done,
+        )
+
+    async def deliveries_max(self) -> int:
+        row_found = await self._server.topics.leaders.groups.of(self._reader)
+        assert row_found is not None
+        return row_found.deliveries_max
+
+
+@pytest.fixture
+async def forwarding(server: TopicServer) -> AsyncIterator[Forwarding]:
+    await server.change(row("/groups/g", "boss", "ls"))
+    name = "$shared/g/orders/#"
+    async with server.connected() as operator, server.connected(NODES) as node:
+        await operator.group(name).create(deliveries_max=5)
+        reader = Reader(await operator.subscribe(name))
+        await until(lambda: bool(server.topics.leaders.led))
+        (number,) = server.topics.leaders.led
+        yield Forwarding(server, node, number)
+        await reader.stop()
+
+
+async def test_a_call_that_is_passed_on_is_judged_as_its_originators(
+    server: TopicServer, forwarding: Forwarding
+) -> None:
+    boss = Originator("boss", "password")
+    nobodies = [
+        boss,
+        Originator(),
+        Originator("$node/n2", "node"),
+        Originator("boss", "no such proof"),
+        Originator("anonymous", "nothing", is_local=False),
+    ]
+    for originator in nobodies:
+        await is_denied(forwarding.ask(originator))
+    assert await forwarding.deliveries_max() == 5
+    await server.change(row("/groups/g", "boss", "lsa"))
+    await forwarding.ask(boss)
+    assert await forwarding.deliveries_max() == 77
+    await forwarding.ask(Originator("anonymous", "nothing", is_local=True))
+
+
+async def test_a_call_that_is_passed_on_too_late_or_to_another_epoch_is_refused(
+    server: TopicServer, forwarding: Forwarding
+) -> None:
+    await server.change(row("/groups/g", "boss", "lsa"))
+    boss = Originator("boss", "password")
+    with pytest.raises(CallFailed, match="given up"):
+        await forwarding.ask(boss, within_ms=0)
+    with pytest.raises(CallFailed, match="another Leader"):
+        await forwarding.ask(boss, epoch=1 << 40)
+    assert await forwarding.deliveries_max() == 5
+
+
+async def test_only_nodes_pass_calls_on_and_an_originator_of_others_means_nothing(
+    server: TopicServer, forwarding: Forwarding
+) -> None:
+    name, operator = "$shared/g/orders/#", Originator("anonymous", "nothing", is_local=True)
+    async with server.connected("mallory") as mallory, server.connected(NODES) as node:
+        work = SeekGroup(0, name, "now")
+        await is_denied(
+            mallory._caller.call(lambda n: AskLeader(n, 1, 1, 1, "x", work, operator), Done)
+        )
+
+        def describe(n: int) -> DescribeGroup:
+            return DescribeGroup(n, name, originator=operator)
+
+        await is_denied(mallory._caller.call(describe, GroupDescribed))
+        await node._caller.call(describe, GroupDescribed)
+        await is_denied(
+            node._caller.call(
+                lambda n: DescribeGroup(n, name, originator=Originator("mallory", "password")),
+                GroupDescribed,
+            )
+        )
+    assert await forwarding.deliveries_max() == 5
