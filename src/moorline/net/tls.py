@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from moorline.errors import ConfigError
+from moorline.net.alerts import AlertingContext
 from moorline.net.pem import PRIVATE_KEY, REVOCATION_LIST, Pem, load_pem
 
 
@@ -42,7 +43,7 @@ def server_context(
     minimum: str = "1.2",
 ) -> ssl.SSLContext:
     """A context for a listener; with `client_ca` or `node_ca` peers may prove who they are."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[minimum]
     # Nothing of a handshake is taken from an earlier one: a certificate is looked at anew for every link,
     # and no key of tickets, which would undo forward secrecy, stays in memory.
