@@ -231,9 +231,7 @@ def _options() -> list[inspect.Parameter]:
             "--password-file",
             "File with the password of --user, in place of the question.",
         ),
-        _option(
-            "user_token_file", Path, "--token-file", "File with a token, in place of --user."
-        ),
+        _option("user_token_file", Path, "--token-file", "File with a token, in place of --user."),
     ]
 
 
