@@ -1,4 +1,4 @@
-"""A node that takes passwords and tokens, as clients of all kinds show them; it answers what is echoed."""
+"""A node that takes passwords and tokens as any client shows them; it echoes, and says whom it took in."""
 
 import contextlib
 import ssl
@@ -11,6 +11,7 @@ from moorline.net.authentication import Authentication, Exchange, Peer, Verdict
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
+from moorline.wire.access import Identified, WhoAmI
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer
 from moorline.wire.node import Echo, Echoed
@@ -28,7 +29,7 @@ class ProvingNode:
         self.entered: list[str] = []
         self._listeners = Listeners(Admission("loopback", 100, 10_000, 600_000))
         self._authentication = Authentication(mechanisms, self)
-        self._protocol = NativeProtocol({Echo: self._echo}, _welcome)
+        self._protocol = NativeProtocol({Echo: self._echo, WhoAmI: self._who}, _welcome)
 
     def begin(self, mechanism: str, peer: Peer, /) -> Exchange:  # noqa: ARG002
         return self
@@ -40,6 +41,10 @@ class ProvingNode:
     def _echo(self, session: Session, calls: list[Echo]) -> list[Answer]:
         self.entered.append(session.identity.name)
         return [Echoed(call.call, call.body) for call in calls]
+
+    def _who(self, session: Session, calls: list[WhoAmI]) -> list[Answer]:
+        name = session.identity.name
+        return [Identified(call.call, name, "password", ("@everyone",), ()) for call in calls]
 
     @contextlib.asynccontextmanager
     async def open(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:

@@ -122,7 +122,7 @@ def list_users(endpoint: Endpoint, as_json: AsJson = False) -> None:
     )
 
 
-@app.command(epilog="Example: moor user token spark nightly --expires-s 2592000")
+@app.command(epilog="Example: moor user token spark nightly --expires-s 2592000 > spark.token")
 @with_node
 def token(
     endpoint: Endpoint,
@@ -134,7 +134,7 @@ def token(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token for a user and print it. It is shown this once."""
+    """Make a token for a user and print it, for --token-file. It is shown this once."""
     made = plain(asked(endpoint, lambda access: access.add_token(name, label, expires_s=expires_s)))
 
     def show() -> None:
