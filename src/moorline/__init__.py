@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         WrongLoop,
         WrongNode,
     )
+    from moorline.net.credentials import PasswordCredentials, TokenCredentials
 
 __all__ = [
     "BadStart",
@@ -58,6 +59,7 @@ __all__ = [
     "NotAuthorized",
     "NotFound",
     "OutcomeUnknown",
+    "PasswordCredentials",
     "Queue",
     "QueueBlocked",
     "QueueDamaged",
@@ -70,6 +72,7 @@ __all__ = [
     "SessionTaken",
     "Subscription",
     "SubscriptionEnded",
+    "TokenCredentials",
     "TooLarge",
     "TopicMessage",
     "Unreachable",
@@ -96,6 +99,10 @@ def __getattr__(name: str) -> Any:
         from moorline.client.service import Service
 
         return Service
+    if name in {"PasswordCredentials", "TokenCredentials"}:
+        from moorline.net import credentials
+
+        return getattr(credentials, name)
     from moorline import errors
 
     return getattr(errors, name)

@@ -267,13 +267,13 @@ async def test_users_by_commands(
 ) -> None:
     file = tmp_path / "password"
     file.write_text("from a file\nand no more\n")
-    assert await moor("user", "add", "alice", f"--password-file={file}") == "added: alice"
+    assert await moor("user", "add", "alice", f"--new-password-file={file}") == "added: alice"
     row = await server.users.find_user("alice")
     assert row is not None
     assert row.password is not None
     assert is_password("from a file", row.password)
     monkeypatch.setattr("sys.stdin", io.StringIO("typed\n"))
-    assert await moor("user", "change", "alice", "--password-file=-") == "changed: alice"
+    assert await moor("user", "change", "alice", "--new-password-file=-") == "changed: alice"
     row = await server.users.find_user("alice")
     assert row is not None
     assert row.password is not None
@@ -295,7 +295,7 @@ async def test_users_by_commands(
     assert await moor("user", "leave", "@sales", "alice") == "alice is not in @sales"
     assert "there is a user 'spark'" in await moor("user", "add", "spark", "--no-password", code=12)
     assert "nothing to change" in await moor("user", "change", "spark", code=2)
-    missing = f"--password-file={tmp_path / 'none'}"
+    missing = f"--new-password-file={tmp_path / 'none'}"
     assert "cannot be read" in await moor("user", "add", "bob", missing, code=2)
 
 

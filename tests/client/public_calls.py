@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 import moorline
-from moorline.client import feed, group, moor, queue, service, topic
+from moorline.client import access, feed, group, moor, queue, service, topic
 from moorline.client import service_operator as operator
+from moorline.client.access import Access
 from moorline.client.group import Group
 from moorline.client.moor import Connecting, Moor
 from moorline.client.queue import Message, Queue
@@ -24,7 +25,7 @@ from moorline.client.service import Service
 from moorline.client.service_operator import Reconciler, calling, copied
 from moorline.client.topic import Batch, Subscribing, Subscription, TopicMessage
 
-MODULES = (feed, group, moor, operator, queue, service, topic)
+MODULES = (access, feed, group, moor, operator, queue, service, topic)
 INSIDE = {"Feed", "Inbox", "Subscriptions"}
 """Classes that users do not meet."""
 
@@ -246,7 +247,13 @@ async def _group(world: World) -> AsyncIterator[Group]:
     yield world.moor.group("$shared/operated/c/#")
 
 
+@contextlib.asynccontextmanager
+async def _access(world: World) -> AsyncIterator[Access]:
+    yield world.moor.access
+
+
 TARGETS: dict[str, Callable[[World], contextlib.AbstractAsyncContextManager[Any]]] = {
+    "Access": _access,
     "Batch": _batch,
     "Connecting": _connecting,
     "Group": _group,
@@ -296,6 +303,20 @@ def _made(
 
 
 ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
+    # Nobody is called so, and nobody loses a right: the other calls go on as they are.
+    "Access.add_grant": _always("/topics/c/rows", "zoe", "sl"),
+    "Access.add_member": _always("@c", "zoe"),
+    "Access.add_token": _made(lambda world: ("zoe", f"token-{next(world.numbers)}")),
+    "Access.add_user": _made(lambda world: (f"zoe-{next(world.numbers)}",)),
+    "Access.change_user": _always("zoe"),
+    "Access.check": _always("s", "/topics/c/#"),
+    "Access.explain": _always("s", "/topics/c/#"),
+    "Access.map_owner": _always("0" * 64, "zoe"),
+    "Access.remove_grant": _always("/topics/c/rows", "zoe"),
+    "Access.remove_member": _always("@c", "zoe"),
+    "Access.remove_user": _always("zoe"),
+    "Access.revoke_token": _always("zoe", "token"),
+    "Access.set_quota": _always("zoe", "queues", 1_000),
     "Group.kick": _always("nobody"),
     "Group.seek": _always("now"),
     "Moor.ack_all": _delivered,
@@ -316,7 +337,10 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
 }
 
 
-KEYWORDS: dict[str, dict[str, Any]] = {"Group.change": {"deliveries_max": 3}}
+KEYWORDS: dict[str, dict[str, Any]] = {
+    "Access.change_user": {"is_disabled": True},
+    "Group.change": {"deliveries_max": 3},
+}
 
 
 def note(world: World, name: str, arguments: tuple[Any, ...], result: Any) -> None:

@@ -9,7 +9,7 @@ from tests.net.authority import DAY, Authority, Issued
 
 from moorline.client.moor import connect
 from moorline.config.addresses import Address
-from moorline.errors import ConnectionLost
+from moorline.errors import Refused
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.tls import server_context
@@ -55,7 +55,7 @@ async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
             protocol,
         )
         for _ in range(3):
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(Refused, match="AUTH: the node refused our certificate"):
                 async with connect(str(address), ca=ca, certificate=shown, key=shown) as moor:
                     await moor.echo(b"let me in")
         async with asyncio.timeout(20):

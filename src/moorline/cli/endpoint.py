@@ -11,6 +11,14 @@ Which node that is, by the first of these that is given:
     data                       a setting, from MOOR_DATA, --config, MOOR_CONFIG or ./moorline.toml
     nothing                    the node of ./moorline-data, or else the one at the default address
 
+Who we are there, by the first of these that is given:
+
+    --token-file                   a flag
+    --user, --password-file        flags; without a file the password is asked for
+    MOOR_TOKEN_FILE                a variable
+    MOOR_USER, MOOR_PASSWORD_FILE  variables
+    nothing                        whom --certificate names, or nobody
+
 Of a data folder the note is read that its node leaves there. A folder that was named and has no node that
 runs is an error: a command must never reach another node than the one that was meant.
 """
@@ -32,6 +40,7 @@ from moorline.config.shown import escaped
 from moorline.errors import Unreachable
 
 if TYPE_CHECKING:
+    from moorline.client.credentials import ClientProof
     from moorline.client.moor import Connecting
 
 P = ParamSpec("P")
@@ -47,20 +56,45 @@ TLS_FLAGS = {
 }
 """Flags that only mean something with TLS, and what they name."""
 
+WHO_FLAGS = ("user", "user_password_file", "user_token_file")
+"""By the names of their parameters: a command may have a password file of its own, of whom it makes."""
+
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An address and what proves us there."""
+    """An address and what proves us there. It names files, and holds no secret."""
 
     address: str
     ca: Path | None
     certificate: Path | None
     key: Path | None
+    user: str = ""
+    password_file: Path | None = None
+    token_file: Path | None = None
 
     def connect(self) -> "Connecting":
         # Here: `moor --help`, `moor config` and `moor serve` need no client.
         from moorline.client.moor import connect
 
-        return connect(self.address, ca=self.ca, certificate=self.certificate, key=self.key)
+        proof = self.proof()
+        return connect(
+            self.address,
+            ca=self.ca,
+            certificate=self.certificate,
+            key=self.key,
+            user=proof.user,
+            password_file=proof.password_file,
+            token_file=proof.token_file,
+            credentials=proof.credentials,
+        )
+
+    def proof(self) -> "ClientProof":
+        """What is shown to the node; asks for a password where no file has it."""
+        from moorline.client.credentials import ClientProof
+        from moorline.net.credentials import PasswordCredentials
+
+        if self.user and self.password_file is None:
+            return ClientProof(credentials=PasswordCredentials.of_prompt(self.user))
+        return ClientProof(self.user, self.password_file, self.token_file)
 
 
 def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R]:
@@ -77,6 +111,7 @@ def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R
             options.pop("ca"),
             options.pop("certificate"),
             options.pop("key"),
+            *_who(*(options.pop(name) for name in WHO_FLAGS)),
         )
         _check_tls_flags(endpoint, of_messages="key_text" in options)
         return command(endpoint, *args, **options)
@@ -103,6 +138,29 @@ def _address(
     if source != "default":
         return _noted(folder, source)
     return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
+
+
+def _who(
+    user: str | None, password_file: Path | None, token_file: Path | None
+) -> tuple[str, Path | None, Path | None]:
+    """User, password file and token file; what a flag says goes before every variable."""
+    of_flags = (user, password_file, token_file)
+    names = ("--user", "--password-file", "--token-file")
+    if of_flags == (None, None, None):
+        names = ("MOOR_USER", "MOOR_PASSWORD_FILE", "MOOR_TOKEN_FILE")
+        found = [os.environ.get(name) or None for name in names]
+        user = found[0]
+        password_file, token_file = (Path(one) if one else None for one in found[1:])
+    elif password_file is not None and user is None:
+        user = os.environ.get("MOOR_USER") or None
+    if token_file is not None and (user or password_file):
+        other = names[0] if user else names[1]
+        raise typer.BadParameter(f"{other} and {names[2]} each say who we are: give one of them")
+    if password_file is not None and not user:
+        raise typer.BadParameter(f"{names[1]}: whose password is it? give {names[0]} too")
+    if user == "":
+        raise typer.BadParameter("--user: give the name of a user")
+    return user or "", password_file, token_file
 
 
 def _noted(folder: Path, source: str) -> str:
@@ -161,6 +219,19 @@ def _options() -> list[inspect.Parameter]:
         _option("ca", Path, "--ca", "PEM file of the CA that the node's certificate is from."),
         _option("certificate", Path, "--certificate", "PEM file of our own certificate."),
         _option("key", Path, "--key", "PEM file of its private key."),
+        _option(
+            "user",
+            str,
+            "--user",
+            "User whom we are there, in place of MOOR_USER; its password is asked for.",
+        ),
+        _option(
+            "user_password_file",
+            Path,
+            "--password-file",
+            "File with the password of --user, in place of the question.",
+        ),
+        _option("user_token_file", Path, "--token-file", "File with a token, in place of --user."),
     ]
 
 

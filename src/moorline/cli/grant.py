@@ -25,17 +25,23 @@ AskedPath = Annotated[
 ]
 Subject = Annotated[
     str,
-    typer.Argument(metavar="SUBJECT", show_default=False, help="A principal, or @group of users."),
+    typer.Argument(
+        metavar="SUBJECT",
+        show_default=False,
+        help="A principal, or a @group of users; @everyone, @authenticated, @loopback are built in.",
+    ),
 ]
+Meanings = (
+    "s subscribe and read, w write: publish and send messages, l list, p make queues, services, groups, "
+    "sessions and values, d make values on demand, a administer, g change grants, users and quotas."
+)
 Right = Annotated[
-    str, typer.Argument(metavar="RIGHT", show_default=False, help="One of s l w p d a g.")
+    str, typer.Argument(metavar="RIGHT", show_default=False, help=f"One letter: {Meanings}")
 ]
 Whose = Annotated[
     str, typer.Option("--subject", help="A principal or @group of users; without it: us.")
 ]
-Letters = (
-    "Of s (subscribe), l (list), w (write), p (publish), d (default), a (administer), g (grant)."
-)
+Letters = f"One or more letters: {Meanings}"
 
 
 @app.command(epilog="Example: moor grant add /topics/orders/secret @everyone s --deny")
@@ -44,7 +50,7 @@ def add(
     endpoint: Endpoint,
     path: Path,
     subject: Subject,
-    letters: Annotated[str, typer.Argument(show_default=False, help=Letters)],
+    letters: Annotated[str, typer.Argument(metavar="LETTERS", show_default=False, help=Letters)],
     deny: Annotated[bool, typer.Option("--deny", help="Deny them in place of granting.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +67,8 @@ def remove(
     path: Path,
     subject: Subject,
     letters: Annotated[
-        str, typer.Argument(show_default=False, help=f"{Letters} Without them: all.")
+        str,
+        typer.Argument(metavar="LETTERS", show_default=False, help=f"{Letters} Without them: all."),
     ] = "",
     as_json: AsJson = False,
 ) -> None:

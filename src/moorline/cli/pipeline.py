@@ -329,6 +329,19 @@ def endpoint_options(endpoint: Endpoint) -> dict[str, str]:
         file: Path | None = getattr(endpoint, name)
         if file is not None:
             options[name] = str(file.absolute())
+    if endpoint.user and endpoint.password_file is None:
+        raise typer.BadParameter(
+            f"--user {endpoint.user}: the tasks of a job cannot be asked for a password: give "
+            "--password-file, or --token-file"
+        )
+    # By their names alone: a task reads them where it runs.
+    if endpoint.password_file is not None:
+        options |= {
+            "user": endpoint.user,
+            "passwordFile": str(endpoint.password_file.absolute()),
+        }
+    if endpoint.token_file is not None:
+        options["tokenFile"] = str(endpoint.token_file.absolute())
     return options
 
 

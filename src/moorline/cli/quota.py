@@ -7,6 +7,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
 from moorline.cli.endpoint import Endpoint, with_node
+from moorline.core.access.quota import Quota
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +22,7 @@ Subject = Annotated[
 Kind = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", show_default=False, help="As connections, queues or messages_per_s."
+        metavar="KIND", show_default=False, help=f"One of {', '.join(Quota)}; of each node."
     ),
 ]
 
@@ -32,7 +33,16 @@ def set_quota(
     endpoint: Endpoint,
     subject: Subject,
     kind: Kind,
-    amount: Annotated[int, typer.Argument(min=0, max=1 << 60, show_default=False)],
+    amount: Annotated[
+        int,
+        typer.Argument(
+            metavar="AMOUNT",
+            min=0,
+            max=1 << 60,
+            show_default=False,
+            help="At most so much; 0 is none.",
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Set a quota. A principal's own counts first, then the most generous of its groups of users."""

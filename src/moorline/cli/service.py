@@ -330,7 +330,7 @@ def _run(endpoint: Endpoint, work: Callable[[Caller], Coroutine[Any, Any, None]]
 
     async def connected() -> None:
         async with calling(
-            endpoint.address, endpoint.ca, endpoint.certificate, endpoint.key
+            endpoint.address, endpoint.ca, endpoint.certificate, endpoint.key, endpoint.proof()
         ) as caller:
             await work(caller)
 

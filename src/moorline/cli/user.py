@@ -10,6 +10,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
 from moorline.cli.endpoint import Endpoint, with_node
+from moorline.config.shown import escaped
 from moorline.limits import PASSWORD_BYTES_MAX
 
 app = typer.Typer(
@@ -28,7 +29,9 @@ Group = Annotated[
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
-        "--password-file", show_default=False, help="Its first line is the password; - is stdin."
+        "--new-password-file",
+        show_default=False,
+        help="Its first line is the user's password from now on; - is stdin.",
     ),
 ]
 
@@ -46,8 +49,8 @@ def add(
 ) -> None:
     """Make a user. The password is asked for, or read from a file; it is never an option."""
     if no_password and password_file is not None:
-        raise typer.BadParameter("--no-password and --password-file exclude each other")
-    password = b"" if no_password else _password(password_file)
+        raise typer.BadParameter("--no-password and --new-password-file exclude each other")
+    password = b"" if no_password else _password(name, password_file)
     asked(endpoint, lambda access: access.add_user(name, password))
     output.emit(as_json, {"name": name}, lambda: output.line(f"added: {name}"))
 
@@ -70,10 +73,12 @@ def change(
 ) -> None:
     """Change a user. Whoever is logged on as that user is cut, and logs on again."""
     if sum((password, password_file is not None, no_password)) > 1:
-        raise typer.BadParameter("--password, --password-file and --no-password exclude each other")
+        raise typer.BadParameter(
+            "--password, --new-password-file and --no-password exclude each other"
+        )
     new: bytes | None = b"" if no_password else None
     if password or password_file is not None:
-        new = _password(password_file)
+        new = _password(name, password_file)
     if new is None and disable is None:
         raise typer.BadParameter("nothing to change: give a password, --disable or --enable")
     asked(endpoint, lambda access: access.change_user(name, password=new, is_disabled=disable))
@@ -117,7 +122,7 @@ def list_users(endpoint: Endpoint, as_json: AsJson = False) -> None:
     )
 
 
-@app.command(epilog="Example: moor user token spark nightly --expires-s 2592000")
+@app.command(epilog="Example: moor user token spark nightly --expires-s 2592000 > spark.token")
 @with_node
 def token(
     endpoint: Endpoint,
@@ -129,7 +134,7 @@ def token(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token for a user and print it. It is shown this once."""
+    """Make a token for a user and print it, for --token-file. It is shown this once."""
     made = plain(asked(endpoint, lambda access: access.add_token(name, label, expires_s=expires_s)))
 
     def show() -> None:
@@ -185,16 +190,18 @@ def members(
     )
 
 
-def _password(file: Path | None) -> bytes:
+def _password(name: str, file: Path | None) -> bytes:
     """From a file or a prompt: what stands on a command line is in every list of processes."""
     if file is None:
-        text = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+        text = typer.prompt(
+            f"New password of {escaped(name)}", hide_input=True, confirmation_prompt=True, err=True
+        )
     else:
         try:
             whole = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise typer.BadParameter(f"--password-file {file} cannot be read: {why}") from None
+            raise typer.BadParameter(f"--new-password-file {file} cannot be read: {why}") from None
         text = whole.partition("\n")[0].removesuffix("\r")
     password = str(text).encode()
     if not 1 <= len(password) <= PASSWORD_BYTES_MAX:

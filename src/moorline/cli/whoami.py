@@ -1,5 +1,7 @@
 """Room: cli. `moor whoami`: whom a node takes us for, and what that one may do."""
 
+from datetime import UTC, datetime
+
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
 from moorline.cli.endpoint import Endpoint, with_node
@@ -12,9 +14,12 @@ def whoami(endpoint: Endpoint, as_json: AsJson = False) -> None:
 
     def show() -> None:
         output.line(f"{found['principal']}, proven by {found['proof']}")
+        if found["expires_us"]:
+            ends = datetime.fromtimestamp(found["expires_us"] // 1_000_000, UTC)
+            output.line(f"until: {ends:%Y-%m-%d %H:%M:%S} UTC")
         output.line(f"groups of users: {', '.join(found['groups'])}")
         output.table(
-            ("path", "rights", "at everything below"),
+            ("path", "rights there", "rights at all below"),
             [
                 [row[name] or "-" for name in ("path", "at", "everywhere")]
                 for row in found["rights"]

@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from moorline.client.access import Access
+from moorline.client.credentials import ClientProof, PrivateCredentials
 from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
-from moorline.client.record import check_filter_text, check_producer
+from moorline.client.record import batches_of, check_filter_text, check_producer
 from moorline.client.topic import (
     Headers,
     Subscribing,
@@ -31,8 +32,6 @@ from moorline.limits import (
     GOODBYE_MS_MAX,
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,
-    PUBLISH_BATCH_BYTES,
-    PUBLISH_BATCH_MAX,
     STREAMS_PER_PAGE_MAX,
     TOPIC_WINDOW,
     TOPICS_PER_PAGE_MAX,
@@ -198,7 +197,7 @@ class Moor:
         check_producer(producer, sequence)
         makes = [
             partial(_publish, batch, producer, sequence + start if producer else 0)
-            for start, batch in _batches(records)
+            for start, batch in batches_of(records)
         ]
         answers = await self._caller.call_all(makes)
         return [_expected(answer, Published) for answer in answers]
@@ -307,21 +306,6 @@ def _publish(batch: Sequence[Record], producer: str, sequence: int, call: int) -
     return Publish(call, list(batch), producer, sequence)
 
 
-def _batches(records: Sequence[Record]) -> list[tuple[int, Sequence[Record]]]:
-    """Runs that fit a frame, each with the number of its first."""
-    batches: list[tuple[int, Sequence[Record]]] = []
-    start = size = 0
-    for place, one in enumerate(records):
-        grown = size + len(one.body) + len(one.topic) + 64
-        if place > start and (grown > PUBLISH_BATCH_BYTES or place - start >= PUBLISH_BATCH_MAX):
-            batches.append((start, records[start:place]))
-            start, grown = place, len(one.body) + len(one.topic) + 64
-        size = grown
-    if start < len(records):
-        batches.append((start, records[start:]))
-    return batches
-
-
 def _get(queue: bytes, call: int) -> Get:
     return Get(call, queue)
 
@@ -345,19 +329,23 @@ class Connecting:
         ca: Path | None,
         certificate: Path | None,
         key: Path | None,
+        proof: ClientProof,
     ) -> None:
         self._address = address
         self._timeout_ms = timeout_ms
+        self._proof = proof
         self._ca, self._certificate, self._key = ca, certificate, key
         self._moor: Moor | None = None
 
     async def _connect(self) -> Moor:
+        credentials = self._proof.opened(self._address)
         caller = await open_caller(
             self._address,
             lambda: Caller(
                 f"{SOFTWARE} python",
                 hello_timeout_ms=self._timeout_ms,
                 keepalive_ms=KEEPALIVE_MS,
+                credentials=credentials,
             ),
             timeout_ms=self._timeout_ms,
             ca=self._ca,
@@ -390,10 +378,25 @@ def connect(
     ca: Path | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
+    user: str = "",
+    password_file: Path | None = None,
+    token_file: Path | None = None,
+    credentials: PrivateCredentials | None = None,
 ) -> Connecting:
-    """Connects to a node: `tcp://HOST:PORT`, or `tls://HOST:PORT` with a CA and a certificate."""
+    """Connects to a node: `tcp://HOST:PORT`, or `tls://HOST:PORT` with a CA and a certificate.
+
+    Who we are is said by `user` with a `password_file`, by a `token_file`, or by `credentials` that hold the
+    secret themselves; else by the certificate. Passwords and tokens go over TLS or to this machine only.
+    """
     try:
         parsed = listen_address(address)
     except ValueError as error:
         raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
-    return Connecting(parsed, timeout_ms=timeout_ms, ca=ca, certificate=certificate, key=key)
+    return Connecting(
+        parsed,
+        timeout_ms=timeout_ms,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        proof=ClientProof(user, password_file, token_file, credentials),
+    )

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from moorline.client.associations import Associations
+from moorline.client.credentials import NO_PROOF, ClientProof
 from moorline.client.service_exchange import (
     Asking,
     Report,
@@ -38,17 +39,25 @@ from moorline.wire.service_operator import OpenNamedService, VerifyService
 
 @contextlib.asynccontextmanager
 async def calling(
-    address: str, ca: Path | None, certificate: Path | None, key: Path | None
+    address: str,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    proof: ClientProof = NO_PROOF,
 ) -> AsyncIterator[Caller]:
     """A bare connection to a node, for calls that a `Moor` has no name for."""
     try:
         parsed = listen_address(address)
     except ValueError as error:
         raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
+    credentials = proof.opened(parsed)
     caller = await open_caller(
         parsed,
         lambda: Caller(
-            f"{SOFTWARE} moor", hello_timeout_ms=HELLO_TIMEOUT_MS, keepalive_ms=KEEPALIVE_MS
+            f"{SOFTWARE} moor",
+            hello_timeout_ms=HELLO_TIMEOUT_MS,
+            keepalive_ms=KEEPALIVE_MS,
+            credentials=credentials,
         ),
         timeout_ms=HELLO_TIMEOUT_MS,
         ca=ca,

@@ -34,6 +34,9 @@ EXISTING_ROLES = ("broker", "console")
 
 OTHER_VARIABLES = {
     "MOOR_ADDRESS": "the node that a command calls, where --address does not name it",
+    "MOOR_USER": "the user whom a command is at the node, where --user does not name it",
+    "MOOR_PASSWORD_FILE": "the file with its password, in place of --password-file",
+    "MOOR_TOKEN_FILE": "the file with a token, in place of --token-file",
     "MOOR_CONFIG": "the configuration file, where --config does not name it",
     "MOOR_DEBUG": "1 prints the traceback of an error",
 }

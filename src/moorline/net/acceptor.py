@@ -25,6 +25,7 @@ from moorline.limits import (
     ACCEPTS_PER_TURN,
     LISTEN_BACKLOG,
 )
+from moorline.net.alerts import HANDSHAKING
 from moorline.net.clock import monotonic_ms
 from moorline.net.tls import why_refused_here
 
@@ -165,6 +166,7 @@ class Acceptor:
         self, accepted: socket.socket, serve: Serve, visitor: int, visit: Visit
     ) -> None:
         gone: asyncio.Future[None] | None = None
+        HANDSHAKING.set(accepted)  # of this task alone
         try:
             gone = await serve(accepted, visit)
         except ssl.SSLCertVerificationError as error:

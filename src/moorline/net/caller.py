@@ -27,7 +27,7 @@ from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.authentication import Credentials, checked_mechanism, made_proof
 from moorline.net.connection import Connection
 from moorline.net.native import NativeClientEnd
-from moorline.net.tls import client_context, why_untrusted
+from moorline.net.tls import client_context, why_refused_there, why_untrusted
 from moorline.wire.bounds import fault_of
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
@@ -112,6 +112,7 @@ class Caller(Connection):
             mechanism=checked_mechanism(credentials),
         )
         self._credentials = credentials
+        self._refused_text = ""
         self._native = NativeClientEnd(link, software)
         super().__init__(self._native)
         self.pushed = pushed
@@ -244,8 +245,15 @@ class Caller(Connection):
         if not self.established.done():
             self.established.set_result(None)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        # With TLS 1.3 the node looks at our certificate when we think that the link is open.
+        self._refused_text = why_refused_there(exc)
+        super().connection_lost(exc)
+
     def ended(self, code: str, text: str) -> None:
         error: ConnectionLost | Refused
+        if code == "LOST" and self._refused_text:
+            code, text = "AUTH", self._refused_text
         if code in REFUSALS:
             error = Refused(code, text)
         else:
@@ -338,6 +346,8 @@ async def _established(
     except ssl.SSLCertVerificationError as error:
         raise Untrusted(f"{address}: TLS failed: {why_untrusted(error, ca)}") from error
     except ssl.SSLError as error:
+        if refused := why_refused_there(error):
+            raise Refused("AUTH", f"{address}: {refused}") from error
         why = error.reason or error
         raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
     except ConnectionLost as error:

@@ -13,6 +13,7 @@ from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.principal import ANONYMOUS as ANONYMOUS_NAME
 from moorline.core.access.principal import Proof
 from moorline.errors import ConfigError
+from moorline.net.alerts import AlertingContext
 from moorline.net.pem import PRIVATE_KEY, REVOCATION_LIST, Pem, load_pem
 
 
@@ -61,7 +62,7 @@ def server_context(
     minimum: str = "1.2",
 ) -> ssl.SSLContext:
     """A context for a listener; with `client_ca` or `node_ca` peers may prove who they are."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[minimum]
     # Nothing of a handshake is taken from an earlier one: a certificate is looked at anew for every link,
     # and no key of tickets, which would undo forward secrecy, stays in memory.

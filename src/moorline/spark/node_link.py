@@ -176,10 +176,15 @@ class Links:
 
     async def _open(self, address: str) -> Caller:
         endpoint = self._endpoint
+        parsed = address_of(address)
+        credentials = endpoint.proof().opened(parsed)
         return await open_caller(
-            address_of(address),
+            parsed,
             lambda: Caller(
-                f"{SOFTWARE} spark", hello_timeout_ms=HELLO_TIMEOUT_MS, keepalive_ms=KEEPALIVE_MS
+                f"{SOFTWARE} spark",
+                hello_timeout_ms=HELLO_TIMEOUT_MS,
+                keepalive_ms=KEEPALIVE_MS,
+                credentials=credentials,
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
             ca=Path(endpoint.ca) if endpoint.ca else None,

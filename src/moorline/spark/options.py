@@ -2,15 +2,20 @@
 
 Spark gives options without the case of their names. What is not an option of ours is refused, with the
 list of those that are: a wrong letter must not change what a query reads.
+
+Spark prints options in plans, logs and its web page, and writes them into checkpoints. So none of ours is a
+secret: an option names the file that has it, and a task reads that when it opens a link.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from moorline.client.credentials import ClientProof
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
 from moorline.limits import SPARK_PARTITIONS_MAX
@@ -20,7 +25,13 @@ TIME_MS_MAX = 253_402_300_799_999
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
-ENDPOINT = ("address", "ca", "certificate", "key")
+ENDPOINT = ("address", "ca", "certificate", "key", "user", "passwordFile", "tokenFile")
+SECRETS = {
+    "password": "user and passwordFile",
+    "token": "tokenFile",
+    "secret": "user and passwordFile, or tokenFile",
+}
+"""Options that a user may try, and what to use instead."""
 TOPICS = (
     "topics",
     "path",
@@ -61,6 +72,16 @@ class Endpoint(msgspec.Struct, frozen=True):
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    user: str = ""
+    password_file: str = ""
+    token_file: str = ""
+
+    def proof(self) -> ClientProof:
+        """Who we are there; the files are read when a link is opened."""
+        password_file, token_file = (
+            Path(one) if one else None for one in (self.password_file, self.token_file)
+        )
+        return ClientProof(self.user, password_file, token_file)
 
 
 class TopicOptions(msgspec.Struct, frozen=True):
@@ -112,7 +133,13 @@ def check_no_table(options: Mapping[str, str]) -> None:
 
 
 def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
-    """Refuses what is not known, by its name."""
+    """Refuses what is not known, by its name, and a secret whatever else is wrong; never with its value."""
+    for name in options:
+        if name.lower() in SECRETS:
+            raise ConfigError(
+                f"option {name!r}: Spark shows the values of options to whoever sees its plans and logs: "
+                f"write it to a file and give {SECRETS[name.lower()]}"
+            )
     names = sorted(known, key=str.lower)
     accepted = {name.lower() for name in names}
     for name in options:
@@ -120,12 +147,26 @@ def check_names(options: Mapping[str, str], known: Iterable[str]) -> None:
             raise ConfigError(f"unknown option {name!r}: there are {', '.join(names)}")
 
 
+def is_of_endpoint(name: str) -> bool:
+    """Whether an option says where the node is, or who we are there."""
+    return name.lower() in {one.lower() for one in ENDPOINT}
+
+
 def endpoint_of(options: Mapping[str, str]) -> Endpoint:
     given = _lowered(options)
-    return Endpoint(
-        given.get("address") or DEFAULT_ADDRESS,
-        *(given.get(name, "") for name in ("ca", "certificate", "key")),
-    )
+    address, *files = (given.get(name.lower(), "") for name in ENDPOINT)
+    _check_proof(*files[-3:])
+    return Endpoint(address or DEFAULT_ADDRESS, *files)
+
+
+def _check_proof(user: str, password_file: str, token_file: str) -> None:
+    if token_file and (user or password_file):
+        other = "user" if user else "passwordFile"
+        raise ConfigError(f"{other} and tokenFile: each says who we are: give one of them")
+    if user and not password_file:
+        raise ConfigError("user: give passwordFile too, the file that has its password")
+    if password_file and not user:
+        raise ConfigError("passwordFile: whose password is it? give user too")
 
 
 def path_of(given: Mapping[str, str]) -> str:
