@@ -25,6 +25,8 @@ PROOFS = {b"alice\0" + PASSWORD.encode(): "alice", TOKEN.encode(): "spark"}
 class ProvingNode:
     """Whom it took in, by name, in the order in which they came."""
 
+    claimed = ""
+
     def __init__(self, *mechanisms: str) -> None:
         self.entered: list[str] = []
         self._listeners = Listeners(Admission("loopback", 100, 10_000, 600_000))
