@@ -52,7 +52,7 @@ async def _associate(dsn: str) -> Sets:
         services = Services(catalog)
         for name, queues in sets.items():
             opened = await services.open(
-                secrets.token_bytes(32), name, secrets.token_bytes(24), secrets.token_bytes(16)
+                name, secrets.token_bytes(32), secrets.token_bytes(24), secrets.token_bytes(16)
             )
             for start in range(0, len(queues), 10_000):
                 part = queues[start : start + 10_000]

@@ -130,7 +130,7 @@ class QueueBroker(FillsDisk):
         )
         of_one_queue[DescribeQueue] = self._turns.spawned(self._describe)
         at, owner = path_of_call, self.owners.of_call
-        declared = {
+        declared: Declarations = {
             kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
             for kind, right in OWNERS_CALLS.items()
         }

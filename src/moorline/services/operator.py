@@ -76,7 +76,7 @@ class OperatorBroker(ServiceBroker):
         later = self.turns.later
         # A text may mean a service by its id too, and only the catalog knows its name, hence its path: each
         # of these finds it and then demands what it needs.
-        asked = {
+        asked: Declarations = {
             ListServices: own(later(self._list_services)),
             DescribeService: own(later(self._describe)),
             RecomputeService: own(later(self._recompute)),
