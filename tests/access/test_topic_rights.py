@@ -21,10 +21,12 @@ from moorline.limits import OPERATION_MS_MAX
 from moorline.wire.group import (
     AskLeader,
     ChangeGroup,
+    CreateGroup,
     DescribeGroup,
     FindOffsets,
     FindRetained,
     ForLeader,
+    GroupCreated,
     GroupDescribed,
     OffsetsFound,
     Originator,
@@ -44,6 +46,14 @@ from moorline.wire.stream_file import (
     ReadStreamFile,
     ShardsDescribed,
     StreamFileRead,
+)
+from moorline.wire.topic import (
+    ListTopics,
+    Publish,
+    Published,
+    SubscribeTopic,
+    TopicsListed,
+    TopicSubscribed,
 )
 
 USUAL = (
@@ -494,3 +504,22 @@ async def test_only_nodes_pass_calls_on_and_an_originator_of_others_means_nothin
             )
         )
     assert await forwarding.deliveries_max() == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a#", "a/#/b", "+a/b", "$share", "$share//a", "$queue/g", "/", "//", "a" * 1_000, "#/#"],
+)
+async def test_what_is_no_filter_is_refused_and_the_connection_stays(
+    server: TopicServer, text: str
+) -> None:
+    async with server.connected("alice") as alice:
+        for make, answer in (
+            (lambda n: SubscribeTopic(n, text), TopicSubscribed),
+            (lambda n: ListTopics(n, text), TopicsListed),
+            (lambda n: CreateGroup(n, text), GroupCreated),
+        ):
+            with pytest.raises(CallFailed):
+                await alice._caller.call(make, answer)
+        await is_denied(alice._caller.call(lambda n: Publish(n, [record(text, b"")]), Published))
+        await alice.publish("alice/1", b"1")

@@ -245,9 +245,12 @@ class StagingStore:
             facts = stage.facts
             if not stage.is_closed:
                 raise NotFound("a stage that is not closed cannot be committed")
-            if (facts.query, facts.batch) != (query, batch):
-                # Whose it is instead is not said: it may be another principal's.
-                raise CallFailed(f"a stage that is not of {query_name(query)}/{batch}")
+            if facts.query != query:
+                # Of which one is not said: it may be another principal's.
+                raise CallFailed(f"a stage that is not of {query_name(query)}")
+            if facts.batch != batch:
+                shown = query_name(query)
+                raise CallFailed(f"a stage of {shown}/{facts.batch}, not {shown}/{batch}")
             if facts.partition in partitions:
                 raise CallFailed(f"partition {facts.partition} has two stages in one commit")
             if (stage.count, stage.hash) != (count, hash_):
