@@ -135,3 +135,4 @@ async def test_a_certificate_that_the_node_refuses_is_not_an_unreachable_node(
         with pytest.raises(Refused, match=said) as refused:
             await moorline.connect(address, ca=ca, certificate=shown, key=shown)
     assert refused.value.reason == "AUTH"
+    assert refused.value.text.startswith(f"{address}: {shown}: the node refused our certificate")

@@ -55,7 +55,7 @@ async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
             protocol,
         )
         for _ in range(3):
-            with pytest.raises(Refused, match="AUTH: the node refused our certificate"):
+            with pytest.raises(Refused, match=r"AUTH: .*: the node refused our certificate"):
                 async with connect(str(address), ca=ca, certificate=shown, key=shown) as moor:
                     await moor.echo(b"let me in")
         async with asyncio.timeout(20):

@@ -112,7 +112,8 @@ class Caller(Connection):
             mechanism=checked_mechanism(credentials),
         )
         self._credentials = credentials
-        self._refused_text = ""
+        self.certificate_refused = ""
+        """What the node said of our certificate, if that is why it hung up."""
         self._native = NativeClientEnd(link, software)
         super().__init__(self._native)
         self.pushed = pushed
@@ -247,13 +248,13 @@ class Caller(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         # With TLS 1.3 the node looks at our certificate when we think that the link is open.
-        self._refused_text = why_refused_there(exc)
+        self.certificate_refused = why_refused_there(exc)
         super().connection_lost(exc)
 
     def ended(self, code: str, text: str) -> None:
         error: ConnectionLost | Refused
-        if code == "LOST" and self._refused_text:
-            code, text = "AUTH", self._refused_text
+        if code == "LOST" and self.certificate_refused:
+            code, text = "AUTH", self.certificate_refused
         if code in REFUSALS:
             error = Refused(code, text)
         else:
@@ -347,13 +348,17 @@ async def _established(
         raise Untrusted(f"{address}: TLS failed: {why_untrusted(error, ca)}") from error
     except ssl.SSLError as error:
         if refused := why_refused_there(error):
-            raise Refused("AUTH", f"{address}: {refused}") from error
+            raise _certificate_refused(address, certificate, refused) from error
         why = error.reason or error
         raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
+    except Refused:
+        if refused := caller.certificate_refused:
+            raise _certificate_refused(address, certificate, refused) from None
+        raise
     except ConnectionLost as error:
         hint = "is it a tls:// port, or no node at all?" if tls is None else "is it a node?"
         if tls is not None and certificate is not None:
-            # With TLS 1.3 a client learns by this alone that its certificate is not taken.
+            # With TLS 1.3 it may be that, if what the node said of it was lost on its way.
             hint = f"does the node trust the CA of {certificate}?"
         raise Unreachable(f"{address}: it hung up before it said hello: {hint}") from error
     except socket.gaierror as error:
@@ -363,3 +368,9 @@ async def _established(
         why = os.strerror(error.errno) if error.errno else str(error)
         raise Unreachable(f"{address}: {why}: is the node running?") from error
     return caller
+
+
+def _certificate_refused(address: Address, certificate: Path | None, why: str) -> Refused:
+    return Refused(
+        "AUTH", f"{address}: {certificate}: {why}" if certificate else f"{address}: {why}"
+    )
