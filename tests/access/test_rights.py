@@ -232,4 +232,5 @@ async def test_it_looks_again_by_itself_also_after_a_failure() -> None:
         assert alice.allows(SUBSCRIBE, "/topics/orders")
         source.is_away = False
         await until(lambda: alice.allows(WRITE, "/topics/orders"))
-        assert table.freshness is Freshness.FRESH
+        # On a busy machine its next word may be late again by then.
+        await until(lambda: table.freshness is Freshness.FRESH)
