@@ -73,7 +73,7 @@ its queue, service, group, session, stage and topic `owner/t`. The rows are thos
 an address of `access.proxied` with `anonymous = "everywhere"`; `another`, `owner` and `operator` are users
 with a proof; `node` is a node of the cluster.
 
-`granted` was answered or taken. `denied` was refused, and is in the audit. A code is the answer to a command
+`granted` was answered or taken, `denied` was refused. A code is the answer to a command
 that was heard and found nothing to act on: it names what only the connection itself could hold, or what is
 not there (any more: the operator was first).
 
