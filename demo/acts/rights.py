@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import moorline
 from demo.stage import Stage
@@ -111,10 +112,10 @@ async def reached(reader: Reader, count: int) -> None:
         await asyncio.sleep(0.001)
 
 
-async def removal(trail: moorline.Subscription) -> dict[str, dict[str, str]]:
+async def removal(trail: moorline.Subscription) -> dict[str, Any]:
     """The line that was written before the right was taken."""
     async for message in trail:
-        line: dict[str, dict[str, str]] = json.loads(message.body)
+        line: dict[str, Any] = json.loads(message.body)
         if line["act"] == "RemoveGrant":
             return line
     raise AssertionError("the trail ended")

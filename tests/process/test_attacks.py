@@ -123,13 +123,13 @@ async def test_a_forged_report_to_a_leader_moves_no_cursor_of_anothers_group(
         far = Cursor(1_000_000)
         # The number of a group, its epoch and a lease are small numbers: all of them are guessed.
         for reader in range(1, 9):
-            for message in (
+            for forged in (
                 LeaderWanted("forged", "forged", 256),
                 UpdateProgress(borrower, 1, 1, 1, far, 1_000_000, final=True),
                 UpdateProgress(borrower, 1, 1, 2, far, 1_000_000, final=True),
                 Disconnect(borrower, 1, ((1, far), (2, far))),
             ):
-                mallory.cast(_for_leader(reader, message))
+                mallory.cast(_for_leader(reader, forged))
         await _fenced(mallory)
         await attacked.refused("ForLeader")
         bodies = [b"%d" % number for number in range(MESSAGES)]
@@ -278,7 +278,7 @@ async def test_anonymous_over_tls_behind_a_proxy_is_no_operator(
 async def test_a_renewed_certificate_of_the_same_name_owns_what_the_old_one_made(
     attacked: Attacked,
 ) -> None:
-    queues = []
+    queues: list[bytes] = []
     for _ in range(2):
         shown = attacked.shown("billing")
         async with moorline.connect(
