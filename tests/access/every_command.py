@@ -1,0 +1,208 @@
+"""A valid instance of every command that a node hears, about what `owner` has.
+
+A kind is made from the names of its fields, so that a new one needs a line here only where it has a field
+that no other has; `VARIANTS` are calls of the same kind whose need differs by what they name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+import xxhash
+
+from moorline.core.delivery.progress import Cursor
+from moorline.core.group.message import UpdateProgress
+from moorline.node.access import OF_LINKS
+from moorline.wire import access, group, queue, service, staging, topic
+from moorline.wire import service_operator as operator
+from moorline.wire.message import Call, Message
+from moorline.wire.packed_rows import packed
+from moorline.wire.protocol import HeardByNode
+from moorline.wire.pull import TakeMessages
+from moorline.wire.stream_file import ReadStreamFile
+
+TOPIC = "owner/t"
+GROUP = f"$share/owner/{TOPIC}"
+SESSION = "owner-session"
+NEW = "a name for each caller"
+KINDS: list[type[Message]] = sorted(
+    (kind for kind in get_args(HeardByNode) if kind not in OF_LINKS),
+    key=lambda kind: (kind.__module__, int(str(kind.__struct_config__.tag))),
+)
+RECORD = topic.Record(TOPIC, b"m")
+CHUNK = packed([RECORD], 1).encoded()
+HASH = xxhash.xxh3_128_digest(CHUNK)
+
+OF_SERVICE = frozenset(
+    {
+        service.Associate,
+        service.Dissociate,
+        service.SubscribeService,
+        service.AskRanges,
+        service.AskLists,
+    }
+)
+"""These are about the service that the session acts for: it tries to open one first."""
+OF_FEED = frozenset(
+    {
+        TakeMessages,
+        topic.UnsubscribeTopic,
+        topic.AckMessages,
+        topic.RejectMessage,
+        topic.GiveBack,
+        topic.ConfirmLost,
+    }
+)
+"""These are about a subscription of the session: it tries to subscribe first."""
+
+
+class Things(NamedTuple):
+    """What `owner` has at the moment of a call."""
+
+    queue: bytes = bytes(24)
+    stage: bytes = bytes(16)
+    who: str = ""
+    """The caller, for names that are to be its own."""
+
+
+FIELDS: dict[str, Any] = {
+    "amount": 10,
+    "asked_by": "owner",
+    "attempt": 0,
+    "batch": 0,
+    "blocked": True,
+    "body": b"m",
+    "bytes_max": 4_096,
+    "count": 0,
+    "deliveries_max": 3,
+    "epoch": 1,
+    "expiry_s": 60,
+    "feed": 1,
+    "filter": TOPIC,
+    "generation": 1,
+    "grants": "s",
+    "group": GROUP,
+    "hash": bytes(16),
+    "is_disabled": False,
+    "kind": "queues",
+    "known_as": "ab" * 32,
+    "label": "nightly",
+    "letters": "s",
+    "member": "nobody",
+    "message": 1,
+    "name": "guest",
+    "offset": 0,
+    "part": "segment",
+    "partition": 0,
+    "path": "/topics/owner",
+    "position": 0,
+    "prefixes": [(0, 0)],
+    "principal": "guest",
+    "query": "query",
+    "ranges": [(0, 1)],
+    "reader": 1,
+    "records": [RECORD],
+    "right": "s",
+    "rows": CHUNK,
+    "service": "owner",
+    "shard": 0,
+    "start": "beginning",
+    "subject": "guest",
+    "subscription": 1,
+    "ticket": 1,
+    "time_us": 0,
+    "upto": 1,
+    "work": group.DeleteGroup(0, GROUP),
+}
+OF_KIND: dict[type[Message], dict[str, Any]] = {
+    access.AddUser: {"name": "newcomer"},
+    access.RemoveUser: {"name": "newcomer"},
+    access.AddMember: {"group": "@crew"},
+    access.RemoveMember: {"group": "@crew"},
+    group.ForLeader: {
+        "message": UpdateProgress("borrower", 1, 1, 1, Cursor(1_000_000), 1_000_000, final=True)
+    },
+    staging.CloseStage: {"count": 1, "hash": HASH},
+    topic.OpenSession: {"name": SESSION},
+}
+OPTIONAL: dict[type[Message], tuple[str, ...]] = {
+    access.AddGrant: ("grants",),
+    access.RemoveGrant: ("letters",),
+    access.ListGrants: ("path",),
+    access.ChangeUser: ("is_disabled",),
+    topic.ListTopics: ("filter",),
+    staging.CommitStaged: ("aside",),
+}
+"""Fields with a default that would make the call about something else."""
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    kind: type[Message]
+    variant: str = ""
+    fields: Mapping[str, Any] = {}
+
+    @property
+    def label(self) -> str:
+        name = f"`{self.kind.__name__}`"
+        return f"{name} {self.variant}" if self.variant else name
+
+
+VARIANTS: tuple[Row, ...] = (
+    Row(access.CheckGrant, "of another", {"subject": "guest"}),
+    Row(access.ExplainGrant, "of another", {"subject": "guest"}),
+    Row(access.AddGrant, "at `/`", {"path": "/"}),
+    Row(access.ListGrants, "at `/`", {"path": "/"}),
+    Row(group.DescribeGroup, "that is not there", {"group": "$share/none/owner/t"}),
+    Row(group.CreateGroup, "of all topics", {"group": "$share/all/#"}),
+    Row(queue.Send, "that is not there", {"queue": bytes(24)}),
+    Row(queue.Get, "that is not there", {"queue": bytes(24)}),
+    Row(queue.DescribeQueue, "that is not there", {"queue": bytes(24)}),
+    Row(operator.DescribeService, "that is not there", {"service": "none"}),
+    Row(staging.CommitStaged, "with a topic for what is refused", {"aside": TOPIC}),
+    Row(topic.ListTopics, "of all", {"filter": "#"}),
+    Row(topic.OpenSession, "of a new name", {"name": NEW}),
+    Row(topic.Publish, "to `$SYS/x`", {"records": [topic.Record("$SYS/x", b"m")]}),
+    Row(topic.Publish, "to `$dead/x`", {"records": [topic.Record("$dead/x", b"m")]}),
+    Row(topic.SubscribeTopic, "of all", {"filter": "#"}),
+    Row(topic.SubscribeTopic, "as a member", {"filter": GROUP}),
+    Row(topic.SubscribeTopic, "of the audit", {"filter": "$SYS/audit/#"}),
+    Row(topic.SubscribeTopic, "of dead letters", {"filter": "$dead/#"}),
+    Row(ReadStreamFile, "of an index", {"part": "index"}),
+)
+
+
+def rows() -> list[Row]:
+    """All kinds, each with its variants behind it."""
+    found: list[Row] = []
+    for kind in KINDS:
+        found += [Row(kind), *(row for row in VARIANTS if row.kind is kind)]
+    return found
+
+
+def maker(row: Row, things: Things) -> Callable[[int], Any]:
+    """What a caller makes of its next number."""
+    kind = row.kind
+    own = {
+        "queue": things.queue,
+        "queues": [things.queue],
+        "stage": things.stage,
+        "stages": [things.stage],
+        "aside": "",
+    }
+    known = FIELDS | own | OF_KIND.get(kind, {}) | dict(row.fields)
+    if kind is staging.CommitStaged:
+        known["stages"] = [(things.stage, 1, HASH)]
+    if known["name"] == NEW:
+        known["name"] = f"new-{things.who}"
+    named = {
+        field.name: known[field.name]
+        for field in msgspec.structs.fields(kind)
+        if field.name != "call"
+        and (field.required or field.name in row.fields or field.name in OPTIONAL.get(kind, ()))
+    }
+    if not issubclass(kind, Call):
+        message = kind(**named)
+        return lambda _: message
+    return lambda number: kind(call=number, **named)

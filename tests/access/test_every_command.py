@@ -1,0 +1,78 @@
+"""Every command × every kind of caller on a real node, compared with docs/access-table.md."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.access.every_command import KINDS
+from tests.access.every_command_table import (
+    CALLERS,
+    DENIED,
+    DOCUMENT,
+    Table,
+    found_table,
+    node_in,
+    written,
+)
+
+from moorline.wire.message import Message
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+FOR_STRANGERS = frozenset(
+    {
+        # The same for all, or about the caller alone.
+        "Echo", "Describe", "WhoAmI", "CheckGrant", "ExplainGrant",
+        # Who knows the id of a queue may send to it.
+        "Send",
+        # These name what the connection holds, and a stranger's holds nothing.
+        "CloseService", "UnsubscribeTopic", "TakeMessages", "AckMessages", "RejectMessage", "GiveBack",
+        "ConfirmLost", "OpenStage", "StageRows", "CloseStage", "AbortStaged", "CommitStaged",
+    }
+)  # fmt: skip
+"""What docs/design/access.md lets everybody call, and no more."""
+FOR_USERS = FOR_STRANGERS | {
+    # `p` at /queues, /services and /sessions; the rest acts for the service that it has opened itself.
+    "NewQueue", "OpenService", "Associate", "Dissociate", "SubscribeService", "AskRanges", "AskLists",
+    "ListServices", "OpenSession",
+}  # fmt: skip
+"""The same for a user who owns nothing of what is named."""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    with node_in(tmp_path_factory.mktemp("table")) as node:
+        found = asyncio.run(found_table(node))
+        assert "Traceback" not in node.errors
+        return found
+
+
+def _not_denied(table: Table, who: str) -> set[str]:
+    return {label.split("`")[1] for label, cells in table.items() if cells[who] != DENIED}
+
+
+def test_the_document_says_what_a_node_does(table: Table) -> None:
+    assert written(table) == DOCUMENT.read_text(encoding="utf-8"), (
+        "look at what changed, then run: python -m tests.access.every_command_table"
+    )
+
+
+def test_a_stranger_and_another_user_may_do_what_the_design_says_and_no_more(
+    table: Table,
+) -> None:
+    assert _not_denied(table, "anonymous") == FOR_STRANGERS
+    assert _not_denied(table, "another") == FOR_USERS
+
+
+def test_no_command_is_a_mistake_of_ours(table: Table) -> None:
+    assert not [label for label, cells in table.items() if "`INTERNAL`" in cells.values()]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_command_is_in_the_table(table: Table, kind: type[Message]) -> None:
+    assert set(table[f"`{kind.__name__}`"]) == set(CALLERS)
+
+
+def test_the_document_is_linked() -> None:
+    security = Path(DOCUMENT.parent / "security.md").read_text(encoding="utf-8")
+    assert f"({DOCUMENT.name})" in security
