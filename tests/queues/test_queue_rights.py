@@ -291,6 +291,30 @@ async def test_a09_an_operator_maps_a_fingerprint_that_never_returns(
         await captain.queue(ownerless).delete()
 
 
+async def test_a09_a_principal_that_is_called_like_a_fingerprint_owns_nothing_by_that(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: a common name can be any 64 hex digits; the map of owners alone says whose a fingerprint is."""
+    old = b"f" * 32
+    async with queue_server(tmp_path, SMALL, certificates.context()) as node:
+        queue_id, address = node.store.create(old).id, str(node.address)
+        async with certificates.connect(address, "billing"):
+            node.rights.principals = dict.fromkeys(node.fingerprints, old.hex())
+        async with certificates.connect(address, "billing") as pretender:
+            await pretender.send(queue_id, b"not for its sender")
+            await refused(pretender.queue(queue_id).get())
+            await refused(take(pretender.queue(queue_id).read()))
+            await refused(pretender.queue(queue_id).delete())
+            own = await pretender.create_queue()
+            assert await own.get() is None
+            node.rights.world.source.map_owner(old.hex(), "shipping")
+            await node.rights.change()
+            await refused(pretender.queue(queue_id).get())
+            assert (await own.info()).owner == old.hex()
+        async with certificates.connect(address, "shipping") as shipping:
+            assert (await take(shipping.queue(queue_id).read())).body == b"not for its sender"
+
+
 async def test_a24_a_right_that_is_taken_away_ends_a_subscription(
     tmp_path: Path, certificates: Certificates
 ) -> None:

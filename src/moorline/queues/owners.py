@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from moorline.access.guard import demand, is_owners
-from moorline.core.access.owner import name_of, owner_of
+from moorline.core.access.owner import judged_name_of, name_of, owner_of
 from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE
 from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
@@ -64,14 +64,19 @@ class QueueOwners:
         queue = self._store.glance(queue_id)
         return b"" if queue is None else self._store.owners[queue.owner]
 
-    def name_of(self, queue: Queue | None) -> str:
-        return "" if queue is None else name_of(self._store.owners[queue.owner])
+    def name_of(self, queue: Queue) -> str:
+        """For people."""
+        return name_of(self._store.owners[queue.owner])
+
+    def judged_name_of(self, queue: Queue | None) -> str:
+        """For verdicts; what is not here is nobody's."""
+        return "" if queue is None else judged_name_of(self._store.owners[queue.owner])
 
     def of_call(self, call: OfOneQueue) -> str:
-        return self.name_of(self._store.glance(call.queue))
+        return self.judged_name_of(self._store.glance(call.queue))
 
     def is_owner(self, rights: SessionRights, queue: Queue | None) -> bool:
-        return is_owners(rights, SUBSCRIBE, self.name_of(queue))
+        return is_owners(rights, SUBSCRIBE, self.judged_name_of(queue))
 
     def reader(self, rights: SessionRights) -> bytes | None:
         """The owner whose queues these rights read without a look at the rows; None if there is none."""
@@ -84,7 +89,7 @@ class QueueOwners:
         if rights.everywhere(QUEUES) & SUBSCRIBE:
             return None
         try:
-            demand(rights, SUBSCRIBE, path_of(queue_id), self.name_of(queue))
+            demand(rights, SUBSCRIBE, path_of(queue_id), self.judged_name_of(queue))
         except (Denied, RightsUnknown) as error:
             return error
         return None

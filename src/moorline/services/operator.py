@@ -224,7 +224,7 @@ class OperatorBroker(ServiceBroker):
         owner = self._operating.get(session)
         if owner is None:
             return super()._is_its_own(session, queue)
-        return self._queues.owners.name_of(queue) == owner
+        return self._queues.owners.judged_name_of(queue) == owner
 
     # --- inside -----------------------------------------------------------------------------------
 
