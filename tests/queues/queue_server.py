@@ -77,6 +77,7 @@ class QueueServer:
         self.contents = QueueContents(self.broker)
         self.rights = Rowed(rows)
         self.broker.refused = self.rights.refused
+        self.broker.owners.mapped = self.rights.world.table.mapped
         self.rights.world.table.on_change(self.broker.judge_again)
         self.protocol = NativeProtocol(
             self.rights.guarded(

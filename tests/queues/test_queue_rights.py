@@ -291,6 +291,29 @@ async def test_a09_an_operator_maps_a_fingerprint_that_never_returns(
         await captain.queue(ownerless).delete()
 
 
+async def test_a09_what_an_operator_mapped_is_not_claimed(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: the certificate may return, with a principal of its own; the operator said whose it is."""
+    old = b"f" * 32
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as billing,
+        certificates.connect(str(node.address), "shipping") as shipping,
+    ):
+        queue_id = node.store.create(old).id
+        node.rights.world.source.map_owner(old.hex(), "billing")
+        await node.rights.change()
+        assert not node.broker.claim(old, "shipping")
+        await refused(shipping.queue(queue_id).get())
+        assert await billing.queue(queue_id).get() is None
+        assert not node.broker.claim(old, "billing"), "the operator may say otherwise tomorrow"
+        node.rights.world.source.map_owner(old.hex(), "shipping")
+        await node.rights.change()
+        await refused(billing.queue(queue_id).get())
+        assert await shipping.queue(queue_id).get() is None
+
+
 async def test_a09_a_principal_that_is_called_like_a_fingerprint_owns_nothing_by_that(
     tmp_path: Path, certificates: Certificates
 ) -> None:

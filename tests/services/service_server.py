@@ -57,6 +57,7 @@ class ServiceServer:
         self.services = OperatorBroker(catalog, self.queues, node_id)
         self.rights = Rowed([operator("operator")])
         self.queues.refused = self.rights.refused
+        self.queues.owners.mapped = self.rights.world.table.mapped
         self.rights.world.table.on_change(self.queues.judge_again)
         self.rights.world.table.on_change(self.services.judge_again)
         self.protocol = NativeProtocol(

@@ -165,6 +165,23 @@ async def test_a09_a_service_of_a_fingerprint_is_its_principals(
     assert {row.principal for row in await node.services.services.all()} == {"service", "other"}
 
 
+async def test_a09_a_service_that_an_operator_mapped_is_not_its_certificates(
+    node: ServiceServer,
+) -> None:
+    """A09: the certificate comes again, and finds a service of its own that is new."""
+    queues = await associated(node, 3)
+    await node.catalog.execute("update moorline.service set principal = null")
+    (fingerprint,) = node.rights.fingerprints
+    added = "insert into moorline.access_owner values ($1, 'other', 0)"
+    await node.catalog.execute(added, fingerprint.hex())
+    number = await node.number()
+    opened = await node.services.services.open("service", fingerprint, b"i" * 24, b"s" * 16)
+    assert opened.number != number
+    theirs = await node.services.services.open("other", b"o" * 32, b"j" * 24, b"t" * 16)
+    assert theirs.number == number
+    assert await node.services.services.digest(theirs.number) == Digest.of(queues)
+
+
 async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServer) -> None:
     """A24: its connection with the code DENIED, and what waits stays; one with the right goes on."""
     queues = await associated(node, 2)

@@ -263,6 +263,7 @@ class Node:
         stack.push_async_callback(mending.close)
         self._declared.update(mending.declared())
         broker.refused = self._access.trail.refused
+        broker.owners.mapped = self._access.table.mapped
         stack.callback(self._access.table.on_change(broker.judge_again))
         stack.callback(self._access.table.on_change(services.judge_again))
         self._queues = broker

@@ -1,7 +1,7 @@
 """Room: queues. Who may do what with a queue: paths, what one needs who is not its owner, and whose it is."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from moorline.access.guard import demand, is_owners
@@ -58,6 +58,8 @@ class QueueOwners:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.mapped: Callable[[str], str] = lambda _: ""
+        """Whose an operator said the things of a fingerprint, in hex, are; empty if nobody did."""
 
     def owner_of(self, queue_id: bytes) -> bytes:
         """As the store keeps it; nobody's is empty, and that of what is not here."""
@@ -95,9 +97,15 @@ class QueueOwners:
         return None
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
-        """False if there was nothing of that fingerprint, or nobody to give it to."""
+        """False if there was nothing of that fingerprint, or nobody to give it to.
+
+        What an operator mapped is not claimed, not even by whom it was mapped to: a claim is for good, and
+        the operator may say otherwise tomorrow.
+        """
         owner = owner_of(principal)
-        if not owner or not fingerprint or not self._store.rename_owner(fingerprint, owner):
+        if not owner or not fingerprint or self.mapped(fingerprint.hex()):
+            return False
+        if not self._store.rename_owner(fingerprint, owner):
             return False
         extra = {"fingerprint": fingerprint.hex(), "principal": principal}
         log.info("the queues of a certificate are its principal's", extra=extra)
