@@ -14,6 +14,7 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE, WRI
 from moorline.core.access.row import Row
 from moorline.errors import Denied, NotAuthorized, NotFound, SubscriptionEnded
 from moorline.ids import text_of
+from moorline.queues import owners
 from moorline.wire.queue import Acknowledge, Acknowledged
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked
 
@@ -90,10 +91,36 @@ async def test_operators_with_all_rights_do_everything(
         await seen.off()
         await seen.block()
         await seen.delete()
+        for gone in (seen, queue):
+            with pytest.raises(NotFound):
+                await gone.info()
+
+
+async def test_a29_the_owner_of_a_deleted_queue_hears_that_it_is_gone(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A29: its reader is done with what it got before; a stranger hears what it always heard."""
+    monkeypatch.setattr(owners, "QUEUES_GONE_MAX", 1)
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+        certificates.connect(str(node.address), "captain") as captain,
+    ):
+        queue, other = await owner.create_queues(2)
+        await stranger.send_all([(queue.id, b"1"), (queue.id, b"2")])
+        reading = queue.read()
+        first, second = await take(reading), await take(reading)
+        heard = await refused(acknowledge(stranger, queue.id, first.id))
+        await captain.queue(queue.id).delete()
+        assert await first.ack() == 0
+        assert first.is_gone
+        assert await refused(acknowledge(stranger, queue.id, first.id)) == heard
         with pytest.raises(NotFound):
-            await seen.info()
-        with pytest.raises(Denied):
-            await queue.info()
+            await queue.get()
+        # What is remembered is bounded; then it is as if it had never been.
+        await other.delete()
+        await refused(acknowledge(owner, queue.id, second.id))
 
 
 async def test_ownership_survives_restarts(tmp_path: Path, certificates: Certificates) -> None:

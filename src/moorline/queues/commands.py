@@ -278,6 +278,7 @@ class QueueBroker(FillsDisk):
         queue = self._found(call.queue)
         self.subscriptions.end(queue, "DELETED")
         self.store.delete(queue)
+        self.owners.deleted(queue)
 
     def _block(self, call: BlockQueue) -> None:
         queue = self._found(call.queue)

@@ -1,6 +1,7 @@
 """Room: queues. Who may do what with a queue: paths, what one needs who is not its owner, and whose it is."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -11,6 +12,7 @@ from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
 from moorline.ids import text_of
 from moorline.journal.queues.store import Store
+from moorline.limits import QUEUES_GONE_MAX
 from moorline.net.session import Session, SessionRights
 from moorline.wire.message import Call
 from moorline.wire.queue import DeleteQueue, DescribeQueue, Get, Subscribe, Suspend, Unsubscribe
@@ -58,6 +60,8 @@ class QueueOwners:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._gone: OrderedDict[bytes, int] = OrderedDict()
+        """Deleted queues, and the numbers of their owners: to others they are as if they had never been."""
         self.mapped: Callable[[str], str] = lambda _: ""
         """Whose an operator said the things of a fingerprint, in hex, are; empty if nobody did."""
 
@@ -70,14 +74,25 @@ class QueueOwners:
         """For people."""
         return name_of(self._store.owners[queue.owner])
 
-    def judged_name_of(self, queue: Queue | None) -> str:
-        """For verdicts; what is not here is nobody's."""
-        return "" if queue is None else judged_name_of(self._store.owners[queue.owner])
+    def judged_name_of(self, queue: Queue) -> str:
+        """For verdicts."""
+        return judged_name_of(self._store.owners[queue.owner])
 
     def of_call(self, call: OfOneQueue) -> str:
-        return self.judged_name_of(self._store.glance(call.queue))
+        return self._judged_name(call.queue, self._store.glance(call.queue))
 
-    def is_owner(self, rights: SessionRights, queue: Queue | None) -> bool:
+    def deleted(self, queue: Queue) -> None:
+        """Its owner hears from now on that it is gone, and everybody else what they heard before."""
+        self._gone[queue.id] = queue.owner
+        if len(self._gone) > QUEUES_GONE_MAX:
+            self._gone.popitem(last=False)
+
+    def _judged_name(self, queue_id: bytes, queue: Queue | None) -> str:
+        """Of what is not here too; it is nobody's if it has not been deleted lately."""
+        number = self._gone.get(queue_id) if queue is None else queue.owner
+        return "" if number is None else judged_name_of(self._store.owners[number])
+
+    def is_owner(self, rights: SessionRights, queue: Queue) -> bool:
         return is_owners(rights, SUBSCRIBE, self.judged_name_of(queue))
 
     def reader(self, rights: SessionRights) -> bytes | None:
@@ -91,7 +106,7 @@ class QueueOwners:
         if rights.everywhere(QUEUES) & SUBSCRIBE:
             return None
         try:
-            demand(rights, SUBSCRIBE, path_of(queue_id), self.judged_name_of(queue))
+            demand(rights, SUBSCRIBE, path_of(queue_id), self._judged_name(queue_id, queue))
         except (Denied, RightsUnknown) as error:
             return error
         return None
