@@ -321,6 +321,34 @@ async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
         assert (await service.agree()).digest == Digest.empty() == await node.digest()
 
 
+async def test_d20_a_claim_between_the_halves_lets_no_association_in(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D20: the owner of the queue has another name now, and the turns of its queues are the same."""
+    old = b"f" * 32
+    node.rights.world.source.map_owner(old.hex(), "service")
+    await node.rights.change()
+    queue = node.store.create(old).id
+    async with (
+        node.connect("operator") as operator,
+        node.connect() as moor,
+        moor.service(node.list_of()) as service,
+    ):
+        assert await service.associate([queue]) == []
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            deleting = asyncio.create_task(operator.queue(queue).delete())
+            await gate.reached()
+        assert node.store.rename_owner(old, b"principal:service")
+        associating = asyncio.create_task(service.associate([queue]))
+        turns = node.services.turns._locks.values()
+        await until(lambda: associating.done() or any(turn._waiters for turn in turns))
+        gate.is_open.set()
+        await within(deleting)
+        assert await within(associating) == [queue]
+    assert await node.associated() == set()
+
+
 # --- D03: by all of them together -----------------------------------------------------------------
 
 

@@ -65,10 +65,10 @@ class QueueOwners:
         self.mapped: Callable[[str], str] = lambda _: ""
         """Whose an operator said the things of a fingerprint, in hex, are; empty if nobody did."""
 
-    def owner_of(self, queue_id: bytes) -> bytes:
-        """As the store keeps it; nobody's is empty, and that of what is not here."""
+    def number_of(self, queue_id: bytes) -> int | None:
+        """Its owner's number, which a queue keeps as long as it is there, also if the owner is renamed."""
         queue = self._store.glance(queue_id)
-        return b"" if queue is None else self._store.owners[queue.owner]
+        return None if queue is None else queue.owner
 
     def name_of(self, queue: Queue) -> str:
         """For people."""

@@ -315,8 +315,8 @@ class ServiceBroker:
         numbers = {one.owner for one in found if one is not None and self._is_its_own(session, one)}
         async with AsyncExitStack() as stack:
             # In order: two that want the same ones must not wait for each other.
-            for owner in sorted({self._store.owners[number] for number in numbers}):
-                await stack.enter_async_context(self.turns.turn(owner))
+            for number in sorted(numbers):
+                await stack.enter_async_context(self.turns.turn(_owners_turn(number)))
             yield
 
     def _admitted(
@@ -413,7 +413,8 @@ class ServiceBroker:
 
         async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
             # Only the service of its owner can associate it, and not between the two.
-            async with self.turns.turn(self._queues.owners.owner_of(call.queue)):
+            number = self._queues.owners.number_of(call.queue)
+            async with self.turns.turn(_owners_turn(number)):
                 if isinstance(call, DeleteQueue) or call.blocked:
                     await self._remove([call.queue])
                 return _only(plain(session, [call]))
@@ -445,6 +446,12 @@ class ServiceBroker:
 
 def _around(plain: Declared, wrap: Callable[[Handler], Handler]) -> Declared:
     return plain._replace(handler=wrap(plain.handler))
+
+
+def _owners_turn(number: int | None) -> tuple[str, int | None]:
+    """By the owner's number: its name may change while somebody waits, when a certificate comes again.
+    A plain number is a service's turn."""
+    return ("owner", number)
 
 
 def soks_of(call: int, answered: Answered, absent: int = 0) -> ServiceSubscribed:
