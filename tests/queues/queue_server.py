@@ -78,7 +78,7 @@ class QueueServer:
         self.rights = Rowed(rows)
         self.broker.refused = self.rights.refused
         self.broker.owners.mapped = self.rights.world.table.mapped
-        self.rights.world.table.on_change(self.broker.judge_again)
+        self.rights.world.table.on_change(self.broker.judge_soon)
         self.protocol = NativeProtocol(
             self.rights.guarded(
                 self.broker.declared(), self.mending.declared(), self.contents.declared()

@@ -6,7 +6,7 @@ once. Design and commands: docs/design/queues.md.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
 from moorline.access.guard import Declarations, Declared, needs, own, owner_or, unless_denied
@@ -26,6 +26,7 @@ from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.homes import NOT_HERE
+from moorline.queues.judging import Judging
 from moorline.queues.owners import (
     OWNERS_CALLS,
     QUEUES,
@@ -97,6 +98,7 @@ class QueueBroker(FillsDisk):
         self.owners = QueueOwners(store)
         self.parking = Parking(store)
         self._turns = Turns()
+        self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
         self.commits = GroupCommit(store, "queues", answered=self._answered)
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
@@ -342,13 +344,18 @@ class QueueBroker(FillsDisk):
             # Until the next checkpoint the certificate itself has to come again.
             log.warning("whose queues are is not durable yet", extra={"why": str(error)})
 
-    def judge_again(self) -> None:
+    def judge_soon(self) -> None:
         """Rights have changed: who may not read a queue any more gets nothing of it from now on."""
-        for session, queue in self.subscriptions.plain():
-            refusal = self.owners.why_not_read(session.rights, queue.id, queue)
-            if refusal is not None:
-                self.refused(session, Subscribe.__name__, path_of(queue.id), refusal.code)
-                self.subscriptions.end(queue, refusal.code)
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
+        for queue, held in self.subscriptions.each():
+            if not held.in_flight_max:  # a service's queues are judged with it
+                refusal = self.owners.why_not_read(held.session.rights, queue.id, queue)
+                if refusal is not None:
+                    self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
+                    self.subscriptions.end(queue, refusal.code)
+            yield
 
     def _found(self, queue_id: bytes) -> Queue:
         queue = self.store.find(queue_id)

@@ -6,7 +6,7 @@ answer the questions of a reconciliation; delivery.py sends the messages. Design
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from moorline.access.guard import Declarations, Declared, demand, needs, own
@@ -36,6 +36,7 @@ from moorline.limits import SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
+from moorline.queues.judging import Judging
 from moorline.queues.owners import path_of as path_of_queue
 from moorline.services.delivery import ServiceDelivery, ServiceSession
 from moorline.services.rights import SERVICES, all_services
@@ -95,6 +96,7 @@ class ServiceBroker:
         self._by_session: dict[Session, ServiceSession] = {}
         self._watched: set[Session] = set()
         self.turns = Turns()
+        self._judging = Judging(self._judge_all, self.turns.spawn)
 
     async def start(self) -> None:
         self.any_associations = await self.services.any()
@@ -121,15 +123,20 @@ class ServiceBroker:
             BlockQueue: _around(plain[BlockQueue], self._freeing),
         }
 
-    def judge_again(self) -> None:
+    def judge_soon(self) -> None:
         """Rights have changed: a session ends that may not act for its service any more."""
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
         for session, acting in list(self._by_session.items()):
             try:
-                self._demand_to_act(session, acting)
+                if self._by_session.get(session) is acting:
+                    self._demand_to_act(session, acting)
             except (Denied, RightsUnknown) as error:
                 self._queues.refused(session, OpenService.__name__, SERVICES, error.code)
                 self._left(session)
                 session.close(error.code, str(error))
+            yield
 
     def _demand_to_act(self, session: Session, acting: ServiceSession) -> None:  # noqa: ARG002
         demand(session.rights, PUBLISH, SERVICES)
