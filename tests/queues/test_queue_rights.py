@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.access.rows import operator
-from tests.queues.queue_server import SMALL, Certificates, queue_server, take
+from tests.queues.queue_server import SMALL, Certificates, queue_server, take, until
 
 from moorline.client.moor import Moor
 from moorline.core.access.principal import EVERYONE
@@ -389,3 +389,36 @@ async def test_a24_a_right_that_is_taken_away_ends_a_subscription(
             assert (await waiting[1]).body == b"1"
         assert (await queue.info()).waiting == 1
         assert not (await queue.info()).is_subscribed
+
+
+async def test_a24_a_call_that_waited_for_a_repair_is_judged_again(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A24: what was granted when it came is not when the queue is mended; the owner's goes on."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        queue = await owner.create_queue()
+        path, seen = path_of(queue.id), stranger.queue(queue.id)
+        await node.rights.change(Row(path, "shipping", grants=SUBSCRIBE | ADMINISTER))
+        await owner.send(queue.id, b"1")
+        node.store.mending.add(queue.id)
+        denied = [
+            asyncio.ensure_future(call)
+            for call in (seen.get(), seen.delete(), stranger.send(queue.id, b"2"))
+        ]
+        granted = asyncio.ensure_future(queue.get())
+        await until(lambda: len(node.broker.parking) == 4)
+        everything = SUBSCRIBE | ADMINISTER | WRITE
+        await node.rights.change(Row(path, "shipping", denies=everything))
+        node.store.mending.remove(queue.id)
+        node.broker.parking.release(queue.id)
+        async with asyncio.timeout(15):
+            for one in denied:
+                await refused(one)
+            assert (await granted) is not None
+        acts = [(act, code) for act, _, code in node.rights.refusals]
+        assert acts == [("Get", "DENIED"), ("DeleteQueue", "DENIED"), ("Send", "DENIED")]
+        assert (await queue.info()).waiting == 1

@@ -349,6 +349,28 @@ async def test_d20_a_claim_between_the_halves_lets_no_association_in(
     assert await node.associated() == set()
 
 
+@pytest.mark.parametrize("how", ["block", "delete"])
+async def test_a24_a_right_that_is_taken_away_while_a_queue_leaves_its_service(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A24: the call has waited for the catalog, and does nothing to the queue any more."""
+    (queue,) = await associated(node, 1)
+    await node.rights.change(Row("/queues", "other", grants=ADMINISTER))
+    async with node.connect("other") as other:
+        target = other.queue(queue)
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            changing = asyncio.create_task(target.block() if how == "block" else target.delete())
+            await gate.reached()
+        await node.rights.change(Row("/queues", "other", denies=ADMINISTER))
+        gate.is_open.set()
+        with pytest.raises(Denied):
+            await within(changing)
+    held = node.store.glance(queue)
+    assert held is not None
+    assert not held.blocked
+
+
 # --- D03: by all of them together -----------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
-from moorline.access.guard import Declarations, Declared, needs, own, owner_or, unless_denied
+from moorline.access.guard import Check, Declarations, Declared, needs, own, owner_or, unless_denied
 from moorline.config.settings import Queues as Settings
 from moorline.core.access.owner import owner_of
 from moorline.core.access.principal import ANONYMOUS
@@ -41,7 +41,7 @@ from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
 from moorline.queues.refusals import why_closed, why_unreadable
 from moorline.queues.subscription import Subscriptions
-from moorline.wire.message import Answer, Failed, Message
+from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
@@ -96,7 +96,8 @@ class QueueBroker(FillsDisk):
         self.refused: Callable[[Session, str, str, str], None] = nobody_hears
         """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
         self.owners = QueueOwners(store)
-        self.parking = Parking(store)
+        self.parking = Parking(store, self.refusal_now)
+        self._checks: dict[type[Message], Check] = {}
         self._turns = Turns()
         self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
@@ -136,8 +137,7 @@ class QueueBroker(FillsDisk):
             kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
             for kind, right in OWNERS_CALLS.items()
         }
-        return {
-            **declared,
+        declared |= {
             Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
             # Its handler has the queue in hand anyway, and looks whose it is.
             Acknowledge: own(of_one_queue[Acknowledge]),
@@ -145,6 +145,8 @@ class QueueBroker(FillsDisk):
             NewQueue: needs(PUBLISH, all_queues, self._new),
             ListQueues: needs(LIST, all_queues, self._turns.spawned(self._list)),
         }
+        self._checks = {kind: one.check for kind, one in declared.items() if one.check is not None}
+        return declared
 
     # --- the hot ones -----------------------------------------------------------------------------
 
@@ -356,6 +358,15 @@ class QueueBroker(FillsDisk):
                     self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
                     self.subscriptions.end(queue, refusal.code)
             yield
+
+    def refusal_now(self, session: Session, call: Call) -> Failed | None:
+        """Of a call that has waited since it was granted: rights may have changed."""
+        check = self._checks.get(type(call))
+        refusal = None if check is None else check(session.rights, call)
+        if refusal is None:
+            return None
+        self.refused(session, type(call).__name__, refusal.path, refusal.code)
+        return Failed(call.call, refusal.code, refusal.text)
 
     def _found(self, queue_id: bytes) -> Queue:
         queue = self.store.find(queue_id)

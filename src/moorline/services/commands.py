@@ -422,9 +422,12 @@ class ServiceBroker:
             # Only the service of its owner can associate it, and not between the two.
             number = self._queues.owners.number_of(call.queue)
             async with self.turns.turn(_owners_turn(number)):
-                if isinstance(call, DeleteQueue) or call.blocked:
+                # Behind each wait: the right may have been taken away meanwhile.
+                refusal = self._queues.refusal_now(session, call)
+                if refusal is None and (isinstance(call, DeleteQueue) or call.blocked):
                     await self._remove([call.queue])
-                return _only(plain(session, [call]))
+                    refusal = self._queues.refusal_now(session, call)
+                return refusal or _only(plain(session, [call]))
 
         return self.turns.later(change)
 
