@@ -23,6 +23,7 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.access.row import Row
 from moorline.core.sets.digest import Digest
 from moorline.errors import CallFailed, Denied, NotAuthorized, ServiceDisabled
+from moorline.queues.owners import path_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     AskLists,
@@ -196,6 +197,36 @@ async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServ
     await node.rights.change(Row("/services", "service", grants=PUBLISH))
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+
+
+async def test_a24_a_queue_that_is_anothers_now_is_not_delivered_to_the_service(
+    node: ServiceServer,
+) -> None:
+    """A24: its owner was mapped to another principal; the service goes on with its other queues."""
+    old = b"f" * 32
+    node.rights.world.source.map_owner(old.hex(), "service")
+    await node.rights.change()
+    lost, unread = node.store.create(old).id, node.store.create(old).id
+    async with node.connect("other") as other, node.connect() as moor:
+        (kept,) = await make_queues(moor, 1)
+        async with moor.service(node.list_of()) as service:
+            assert await service.associate([lost, unread, kept]) == []
+            await other.send(lost, b"1")
+            assert [one.queue for one in await take(aiter(service), 1)] == [lost]
+            node.rights.world.source.map_owner(old.hex(), "other")
+            await node.rights.change()
+            await until(lambda: ("Subscribe", path_of(lost), "DENIED") in node.rights.refusals)
+            for queue in (lost, unread, kept):
+                await other.send(queue, b"2")
+            assert [one.queue for one in await take(aiter(service), 1)] == [kept]
+        # Another agreement, which sends all that waits, brings them no nearer.
+        async with moor.service(node.list_of()) as service:
+            await within(service.all_delivered.wait())
+            assert not service._deliveries
+        for queue in (lost, unread):
+            head = await other.queue(queue).get()
+            assert head is not None
+            assert head.body == b"2"
 
 
 async def test_a20_what_is_asked_about_services_needs_its_right(node: ServiceServer) -> None:

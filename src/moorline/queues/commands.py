@@ -352,10 +352,13 @@ class QueueBroker(FillsDisk):
 
     def _judge_all(self) -> Generator[None, None, None]:
         for queue, held in self.subscriptions.each():
-            if not held.in_flight_max:  # a service's queues are judged with it
-                refusal = self.owners.why_not_read(held.session.rights, queue.id, queue)
-                if refusal is not None:
-                    self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
+            refusal = self.owners.why_not_read(held.session.rights, queue.id, queue)
+            if refusal is not None:
+                self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
+                if held.in_flight_max:
+                    # One of a service's many: it goes on with the others.
+                    self.subscriptions.detach(queue)
+                else:
                     self.subscriptions.end(queue, refusal.code)
             yield
 
