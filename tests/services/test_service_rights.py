@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from tests.access.world import STALE_MS
 from tests.queues.queue_server import until
 from tests.services.interception import Gate
 from tests.services.service_server import (
@@ -22,7 +23,7 @@ from moorline.client.moor import Moor
 from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.access.row import Row
 from moorline.core.sets.digest import Digest
-from moorline.errors import CallFailed, Denied, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Denied, NotAuthorized, RightsUnknown, ServiceDisabled
 from moorline.queues.owners import path_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
@@ -184,19 +185,57 @@ async def test_a09_a_service_that_an_operator_mapped_is_not_its_certificates(
 
 
 async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServer) -> None:
-    """A24: its connection with the code DENIED, and what waits stays; one with the right goes on."""
+    """A24: with the code DENIED, and what waits stays; its connection goes on, and so may the service."""
     queues = await associated(node, 2)
     async with node.connect("other") as sender, node.connect() as moor:
-        async with moor.service(node.list_of()):
+        async with moor.service(node.list_of()) as service:
             await until(lambda: len(node.services.delivery.subscribed) == 1)
+            waiting = asyncio.ensure_future(anext(aiter(service)))
             await node.rights.change(Row("/services", "service", denies=PUBLISH))
-            await until(lambda: node.services.delivery.subscribed == {})
+            with pytest.raises(Denied):
+                await within(waiting)
+            assert node.services.delivery.subscribed == {}
             assert node.rights.refusals == [("OpenService", "/services", "DENIED")]
-            await until(lambda: len(node.listeners.sessions) == 1)
+            with pytest.raises(Denied):
+                await service.associate(queues)
+            with pytest.raises(NotAuthorized, match="acts for no service"):
+                await moor._caller.call(lambda call: Associate(call, queues), Associated)
         await sender.send(queues[0], b"1")
-    await node.rights.change(Row("/services", "service", grants=PUBLISH))
-    async with node.connect() as moor, moor.service(node.list_of()) as service:
-        assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+        assert (await moor.queue(queues[0]).info()).waiting == 1, "it is a plain client again"
+        await node.rights.change(Row("/services", "service", grants=PUBLISH))
+        async with moor.service(node.list_of()) as service:
+            assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+
+
+async def test_a24_a_service_is_not_subscribed_by_a_right_that_it_lost_meanwhile(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A24: its call has waited for the catalog."""
+    await associated(node, 1)
+    async with node.connect() as moor:
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "checked", after=True)
+            entering = asyncio.create_task(moor.service(node.list_of()).__aenter__())
+            await gate.reached()
+        await node.rights.change(Row("/services", "service", denies=PUBLISH))
+        gate.is_open.set()
+        with pytest.raises((Denied, NotAuthorized)):
+            await within(entering)
+        assert node.services.delivery.subscribed == {}
+
+
+async def test_a27_services_are_not_listed_while_nobodys_rights_are_known(
+    node: ServiceServer,
+) -> None:
+    """A27: UNAVAILABLE, and the catalog is not asked."""
+    await associated(node, 1)
+    async with node.connect() as moor:
+        world = node.rights.world
+        world.source.is_away = True
+        world.now_ms += STALE_MS + 1
+        world.table._judge_freshness()
+        with pytest.raises(RightsUnknown):
+            await moor._caller.call(lambda call: ListServices(call, 0, 9), ServicesListed)
 
 
 async def test_a24_a_queue_that_is_anothers_now_is_not_delivered_to_the_service(

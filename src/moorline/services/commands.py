@@ -58,6 +58,7 @@ from moorline.wire.service import (
     PayloadBlock,
     RangesTold,
     ServiceClosed,
+    ServiceEnded,
     ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
@@ -65,6 +66,9 @@ from moorline.wire.service import (
 from moorline.wire.service_operator import VerifyService
 
 log = logging.getLogger("moorline.queues")
+
+NO_DIGEST = (0, bytes(16))
+"""Of a service whose end has nothing to do with its queues."""
 
 
 class Counts:
@@ -124,7 +128,7 @@ class ServiceBroker:
         }
 
     def judge_soon(self) -> None:
-        """Rights have changed: a session ends that may not act for its service any more."""
+        """Rights have changed: who may not act for its service any more is told, and a plain client then."""
         self._judging.soon()
 
     def _judge_all(self) -> Generator[None, None, None]:
@@ -134,8 +138,8 @@ class ServiceBroker:
                     self._demand_to_act(session, acting)
             except (Denied, RightsUnknown) as error:
                 self._queues.refused(session, OpenService.__name__, SERVICES, error.code)
-                self._left(session)
-                session.close(error.code, str(error))
+                self._leave(session)
+                session.send(ServiceEnded(*NO_DIGEST, error.code))
             yield
 
     def _demand_to_act(self, session: Session, acting: ServiceSession) -> None:  # noqa: ARG002
@@ -180,9 +184,7 @@ class ServiceBroker:
 
     async def _close_service(self, session: Session, call: CloseService) -> Answer:
         """The session is a plain one again; what it has of the service's comes again to the next."""
-        acting = self._by_session.pop(session, None)
-        if acting is not None:
-            self.delivery.retire(acting)
+        self._leave(session)
         return ServiceClosed(call.call)
 
     async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
@@ -229,6 +231,8 @@ class ServiceBroker:
         answer = soks_of(call.call, answered, acting.absent)
         if not session.is_open:
             return answer
+        if self._acting(session) is not acting:
+            raise NotAuthorized("this session acts for another service by now")
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
@@ -437,6 +441,8 @@ class ServiceBroker:
         acting = self._by_session.get(session)
         if acting is None:
             raise NotAuthorized("this session acts for no service: open it first")
+        # The walk behind a change of rights may not have come to it yet.
+        self._demand_to_act(session, acting)
         return acting
 
     def _watch(self, session: Session) -> None:
@@ -449,6 +455,10 @@ class ServiceBroker:
 
     def _left(self, session: Session) -> None:
         self._watched.discard(session)
+        self._leave(session)
+
+    def _leave(self, session: Session) -> None:
+        """It acts for no service any more."""
         acting = self._by_session.pop(session, None)
         if acting is not None:
             self.delivery.retire(acting)
