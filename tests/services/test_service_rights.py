@@ -225,17 +225,21 @@ async def test_a24_a_service_is_not_subscribed_by_a_right_that_it_lost_meanwhile
 
 
 async def test_a27_services_are_not_listed_while_nobodys_rights_are_known(
-    node: ServiceServer,
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A27: UNAVAILABLE, and the catalog is not asked."""
+    """A27: UNAVAILABLE, and the catalog is not asked: the call would wait at the gate for ever."""
     await associated(node, 1)
     async with node.connect() as moor:
         world = node.rights.world
         world.source.is_away = True
         world.now_ms += STALE_MS + 1
         world.table._judge_freshness()
-        with pytest.raises(RightsUnknown):
-            await moor._caller.call(lambda call: ListServices(call, 0, 9), ServicesListed)
+        with monkeypatch.context() as patch:
+            Gate(patch, node.services.services, "all")
+            with pytest.raises(RightsUnknown):
+                await within(
+                    moor._caller.call(lambda call: ListServices(call, 0, 9), ServicesListed)
+                )
 
 
 async def test_a24_a_queue_that_is_anothers_now_is_not_delivered_to_the_service(

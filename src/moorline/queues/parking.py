@@ -73,6 +73,7 @@ class Parking:
         assert queue not in self._mending, "they would have to wait again"
         for handler, session, call in self._parked.pop(queue, ()):
             self._bytes -= _bytes_of(call)
+            answers: list[Answer]
             try:
                 refusal = self._refusal_now(session, call)
                 answers = [refusal] if refusal else list(handler(session, [call]))
