@@ -490,6 +490,10 @@ PARKED_CALLS_MAX = 1_024
 PARKED_BYTES_MAX = 8 * MIB
 """The same in bytes of messages: as much as may wait for a commit."""
 
+QUEUES_GONE_MAX = 16_384
+"""Deleted queues whose owner is remembered: its readers, which acknowledge what they got before, hear that
+they are gone. The oldest is forgotten first; about 3 MB."""
+
 QUEUE_PROBLEMS_MAX = 100
 """Problems of one queue that an answer tells; more are counted."""
 

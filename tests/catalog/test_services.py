@@ -425,6 +425,40 @@ def signed_high(queue: bytes) -> int:
 # --- the list of services -------------------------------------------------------------------------
 
 
+OPEN_OF_THE_VERSION_BEFORE = (
+    "insert into moorline.service (id, fingerprint, name, salt) values ($1, $2, $3, $4) "
+    "on conflict (fingerprint) do update set name = excluded.name returning number"
+)
+
+
+async def test_nodes_of_the_version_before_go_on_while_nodes_are_replaced_one_by_one(
+    services: CheckedServices,
+) -> None:
+    """They know services by fingerprints, and find those that newer nodes made or changed by them."""
+    catalog = services._catalog
+
+    async def opened_before(fingerprint: bytes, name: str, fresh: bytes) -> int:
+        given = (fresh * 24, fingerprint, name, bytes(16))
+        return int((await catalog.fetchrow(OPEN_OF_THE_VERSION_BEFORE, *given))["number"])
+
+    old = await opened_before(b"o" * 32, "billing", b"1")
+    new = (await services.open("shipping", b"n" * 32, b"2" * 24, bytes(16))).number
+    assert await opened_before(b"n" * 32, "shipping", b"3") == new
+    assert (await services.open("billing", b"o" * 32, b"4" * 24, bytes(16))).number == old
+    # Without a certificate, and with one that is the other service's by now: both have their own.
+    for principal, fingerprint in (("alice", b""), ("bob", b""), ("carol", b"n" * 32)):
+        made = await services.open(principal, fingerprint, principal.encode() * 3, bytes(16))
+        assert made.number not in (old, new)
+    assert {row.name: row.fingerprint for row in await services.all()} == {
+        "billing": b"o" * 32,
+        "shipping": b"n" * 32,
+        "alice": b"",
+        "bob": b"",
+        "carol": b"",
+    }
+    assert await opened_before(b"o" * 32, "billing", b"5") == old
+
+
 async def test_a_service_keeps_its_id_and_salt_and_can_be_disabled(
     services: CheckedServices,
 ) -> None:

@@ -77,7 +77,8 @@ class QueueServer:
         self.contents = QueueContents(self.broker)
         self.rights = Rowed(rows)
         self.broker.refused = self.rights.refused
-        self.rights.world.table.on_change(self.broker.judge_again)
+        self.broker.owners.mapped = self.rights.world.table.mapped
+        self.rights.world.table.on_change(self.broker.judge_soon)
         self.protocol = NativeProtocol(
             self.rights.guarded(
                 self.broker.declared(), self.mending.declared(), self.contents.declared()

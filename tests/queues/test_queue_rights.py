@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.access.rows import operator
-from tests.queues.queue_server import SMALL, Certificates, queue_server, take
+from tests.queues.queue_server import SMALL, Certificates, queue_server, take, until
 
 from moorline.client.moor import Moor
 from moorline.core.access.principal import EVERYONE
@@ -14,6 +14,7 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE, WRI
 from moorline.core.access.row import Row
 from moorline.errors import Denied, NotAuthorized, NotFound, SubscriptionEnded
 from moorline.ids import text_of
+from moorline.queues import owners
 from moorline.wire.queue import Acknowledge, Acknowledged
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked
 
@@ -90,10 +91,36 @@ async def test_operators_with_all_rights_do_everything(
         await seen.off()
         await seen.block()
         await seen.delete()
+        for gone in (seen, queue):
+            with pytest.raises(NotFound):
+                await gone.info()
+
+
+async def test_a29_the_owner_of_a_deleted_queue_hears_that_it_is_gone(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A29: its reader is done with what it got before; a stranger hears what it always heard."""
+    monkeypatch.setattr(owners, "QUEUES_GONE_MAX", 1)
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context(), OPERATORS) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+        certificates.connect(str(node.address), "captain") as captain,
+    ):
+        queue, other = await owner.create_queues(2)
+        await stranger.send_all([(queue.id, b"1"), (queue.id, b"2")])
+        reading = queue.read()
+        first, second = await take(reading), await take(reading)
+        heard = await refused(acknowledge(stranger, queue.id, first.id))
+        await captain.queue(queue.id).delete()
+        assert await first.ack() == 0
+        assert first.is_gone
+        assert await refused(acknowledge(stranger, queue.id, first.id)) == heard
         with pytest.raises(NotFound):
-            await seen.info()
-        with pytest.raises(Denied):
-            await queue.info()
+            await queue.get()
+        # What is remembered is bounded; then it is as if it had never been.
+        await other.delete()
+        await refused(acknowledge(owner, queue.id, second.id))
 
 
 async def test_ownership_survives_restarts(tmp_path: Path, certificates: Certificates) -> None:
@@ -291,6 +318,53 @@ async def test_a09_an_operator_maps_a_fingerprint_that_never_returns(
         await captain.queue(ownerless).delete()
 
 
+async def test_a09_what_an_operator_mapped_is_not_claimed(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: the certificate may return, with a principal of its own; the operator said whose it is."""
+    old = b"f" * 32
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as billing,
+        certificates.connect(str(node.address), "shipping") as shipping,
+    ):
+        queue_id = node.store.create(old).id
+        node.rights.world.source.map_owner(old.hex(), "billing")
+        await node.rights.change()
+        assert not node.broker.claim(old, "shipping")
+        await refused(shipping.queue(queue_id).get())
+        assert await billing.queue(queue_id).get() is None
+        assert not node.broker.claim(old, "billing"), "the operator may say otherwise tomorrow"
+        node.rights.world.source.map_owner(old.hex(), "shipping")
+        await node.rights.change()
+        await refused(billing.queue(queue_id).get())
+        assert await shipping.queue(queue_id).get() is None
+
+
+async def test_a09_a_principal_that_is_called_like_a_fingerprint_owns_nothing_by_that(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: a common name can be any 64 hex digits; the map of owners alone says whose a fingerprint is."""
+    old = b"f" * 32
+    async with queue_server(tmp_path, SMALL, certificates.context()) as node:
+        queue_id, address = node.store.create(old).id, str(node.address)
+        async with certificates.connect(address, "billing"):
+            node.rights.principals = dict.fromkeys(node.fingerprints, old.hex())
+        async with certificates.connect(address, "billing") as pretender:
+            await pretender.send(queue_id, b"not for its sender")
+            await refused(pretender.queue(queue_id).get())
+            await refused(take(pretender.queue(queue_id).read()))
+            await refused(pretender.queue(queue_id).delete())
+            own = await pretender.create_queue()
+            assert await own.get() is None
+            node.rights.world.source.map_owner(old.hex(), "shipping")
+            await node.rights.change()
+            await refused(pretender.queue(queue_id).get())
+            assert (await own.info()).owner == old.hex()
+        async with certificates.connect(address, "shipping") as shipping:
+            assert (await take(shipping.queue(queue_id).read())).body == b"not for its sender"
+
+
 async def test_a24_a_right_that_is_taken_away_ends_a_subscription(
     tmp_path: Path, certificates: Certificates
 ) -> None:
@@ -315,3 +389,36 @@ async def test_a24_a_right_that_is_taken_away_ends_a_subscription(
             assert (await waiting[1]).body == b"1"
         assert (await queue.info()).waiting == 1
         assert not (await queue.info()).is_subscribed
+
+
+async def test_a24_a_call_that_waited_for_a_repair_is_judged_again(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A24: what was granted when it came is not when the queue is mended; the owner's goes on."""
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as stranger,
+    ):
+        queue = await owner.create_queue()
+        path, seen = path_of(queue.id), stranger.queue(queue.id)
+        await node.rights.change(Row(path, "shipping", grants=SUBSCRIBE | ADMINISTER))
+        await owner.send(queue.id, b"1")
+        node.store.mending.add(queue.id)
+        denied = [
+            asyncio.ensure_future(call)
+            for call in (seen.get(), seen.delete(), stranger.send(queue.id, b"2"))
+        ]
+        granted = asyncio.ensure_future(queue.get())
+        await until(lambda: len(node.broker.parking) == 4)
+        everything = SUBSCRIBE | ADMINISTER | WRITE
+        await node.rights.change(Row(path, "shipping", denies=everything))
+        node.store.mending.remove(queue.id)
+        node.broker.parking.release(queue.id)
+        async with asyncio.timeout(15):
+            for one in denied:
+                await refused(one)
+            assert (await granted) is not None
+        acts = [(act, code) for act, _, code in node.rights.refusals]
+        assert acts == [("Get", "DENIED"), ("DeleteQueue", "DENIED"), ("Send", "DENIED")]
+        assert (await queue.info()).waiting == 1

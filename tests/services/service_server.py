@@ -57,8 +57,9 @@ class ServiceServer:
         self.services = OperatorBroker(catalog, self.queues, node_id)
         self.rights = Rowed([operator("operator")])
         self.queues.refused = self.rights.refused
-        self.rights.world.table.on_change(self.queues.judge_again)
-        self.rights.world.table.on_change(self.services.judge_again)
+        self.queues.owners.mapped = self.rights.world.table.mapped
+        self.rights.world.table.on_change(self.queues.judge_soon)
+        self.rights.world.table.on_change(self.services.judge_soon)
         self.protocol = NativeProtocol(
             self.rights.guarded(self.queues.declared(), self.services.declared()),
             lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),

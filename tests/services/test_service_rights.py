@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from tests.access.world import STALE_MS
 from tests.queues.queue_server import until
 from tests.services.interception import Gate
 from tests.services.service_server import (
@@ -22,7 +23,8 @@ from moorline.client.moor import Moor
 from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.access.row import Row
 from moorline.core.sets.digest import Digest
-from moorline.errors import CallFailed, Denied, NotAuthorized, ServiceDisabled
+from moorline.errors import CallFailed, Denied, NotAuthorized, RightsUnknown, ServiceDisabled
+from moorline.queues.owners import path_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     AskLists,
@@ -165,20 +167,109 @@ async def test_a09_a_service_of_a_fingerprint_is_its_principals(
     assert {row.principal for row in await node.services.services.all()} == {"service", "other"}
 
 
+async def test_a09_a_service_that_an_operator_mapped_is_not_its_certificates(
+    node: ServiceServer,
+) -> None:
+    """A09: the certificate comes again, and finds a service of its own that is new."""
+    queues = await associated(node, 3)
+    await node.catalog.execute("update moorline.service set principal = null")
+    (fingerprint,) = node.rights.fingerprints
+    added = "insert into moorline.access_owner values ($1, 'other', 0)"
+    await node.catalog.execute(added, fingerprint.hex())
+    number = await node.number()
+    opened = await node.services.services.open("service", fingerprint, b"i" * 24, b"s" * 16)
+    assert opened.number != number
+    theirs = await node.services.services.open("other", b"o" * 32, b"j" * 24, b"t" * 16)
+    assert theirs.number == number
+    assert await node.services.services.digest(theirs.number) == Digest.of(queues)
+
+
 async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServer) -> None:
-    """A24: its connection with the code DENIED, and what waits stays; one with the right goes on."""
+    """A24: with the code DENIED, and what waits stays; its connection goes on, and so may the service."""
     queues = await associated(node, 2)
     async with node.connect("other") as sender, node.connect() as moor:
-        async with moor.service(node.list_of()):
+        async with moor.service(node.list_of()) as service:
             await until(lambda: len(node.services.delivery.subscribed) == 1)
+            waiting = asyncio.ensure_future(anext(aiter(service)))
             await node.rights.change(Row("/services", "service", denies=PUBLISH))
+            with pytest.raises(Denied):
+                await within(waiting)
             assert node.services.delivery.subscribed == {}
             assert node.rights.refusals == [("OpenService", "/services", "DENIED")]
-            await until(lambda: len(node.listeners.sessions) == 1)
+            with pytest.raises(Denied):
+                await service.associate(queues)
+            with pytest.raises(NotAuthorized, match="acts for no service"):
+                await moor._caller.call(lambda call: Associate(call, queues), Associated)
         await sender.send(queues[0], b"1")
-    await node.rights.change(Row("/services", "service", grants=PUBLISH))
-    async with node.connect() as moor, moor.service(node.list_of()) as service:
-        assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+        assert (await moor.queue(queues[0]).info()).waiting == 1, "it is a plain client again"
+        await node.rights.change(Row("/services", "service", grants=PUBLISH))
+        async with moor.service(node.list_of()) as service:
+            assert [one.body for one in await take(aiter(service), 1)] == [b"1"]
+
+
+async def test_a24_a_service_is_not_subscribed_by_a_right_that_it_lost_meanwhile(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A24: its call has waited for the catalog."""
+    await associated(node, 1)
+    async with node.connect() as moor:
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "checked", after=True)
+            entering = asyncio.create_task(moor.service(node.list_of()).__aenter__())
+            await gate.reached()
+        await node.rights.change(Row("/services", "service", denies=PUBLISH))
+        gate.is_open.set()
+        with pytest.raises((Denied, NotAuthorized)):
+            await within(entering)
+        assert node.services.delivery.subscribed == {}
+
+
+async def test_a27_services_are_not_listed_while_nobodys_rights_are_known(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A27: UNAVAILABLE, and the catalog is not asked: the call would wait at the gate for ever."""
+    await associated(node, 1)
+    async with node.connect() as moor:
+        world = node.rights.world
+        world.source.is_away = True
+        world.now_ms += STALE_MS + 1
+        world.table._judge_freshness()
+        with monkeypatch.context() as patch:
+            Gate(patch, node.services.services, "all")
+            with pytest.raises(RightsUnknown):
+                await within(
+                    moor._caller.call(lambda call: ListServices(call, 0, 9), ServicesListed)
+                )
+
+
+async def test_a24_a_queue_that_is_anothers_now_is_not_delivered_to_the_service(
+    node: ServiceServer,
+) -> None:
+    """A24: its owner was mapped to another principal; the service goes on with its other queues."""
+    old = b"f" * 32
+    node.rights.world.source.map_owner(old.hex(), "service")
+    await node.rights.change()
+    lost, unread = node.store.create(old).id, node.store.create(old).id
+    async with node.connect("other") as other, node.connect() as moor:
+        (kept,) = await make_queues(moor, 1)
+        async with moor.service(node.list_of()) as service:
+            assert await service.associate([lost, unread, kept]) == []
+            await other.send(lost, b"1")
+            assert [one.queue for one in await take(aiter(service), 1)] == [lost]
+            node.rights.world.source.map_owner(old.hex(), "other")
+            await node.rights.change()
+            await until(lambda: ("Subscribe", path_of(lost), "DENIED") in node.rights.refusals)
+            for queue in (lost, unread, kept):
+                await other.send(queue, b"2")
+            assert [one.queue for one in await take(aiter(service), 1)] == [kept]
+        # Another agreement, which sends all that waits, brings them no nearer.
+        async with moor.service(node.list_of()) as service:
+            await within(service.all_delivered.wait())
+            assert not service._deliveries
+        for queue in (lost, unread):
+            head = await other.queue(queue).get()
+            assert head is not None
+            assert head.body == b"2"
 
 
 async def test_a20_what_is_asked_about_services_needs_its_right(node: ServiceServer) -> None:
@@ -302,6 +393,56 @@ async def test_d20_a_queue_blocked_just_as_it_is_associated_is_not_associated(
         await within(asyncio.gather(halving, following))
         # Nobody means a queue that cannot be served.
         assert (await service.agree()).digest == Digest.empty() == await node.digest()
+
+
+async def test_d20_a_claim_between_the_halves_lets_no_association_in(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D20: the owner of the queue has another name now, and the turns of its queues are the same."""
+    old = b"f" * 32
+    node.rights.world.source.map_owner(old.hex(), "service")
+    await node.rights.change()
+    queue = node.store.create(old).id
+    async with (
+        node.connect("operator") as operator,
+        node.connect() as moor,
+        moor.service(node.list_of()) as service,
+    ):
+        assert await service.associate([queue]) == []
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            deleting = asyncio.create_task(operator.queue(queue).delete())
+            await gate.reached()
+        assert node.store.rename_owner(old, b"principal:service")
+        associating = asyncio.create_task(service.associate([queue]))
+        turns = node.services.turns._locks.values()
+        await until(lambda: associating.done() or any(turn._waiters for turn in turns))
+        gate.is_open.set()
+        await within(deleting)
+        assert await within(associating) == [queue]
+    assert await node.associated() == set()
+
+
+@pytest.mark.parametrize("how", ["block", "delete"])
+async def test_a24_a_right_that_is_taken_away_while_a_queue_leaves_its_service(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A24: the call has waited for the catalog, and does nothing to the queue any more."""
+    (queue,) = await associated(node, 1)
+    await node.rights.change(Row("/queues", "other", grants=ADMINISTER))
+    async with node.connect("other") as other:
+        target = other.queue(queue)
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            changing = asyncio.create_task(target.block() if how == "block" else target.delete())
+            await gate.reached()
+        await node.rights.change(Row("/queues", "other", denies=ADMINISTER))
+        gate.is_open.set()
+        with pytest.raises(Denied):
+            await within(changing)
+    held = node.store.glance(queue)
+    assert held is not None
+    assert not held.blocked
 
 
 # --- D03: by all of them together -----------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Protocol
 from moorline.catalog.access import Loaded, Removal, TokenRow, UserState, Version
 from moorline.core.access.freshness import Freshness, Knowledge
 from moorline.core.access.grants import Explanation, Grants
+from moorline.core.access.owner import OLD
 from moorline.core.access.principal import ANONYMOUS, LOOPBACK, Proof, built_in_groups
 from moorline.core.access.right import EVERYTHING, NOTHING
 from moorline.core.access.row import Subjects
@@ -189,6 +190,10 @@ class RightsTable:
     def owner(self, known_as: str) -> str:
         """The principal of an owner that may be known by an old name."""
         return self._contents.owners.get(known_as, known_as)
+
+    def mapped(self, known_as: str) -> str:
+        """The principal that an operator said an old name is; empty if nobody did."""
+        return self._contents.owners.get(known_as, "")
 
     def explain(self, subjects: Subjects, right: int, path: str) -> Explanation:
         return self._contents.grants.explain(subjects, right, path)
@@ -378,6 +383,9 @@ class Rights:
         """Whether something of that owner is its own; what nobody proven made is nobody's."""
         if self.principal == ANONYMOUS or not owner:
             return False
+        if owner.startswith(OLD):
+            # A fingerprint. A principal may be called like one, and owns nothing by that.
+            return self._table.mapped(owner[len(OLD) :]) == self.principal
         return owner == self.principal or self._table.owner(owner) == self.principal
 
     def explain(self, right: int, path: str) -> Explanation:

@@ -15,8 +15,9 @@ from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Words
 
-OPEN = statement("service_open")
 CLAIM = statement("service_claim")
+MAKE = statement("service_make")
+OPEN = statement("service_open")
 DIGEST = statement("service_digest")
 BUCKETS = statement("service_buckets")
 RANGES = statement("service_ranges")
@@ -38,7 +39,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
     number: int
     id: bytes
     fingerprint: bytes
-    """Of the certificate that opened it last; may be empty."""
+    """Of the certificate that opened it last; empty if none did, or if another service has it."""
     principal: str
     """Whose it is; empty for one whose certificate has not come since there are principals."""
     name: str
@@ -66,7 +67,8 @@ class Services:
     ) -> OpenedService:
         """The principal's own, or the one that its certificate had before, or a new one."""
         await self._catalog.execute(CLAIM, principal, fingerprint)
-        row = await self._catalog.fetchrow(OPEN, fresh_id, principal, fingerprint, fresh_salt)
+        await self._catalog.execute(MAKE, fresh_id, principal, fresh_salt)
+        row = await self._catalog.fetchrow(OPEN, principal, fingerprint)
         return OpenedService(**row)
 
     async def all(self) -> list[ServiceRow]:

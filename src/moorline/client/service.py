@@ -17,7 +17,7 @@ from types import TracebackType
 
 from moorline.client.associations import Associations
 from moorline.client.queue import Message
-from moorline.client.service_exchange import Report, ServiceExchange, as_service
+from moorline.client.service_exchange import TAKEN_OVER, Report, ServiceExchange, as_service
 from moorline.client.service_repair import ServiceRepair
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
@@ -138,8 +138,9 @@ class Service:
         self._caller.check_loop()
         while True:
             while not self._deliveries:
-                if self._exchange.ended is not None:
-                    raise SubscriptionEnded("TAKEN_OVER")
+                if self._exchange.ended_code == TAKEN_OVER:
+                    raise SubscriptionEnded(TAKEN_OVER)
+                self._exchange.check_ended()
                 if self._caller.lost.done():
                     raise self._caller.lost.result()
                 self._exchange.news.clear()

@@ -44,6 +44,8 @@ from moorline.wire.service_operator import ListServiceQueues, ServiceQueuesListe
 
 Reply = TypeVar("Reply", bound=Answer)
 
+TAKEN_OVER = "TAKEN_OVER"
+
 BLOCKS_TOGETHER = 16
 """Blocks of associations on their way at once: some ten thousand queues."""
 
@@ -95,7 +97,8 @@ class ServiceExchange:
         self.report = Report()
         self.is_opening = self.is_open = False
         self.ended: Digest | None = None
-        """The node's digest when another session of the service took over."""
+        """The node's digest when another session of the service took over; nothing's if a right ended."""
+        self.ended_code = ""
         self.salt = Salt(bytes(16))
         self.service = b""
         self.theirs = Digest.empty()
@@ -124,8 +127,8 @@ class ServiceExchange:
         match message:
             case PayloadBlock():
                 self._blocks.append(message)
-            case ServiceEnded(count, digest):
-                self.ended = Digest(count, digest)
+            case ServiceEnded(count, digest, code):
+                self.ended, self.ended_code = Digest(count, digest), code
             case _:
                 return False
         self.news.set()
@@ -229,8 +232,11 @@ class ServiceExchange:
         return await self._caller.call(make, reply)
 
     def check_ended(self) -> None:
-        if self.ended is not None:
+        if self.ended is None:
+            return
+        if self.ended_code == TAKEN_OVER:
             raise ConnectionLost("another session of this service took over")
+        raise CallFailed.of(self.ended_code, "the node ended the service: its rights have changed")
 
 
 def _mode_of(soks: ServiceSubscribed) -> Mode:

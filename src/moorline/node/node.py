@@ -263,8 +263,9 @@ class Node:
         stack.push_async_callback(mending.close)
         self._declared.update(mending.declared())
         broker.refused = self._access.trail.refused
-        stack.callback(self._access.table.on_change(broker.judge_again))
-        stack.callback(self._access.table.on_change(services.judge_again))
+        broker.owners.mapped = self._access.table.mapped
+        stack.callback(self._access.table.on_change(broker.judge_soon))
+        stack.callback(self._access.table.on_change(services.judge_soon))
         self._queues = broker
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)

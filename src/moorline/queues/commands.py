@@ -6,10 +6,10 @@ once. Design and commands: docs/design/queues.md.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
-from moorline.access.guard import Declarations, Declared, needs, own, owner_or, unless_denied
+from moorline.access.guard import Check, Declarations, Declared, needs, own, owner_or, unless_denied
 from moorline.config.settings import Queues as Settings
 from moorline.core.access.owner import owner_of
 from moorline.core.access.principal import ANONYMOUS
@@ -26,6 +26,7 @@ from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.homes import NOT_HERE
+from moorline.queues.judging import Judging
 from moorline.queues.owners import (
     OWNERS_CALLS,
     QUEUES,
@@ -40,7 +41,7 @@ from moorline.queues.parking import Parking
 from moorline.queues.queue_list import listed
 from moorline.queues.refusals import why_closed, why_unreadable
 from moorline.queues.subscription import Subscriptions
-from moorline.wire.message import Answer, Failed, Message
+from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
@@ -95,8 +96,10 @@ class QueueBroker(FillsDisk):
         self.refused: Callable[[Session, str, str, str], None] = nobody_hears
         """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
         self.owners = QueueOwners(store)
-        self.parking = Parking(store)
+        self.parking = Parking(store, self.refusal_now)
+        self._checks: dict[type[Message], Check] = {}
         self._turns = Turns()
+        self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
         self.commits = GroupCommit(store, "queues", answered=self._answered)
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
@@ -134,8 +137,7 @@ class QueueBroker(FillsDisk):
             kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
             for kind, right in OWNERS_CALLS.items()
         }
-        return {
-            **declared,
+        declared |= {
             Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
             # Its handler has the queue in hand anyway, and looks whose it is.
             Acknowledge: own(of_one_queue[Acknowledge]),
@@ -143,6 +145,8 @@ class QueueBroker(FillsDisk):
             NewQueue: needs(PUBLISH, all_queues, self._new),
             ListQueues: needs(LIST, all_queues, self._turns.spawned(self._list)),
         }
+        self._checks = {kind: one.check for kind, one in declared.items() if one.check is not None}
+        return declared
 
     # --- the hot ones -----------------------------------------------------------------------------
 
@@ -278,6 +282,7 @@ class QueueBroker(FillsDisk):
         queue = self._found(call.queue)
         self.subscriptions.end(queue, "DELETED")
         self.store.delete(queue)
+        self.owners.deleted(queue)
 
     def _block(self, call: BlockQueue) -> None:
         queue = self._found(call.queue)
@@ -341,13 +346,30 @@ class QueueBroker(FillsDisk):
             # Until the next checkpoint the certificate itself has to come again.
             log.warning("whose queues are is not durable yet", extra={"why": str(error)})
 
-    def judge_again(self) -> None:
+    def judge_soon(self) -> None:
         """Rights have changed: who may not read a queue any more gets nothing of it from now on."""
-        for session, queue in self.subscriptions.plain():
-            refusal = self.owners.why_not_read(session.rights, queue.id, queue)
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
+        for queue, held in self.subscriptions.each():
+            refusal = self.owners.why_not_read(held.session.rights, queue.id, queue)
             if refusal is not None:
-                self.refused(session, Subscribe.__name__, path_of(queue.id), refusal.code)
-                self.subscriptions.end(queue, refusal.code)
+                self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
+                if held.in_flight_max:
+                    # One of a service's many: it goes on with the others.
+                    self.subscriptions.detach(queue)
+                else:
+                    self.subscriptions.end(queue, refusal.code)
+            yield
+
+    def refusal_now(self, session: Session, call: Call) -> Failed | None:
+        """Of a call that has waited since it was granted: rights may have changed."""
+        check = self._checks.get(type(call))
+        refusal = None if check is None else check(session.rights, call)
+        if refusal is None:
+            return None
+        self.refused(session, type(call).__name__, refusal.path, refusal.code)
+        return Failed(call.call, refusal.code, refusal.text)
 
     def _found(self, queue_id: bytes) -> Queue:
         queue = self.store.find(queue_id)

@@ -1,16 +1,18 @@
 """Room: queues. Who may do what with a queue: paths, what one needs who is not its owner, and whose it is."""
 
 import logging
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from moorline.access.guard import demand, is_owners
-from moorline.core.access.owner import name_of, owner_of
+from moorline.core.access.owner import judged_name_of, name_of, owner_of
 from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE
 from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
 from moorline.ids import text_of
 from moorline.journal.queues.store import Store
+from moorline.limits import QUEUES_GONE_MAX
 from moorline.net.session import Session, SessionRights
 from moorline.wire.message import Call
 from moorline.wire.queue import DeleteQueue, DescribeQueue, Get, Subscribe, Suspend, Unsubscribe
@@ -58,20 +60,40 @@ class QueueOwners:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._gone: OrderedDict[bytes, int] = OrderedDict()
+        """Deleted queues, and the numbers of their owners: to others they are as if they had never been."""
+        self.mapped: Callable[[str], str] = lambda _: ""
+        """Whose an operator said the things of a fingerprint, in hex, are; empty if nobody did."""
 
-    def owner_of(self, queue_id: bytes) -> bytes:
-        """As the store keeps it; nobody's is empty, and that of what is not here."""
+    def number_of(self, queue_id: bytes) -> int | None:
+        """Its owner's number, which a queue keeps as long as it is there, also if the owner is renamed."""
         queue = self._store.glance(queue_id)
-        return b"" if queue is None else self._store.owners[queue.owner]
+        return None if queue is None else queue.owner
 
-    def name_of(self, queue: Queue | None) -> str:
-        return "" if queue is None else name_of(self._store.owners[queue.owner])
+    def name_of(self, queue: Queue) -> str:
+        """For people."""
+        return name_of(self._store.owners[queue.owner])
+
+    def judged_name_of(self, queue: Queue) -> str:
+        """For verdicts."""
+        return judged_name_of(self._store.owners[queue.owner])
 
     def of_call(self, call: OfOneQueue) -> str:
-        return self.name_of(self._store.glance(call.queue))
+        return self._judged_name(call.queue, self._store.glance(call.queue))
 
-    def is_owner(self, rights: SessionRights, queue: Queue | None) -> bool:
-        return is_owners(rights, SUBSCRIBE, self.name_of(queue))
+    def deleted(self, queue: Queue) -> None:
+        """Its owner hears from now on that it is gone, and everybody else what they heard before."""
+        self._gone[queue.id] = queue.owner
+        if len(self._gone) > QUEUES_GONE_MAX:
+            self._gone.popitem(last=False)
+
+    def _judged_name(self, queue_id: bytes, queue: Queue | None) -> str:
+        """Of what is not here too; it is nobody's if it has not been deleted lately."""
+        number = self._gone.get(queue_id) if queue is None else queue.owner
+        return "" if number is None else judged_name_of(self._store.owners[number])
+
+    def is_owner(self, rights: SessionRights, queue: Queue) -> bool:
+        return is_owners(rights, SUBSCRIBE, self.judged_name_of(queue))
 
     def reader(self, rights: SessionRights) -> bytes | None:
         """The owner whose queues these rights read without a look at the rows; None if there is none."""
@@ -81,18 +103,27 @@ class QueueOwners:
         self, rights: SessionRights, queue_id: bytes, queue: Queue | None
     ) -> CallFailed | None:
         """What is answered to one that may not; None if it may."""
+        if queue is not None and self._store.owners[queue.owner] == self.reader(rights):
+            # Without a verdict for each path: a walk over all subscriptions would make as many as there are.
+            return None
         if rights.everywhere(QUEUES) & SUBSCRIBE:
             return None
         try:
-            demand(rights, SUBSCRIBE, path_of(queue_id), self.name_of(queue))
+            demand(rights, SUBSCRIBE, path_of(queue_id), self._judged_name(queue_id, queue))
         except (Denied, RightsUnknown) as error:
             return error
         return None
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
-        """False if there was nothing of that fingerprint, or nobody to give it to."""
+        """False if there was nothing of that fingerprint, or nobody to give it to.
+
+        What an operator mapped is not claimed, not even by whom it was mapped to: a claim is for good, and
+        the operator may say otherwise tomorrow.
+        """
         owner = owner_of(principal)
-        if not owner or not fingerprint or not self._store.rename_owner(fingerprint, owner):
+        if not owner or not fingerprint or self.mapped(fingerprint.hex()):
+            return False
+        if not self._store.rename_owner(fingerprint, owner):
             return False
         extra = {"fingerprint": fingerprint.hex(), "principal": principal}
         log.info("the queues of a certificate are its principal's", extra=extra)

@@ -6,7 +6,7 @@ call is refused by name.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from moorline.errors import QueueInRepair
 from moorline.journal.queues.store import Store
@@ -18,11 +18,16 @@ from moorline.wire.queue import Send
 log = logging.getLogger("moorline.queues")
 
 
+RefusalNow = Callable[[Session, Call], Failed | None]
+"""Why a call that waited is not granted any more; None if it is."""
+
+
 class Parking:
     """Stands before the handlers of all calls that name a queue."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, refusal_now: RefusalNow) -> None:
         self._mending = store.mending
+        self._refusal_now = refusal_now
         self._parked: dict[bytes, list[tuple[Handler, Session, Call]]] = {}
         self._bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -68,8 +73,10 @@ class Parking:
         assert queue not in self._mending, "they would have to wait again"
         for handler, session, call in self._parked.pop(queue, ()):
             self._bytes -= _bytes_of(call)
+            answers: list[Answer]
             try:
-                answers = list(handler(session, [call]))
+                refusal = self._refusal_now(session, call)
+                answers = [refusal] if refusal else list(handler(session, [call]))
             except Exception as error:
                 log.exception("a handler failed", extra={"call": type(call).__name__})
                 answers = [mistaken(call, error)]

@@ -5,7 +5,7 @@ session that does not read is not written to: its queues wait until there is roo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from moorline.core.queue.queue import QUOTA_MARKER, Queue
@@ -70,13 +70,12 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(len(queues) for queues in self._queues.values())
 
-    def plain(self) -> list[tuple[Session, Queue]]:
-        """Those of one queue each; a service has its own."""
-        return [
-            (held.session, queue)
-            for queue, held in self._subscribers.items()
-            if not held.in_flight_max
-        ]
+    def each(self) -> Iterator[tuple[Queue, Subscriber]]:
+        """Those of this moment that are still there when they have their turn: for a walk in slices."""
+        for queue in list(self._subscribers):
+            held = self._subscribers.get(queue)
+            if held is not None:
+                yield queue, held
 
     def add(self, session: Session, queue: Queue, window: int) -> None:
         """The session gets the queue's messages from its head on; whoever had it is told.

@@ -6,7 +6,7 @@ answer the questions of a reconciliation; delivery.py sends the messages. Design
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from moorline.access.guard import Declarations, Declared, demand, needs, own
@@ -36,6 +36,7 @@ from moorline.limits import SERVICE_PAGE_QUEUES
 from moorline.net.session import Handler, Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
+from moorline.queues.judging import Judging
 from moorline.queues.owners import path_of as path_of_queue
 from moorline.services.delivery import ServiceDelivery, ServiceSession
 from moorline.services.rights import SERVICES, all_services
@@ -57,6 +58,7 @@ from moorline.wire.service import (
     PayloadBlock,
     RangesTold,
     ServiceClosed,
+    ServiceEnded,
     ServiceOpened,
     ServiceSubscribed,
     SubscribeService,
@@ -64,6 +66,9 @@ from moorline.wire.service import (
 from moorline.wire.service_operator import VerifyService
 
 log = logging.getLogger("moorline.queues")
+
+NO_DIGEST = (0, bytes(16))
+"""Of a service whose end has nothing to do with its queues."""
 
 
 class Counts:
@@ -95,6 +100,7 @@ class ServiceBroker:
         self._by_session: dict[Session, ServiceSession] = {}
         self._watched: set[Session] = set()
         self.turns = Turns()
+        self._judging = Judging(self._judge_all, self.turns.spawn)
 
     async def start(self) -> None:
         self.any_associations = await self.services.any()
@@ -121,15 +127,20 @@ class ServiceBroker:
             BlockQueue: _around(plain[BlockQueue], self._freeing),
         }
 
-    def judge_again(self) -> None:
-        """Rights have changed: a session ends that may not act for its service any more."""
+    def judge_soon(self) -> None:
+        """Rights have changed: who may not act for its service any more is told, and a plain client then."""
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
         for session, acting in list(self._by_session.items()):
             try:
-                self._demand_to_act(session, acting)
+                if self._by_session.get(session) is acting:
+                    self._demand_to_act(session, acting)
             except (Denied, RightsUnknown) as error:
                 self._queues.refused(session, OpenService.__name__, SERVICES, error.code)
-                self._left(session)
-                session.close(error.code, str(error))
+                self._leave(session)
+                session.send(ServiceEnded(*NO_DIGEST, error.code))
+            yield
 
     def _demand_to_act(self, session: Session, acting: ServiceSession) -> None:  # noqa: ARG002
         demand(session.rights, PUBLISH, SERVICES)
@@ -173,9 +184,7 @@ class ServiceBroker:
 
     async def _close_service(self, session: Session, call: CloseService) -> Answer:
         """The session is a plain one again; what it has of the service's comes again to the next."""
-        acting = self._by_session.pop(session, None)
-        if acting is not None:
-            self.delivery.retire(acting)
+        self._leave(session)
         return ServiceClosed(call.call)
 
     async def _associate(self, session: Session, calls: list[Associate]) -> list[Answer]:
@@ -222,6 +231,8 @@ class ServiceBroker:
         answer = soks_of(call.call, answered, acting.absent)
         if not session.is_open:
             return answer
+        if self._acting(session) is not acting:
+            raise NotAuthorized("this session acts for another service by now")
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
@@ -315,8 +326,8 @@ class ServiceBroker:
         numbers = {one.owner for one in found if one is not None and self._is_its_own(session, one)}
         async with AsyncExitStack() as stack:
             # In order: two that want the same ones must not wait for each other.
-            for owner in sorted({self._store.owners[number] for number in numbers}):
-                await stack.enter_async_context(self.turns.turn(owner))
+            for number in sorted(numbers):
+                await stack.enter_async_context(self.turns.turn(_owners_turn(number)))
             yield
 
     def _admitted(
@@ -413,10 +424,14 @@ class ServiceBroker:
 
         async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
             # Only the service of its owner can associate it, and not between the two.
-            async with self.turns.turn(self._queues.owners.owner_of(call.queue)):
-                if isinstance(call, DeleteQueue) or call.blocked:
+            number = self._queues.owners.number_of(call.queue)
+            async with self.turns.turn(_owners_turn(number)):
+                # Behind each wait: the right may have been taken away meanwhile.
+                refusal = self._queues.refusal_now(session, call)
+                if refusal is None and (isinstance(call, DeleteQueue) or call.blocked):
                     await self._remove([call.queue])
-                return _only(plain(session, [call]))
+                    refusal = self._queues.refusal_now(session, call)
+                return refusal or _only(plain(session, [call]))
 
         return self.turns.later(change)
 
@@ -426,6 +441,8 @@ class ServiceBroker:
         acting = self._by_session.get(session)
         if acting is None:
             raise NotAuthorized("this session acts for no service: open it first")
+        # The walk behind a change of rights may not have come to it yet.
+        self._demand_to_act(session, acting)
         return acting
 
     def _watch(self, session: Session) -> None:
@@ -438,6 +455,10 @@ class ServiceBroker:
 
     def _left(self, session: Session) -> None:
         self._watched.discard(session)
+        self._leave(session)
+
+    def _leave(self, session: Session) -> None:
+        """It acts for no service any more."""
         acting = self._by_session.pop(session, None)
         if acting is not None:
             self.delivery.retire(acting)
@@ -445,6 +466,12 @@ class ServiceBroker:
 
 def _around(plain: Declared, wrap: Callable[[Handler], Handler]) -> Declared:
     return plain._replace(handler=wrap(plain.handler))
+
+
+def _owners_turn(number: int | None) -> tuple[str, int | None]:
+    """By the owner's number: its name may change while somebody waits, when a certificate comes again.
+    A plain number is a service's turn."""
+    return ("owner", number)
 
 
 def soks_of(call: int, answered: Answered, absent: int = 0) -> ServiceSubscribed:

@@ -41,6 +41,7 @@ class ServiceDelivery:
         self._services = services
         self._subscriptions = queues.subscriptions
         self._store = queues.store
+        self._owners = queues.owners
         self._routes = Routes(services, queues.store, self._attach)
 
     def close(self) -> None:
@@ -145,5 +146,8 @@ class ServiceDelivery:
         """Gives a queue's messages to the session of that service, if there is one."""
         acting = self.subscribed.get(number)
         if acting is None or acting.subscriber is None or queue.blocked or queue.damaged:
+            return
+        if self._owners.why_not_read(acting.session.rights, queue.id, queue) is not None:
+            # Associated while it was its own. It is another's now, who can take it back.
             return
         self._subscriptions.attach(queue, acting.subscriber)

@@ -26,7 +26,6 @@ from moorline.services.service_set import AuditedServiceSet, ServiceSet
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
-    CloseService,
     OpenService,
     ServiceOpened,
     SubscribeService,
@@ -96,8 +95,10 @@ class OperatorBroker(ServiceBroker):
     # --- looking ----------------------------------------------------------------------------------
 
     async def _list_services(self, session: Session, call: ListServices) -> Answer:
-        rows = await self.services.all()
         rights = session.rights
+        # Nothing is asked of the catalog for somebody whose rights nobody knows.
+        rights.check_known()
+        rows = await self.services.all()
         if not rights.everywhere(SERVICES) & LIST:
             rows = [row for row in rows if may(rights, LIST, row)]
             if not rows:
@@ -208,10 +209,6 @@ class OperatorBroker(ServiceBroker):
                 self._left(session)
             return await super()._open(session, call)
 
-    async def _close_service(self, session: Session, call: CloseService) -> Answer:
-        self._operating.pop(session, None)
-        return await super()._close_service(session, call)
-
     async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
         if session in self._operating:
             raise NotAuthorized(
@@ -224,7 +221,7 @@ class OperatorBroker(ServiceBroker):
         owner = self._operating.get(session)
         if owner is None:
             return super()._is_its_own(session, queue)
-        return self._queues.owners.name_of(queue) == owner
+        return self._queues.owners.judged_name_of(queue) == owner
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -259,6 +256,6 @@ class OperatorBroker(ServiceBroker):
             if acting.service.number == number and session not in self._operating
         ]
 
-    def _left(self, session: Session) -> None:
+    def _leave(self, session: Session) -> None:
         self._operating.pop(session, None)
-        super()._left(session)
+        super()._leave(session)

@@ -5,6 +5,7 @@ from typing import Final
 from moorline.access.guard import is_owners
 from moorline.catalog.service_audit import Meant
 from moorline.catalog.services import ServiceRow
+from moorline.core.access.owner import judged_name_of
 from moorline.core.access.principal import level_of
 from moorline.core.access.right import LIST
 from moorline.net.session import SessionRights
@@ -22,7 +23,7 @@ def path_of(name: str) -> str:
 
 def owner_of(service: Meant | ServiceRow) -> str:
     """Its principal, or the fingerprint of the certificate that made it before there were principals."""
-    return service.principal or service.fingerprint.hex()
+    return service.principal or judged_name_of(service.fingerprint)
 
 
 def may(rights: SessionRights, right: int, service: Meant | ServiceRow) -> bool:

@@ -111,10 +111,12 @@ class AllDelivered(Message, frozen=True, gc=False, tag=59):
 
 
 class ServiceEnded(Message, frozen=True, gc=False, tag=60):
-    """ENDS, pushed: a newer session of the service took over; the digest at that moment."""
+    """ENDS, pushed: a newer session of the service took over, with the digest at that moment; or another code
+    says why the session may not act for it any more, and the digest is nothing's."""
 
     count: int
     hash: HashBytes
+    code: Code = "TAKEN_OVER"
 
 
 class AskRanges(Call, frozen=True, gc=False, tag=61):

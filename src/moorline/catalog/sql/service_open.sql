@@ -1,4 +1,7 @@
--- The service of a principal, made at its first contact.
-insert into moorline.service (id, principal, fingerprint, name, salt) values ($1, $2, $3, $2, $4)
-on conflict (principal) do update set name = excluded.name, fingerprint = excluded.fingerprint
+-- The service of a principal. It has the fingerprint of the certificate that opened it last, unless another row has that.
+update moorline.service set name = $1, fingerprint = case
+    when $2 = ''::bytea or exists (select from moorline.service other where other.fingerprint = $2) then fingerprint
+    else $2
+end
+where principal = $1
 returning number, id, name, salt, is_disabled

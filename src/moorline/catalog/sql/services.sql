@@ -1,4 +1,5 @@
-select s.number, s.id, s.fingerprint, coalesce(s.principal, '') as principal, s.name, s.is_disabled, s.created_at,
+select s.number, s.id, case when substring(s.fingerprint for 10) = 'principal:' then '' else s.fingerprint end as fingerprint,
+       coalesce(s.principal, '') as principal, s.name, s.is_disabled, s.created_at,
        coalesce(b.count, 0)::bigint as count, coalesce(b.high, 0) as high, coalesce(b.low, 0) as low
 from moorline.service s
 left join (
