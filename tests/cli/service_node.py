@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 import trustme
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, run_moor
 
 from moorline.catalog.datafolder import SUPERUSER
 from moorline.catalog.socket_folder import PORT
@@ -38,8 +38,9 @@ class Moorline:
             f"--tls-certificate={server}",
             f"--tls-key={server}",
             f"--tls-client-ca={self.ca}",
-            "--set=queues.operators=olga",
         )
+        made = run_moor("grant", "add", "/", "olga", "slwpdag", f"--address={self.node.address}")
+        assert made.returncode == 0, made.stderr
         found = re.search(r"tls://\S+", self.node.ready_line)
         assert found is not None
         self.tls = found[0]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import Commands, check_example, guide, proving, running
 from tests.journal.queues.stores import filled
-from tests.process.nodes import MOOR, NodeProcess, clean_environment
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
 
 from moorline.client.moor import connect
 from moorline.journal.disk import FileDisk
@@ -160,7 +160,7 @@ def test_an_empty_queue_is_read_and_one_that_is_not_there_is_not(moor: Moor, que
 
 
 def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
-    """The anonymous client from loopback is an operator here: it may look at all and read none."""
+    """Whoever may look at all queues, and read none."""
     with proving(tmp_path, "olga") as proven:
 
         async def created() -> str:
@@ -170,10 +170,12 @@ def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
                 return str(await olga.create_queue())
 
         queue = asyncio.run(created())
+        denied = ["grant", "add", "/queues", "@loopback", "s", "--deny"]
+        assert run_moor(*denied, f"--address={proven.node.address}").returncode == 0
         stranger = Moor(proven.node)
         assert stranger.lines("info", queue)
         for flags in ([], ["--count", "1"], ["--no-ack"], ["--follow"]):
-            assert "only the owner" in stranger.error(12, "read", queue, *flags)
+            assert "s (subscribe) is not granted" in stranger.error(12, "read", queue, *flags)
 
 
 class Journal(Commands):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import Proven, proving
 from tests.environments import closure, hidden, required, run_without
+from tests.process.nodes import run_moor
 
 from moorline.cli.installed import CERTIFICATES, SERVER, SPARK
 
@@ -70,6 +71,8 @@ asyncio.run(main())
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proven]:
     with proving(tmp_path_factory.mktemp("plain-client"), "billing") as made:
+        granted = ["grant", "add", "/", "billing", "slwp", f"--address={made.node.address}"]
+        assert run_moor(*granted).returncode == 0
         yield made
 
 

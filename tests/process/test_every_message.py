@@ -14,7 +14,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 import trustme
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, run_moor
 from tests.wire.any_message import Drawing
 
 import moorline
@@ -48,8 +48,6 @@ FLAGS = (
     "--set=streams.shards=2",
     "--set=streams.sync=process",
     "--set=queues.sync=process",
-    "--set=queues.operators=billing",
-    "--set=groups.operators=billing",
     "--listen=tls://127.0.0.1:0",
 )
 
@@ -77,6 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def node(folder: Path) -> Iterator[NodeProcess]:
     with NodeProcess(folder / "data", *FLAGS, *certificates_flags(folder)) as node:
+        made = run_moor("grant", "add", "/", "billing", "slwpdag", f"--address={node.address}")
+        assert made.returncode == 0, made.stderr
         yield node
         assert "Traceback" not in node.errors
         assert [line for line in node.errors.splitlines() if " error " in line[:16]] == []

@@ -14,7 +14,7 @@ import trustme
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, run_moor
 from tests.spark.archives import count_of, messages_of
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.proxy import Door
@@ -216,6 +216,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificates]:
     with NodeProcess(folder / "data", "--set=streams.shards=2", *flags) as node:
         found = re.search(r"tls://\S+", node.ready_line)
         assert found is not None
+        granted = ["grant", "add", "/topics", "ours", "slw", f"--address={node.address}"]
+        assert run_moor(*granted).returncode == 0
         yield Certificates(found[0], *made)
 
 
