@@ -16,7 +16,7 @@ from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
-from moorline.errors import CallFailed, Denied, NotFound
+from moorline.errors import CallFailed, Denied, NotAudited, NotFound
 from moorline.limits import OPERATION_MS_MAX
 from moorline.wire.group import (
     AskLeader,
@@ -494,3 +494,69 @@ async def test_only_nodes_pass_calls_on_and_an_originator_of_others_means_nothin
             )
         )
     assert await forwarding.deliveries_max() == 5
+
+
+# --- A40: what the audit hears --------------------------------------------------------------------
+
+
+async def test_what_a_handler_refuses_is_told_to_the_audit(server: TopicServer) -> None:
+    """The guard knows nothing of these: the catalog, the disk or the topic itself says who may."""
+    name, path = "$shared/g/alice/#", "/groups/g"
+    await server.change(row("/topics", "@authenticated", "w"))
+    async with server.connected() as operator, server.connected("alice") as alice:
+        await operator.group(name).create()
+        group = alice.group(name)
+        asked: dict[str, Callable[[], Awaitable[object]]] = {
+            "DescribeGroup": group.info,
+            "SeekGroup": lambda: group.seek("now"),
+            "ChangeGroup": lambda: group.change(deliveries_max=1),
+            "KickMember": lambda: group.kick("x"),
+            "DeleteGroup": group.delete,
+            "CreateGroup": group.create,
+            "SubscribeTopic": lambda: alice.subscribe(name),
+        }
+        for ask in asked.values():
+            await is_denied(ask())
+        await is_denied(alice.publish("$SYS/x", b"forged"))
+        await operator.session("theirs")
+        await is_denied(alice.session("theirs"))
+        stage = await staged(alice, "q", 1, 0, [[record("orders", b"1")]])
+        await server.change(removed=(row("/topics", "@authenticated"),))
+        await is_denied(staged(alice, "q", 1, 1, [[record("orders", b"2")]]))
+        await is_denied(committed(alice, "q", 1, [stage]))
+    assert server.refusals == [
+        *(("alice", act, path, "DENIED") for act in asked),
+        ("alice", "Publish", "/topics/$SYS/x", "DENIED"),
+        ("alice", "OpenSession", "/sessions/theirs", "DENIED"),
+        ("alice", "StageRows", "/topics/orders", "DENIED"),
+        ("alice", "CommitStaged", "/topics/orders", "DENIED"),
+    ]
+    assert server.heard.acts == []
+
+
+async def test_an_operators_act_on_a_group_is_written_down_before_it_is_done(
+    server: TopicServer,
+) -> None:
+    name, given = "$shared/alice/alice/#", row("/groups/alice", "boss", "a")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected("boss") as boss:
+        await alice.group(name).create(deliveries_max=5)
+        await alice.group(name).seek("beginning")
+        assert server.heard.acts == []
+        await boss.group(name).seek("now")
+        await boss.group(name).change(deliveries_max=7)
+        with pytest.raises(NotFound):
+            await boss.group(name).kick("nobody")
+
+        async def unwritable() -> None:
+            raise NotAudited("the disk is full")
+
+        server.heard.writing = unwritable
+        with pytest.raises(NotAudited):
+            await boss.group(name).delete()
+        server.heard.writing = lambda: server.change(removed=(given,))
+        await is_denied(boss.group(name).delete())
+        assert (await alice.group(name).info()).group.deliveries_max == 7
+    acts = ("SeekGroup", "ChangeGroup", "KickMember", "DeleteGroup")
+    assert server.heard.acts == [("boss", act, "/groups/alice") for act in acts]
+    assert server.refusals == [("boss", "DeleteGroup", "/groups/alice", "DENIED")]

@@ -1,12 +1,13 @@
 """The topics of a node behind the guard, over a real catalog. Whoever comes is whom the test says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.access.world import World
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Guard
 from moorline.access.rights import Rights
 from moorline.catalog import Catalog
@@ -41,13 +42,32 @@ def row(path: str, subject: str, grants: str = "", denies: str = "") -> Row:
 OPERATOR = row("/", LOOPBACK, "slwpdag")
 
 
+class Heard:
+    """What the audit is told."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[str, str, str, str]] = []
+        self.acts: list[tuple[str, str, str]] = []
+        self.writing: Callable[[], Awaitable[None]] | None = None
+        """Runs while the line of an operator's act is written."""
+
+    def refused(self, session: Any, /, act: str, path: str, code: str) -> None:
+        self.refusals.append((session.rights.principal, act, path, code))
+
+    async def operating(self, session: Any, /, act: str, path: str) -> None:
+        if self.writing is not None:
+            await self.writing()
+        self.acts.append((session.rights.principal, act, path))
+
+
 class TopicServer:
-    def __init__(self, world: World, topics: Topics, catalog: Catalog) -> None:
+    def __init__(self, world: World, topics: Topics, catalog: Catalog, heard: Heard) -> None:
         self.world = world
         self.topics = topics
         self.catalog = catalog
-        self.refusals: list[tuple[str, str, str, str]] = []
-        self._handlers: Any = Guard(self).guarded(topics.declared())
+        self.heard = heard
+        self.refusals = heard.refusals
+        self._handlers: Any = Guard(heard, heard).guarded(topics.declared())
         self._listeners = Listeners(
             Admission("loopback", 50, 5_000, 15_000), rights_of=self._rights_of
         )
@@ -81,9 +101,6 @@ class TopicServer:
         await self.world.table.refresh()
         self.topics.judge_soon()
 
-    def refused(self, session: Any, /, act: str, path: str, code: str) -> None:
-        self.refusals.append((session.rights.principal, act, path, code))
-
     def _rights_of(self, session: Session) -> Rights:
         del session
         if self._coming == NODES:
@@ -100,11 +117,12 @@ async def topic_server(dsn: str, folder: Path, *rows: Row) -> AsyncIterator[Topi
     async with Catalog.open(dsn) as catalog:
         links = Links(SETTINGS, catalog, NODE)
         owner = Owner(NODE, b"n" * 24)
-        clock = TrustedClock()
+        clock, heard = TrustedClock(), Heard()
+        demands = Demands(heard, heard)
         async with open_topics(
-            SETTINGS, folder, owner, catalog, links, world.table.rights, clock
+            SETTINGS, folder, owner, catalog, links, world.table.rights, demands, clock
         ) as topics:
-            server = TopicServer(world, topics, catalog)
+            server = TopicServer(world, topics, catalog, heard)
             await server.open()
             try:
                 yield server

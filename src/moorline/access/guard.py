@@ -111,7 +111,8 @@ def nodes_only(handler: Handler) -> Declared:
 
 
 def demanded(handler: Handler) -> Declared:
-    """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`."""
+    """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`, and
+    the audit hears of it by `Demands`."""
     return Declared(handler)
 
 
@@ -187,8 +188,19 @@ def demand(rights: SessionRights, right: int, path: str, owner: str | None = Non
     """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
     if rights.at(path) & right or is_owners(rights, right, owner):
         return
-    rights.check_known()
-    raise Denied(text_of(right, path))
+    try:
+        rights.check_known()
+    except RightsUnknown as error:
+        error.path = path
+        raise
+    raise denied(right, path)
+
+
+def denied(right: int, path: str) -> Denied:
+    """What to raise where a right is missing."""
+    error = Denied(text_of(right, path))
+    error.path = path
+    return error
 
 
 def is_owners(rights: SessionRights, right: int, owner: str | None) -> bool:

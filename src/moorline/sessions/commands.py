@@ -4,7 +4,8 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 
 from moorline.access import guard
-from moorline.access.guard import Declarations, demand, needs, nodes_only, text_of
+from moorline.access.demands import Demands
+from moorline.access.guard import Declarations, demand, denied, needs, nodes_only
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
@@ -69,10 +70,17 @@ SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless
 class SessionBroker:
     """The sessions of this node."""
 
-    def __init__(self, context: Context, topics: TopicBroker, settings: Settings) -> None:
+    def __init__(
+        self,
+        context: Context,
+        topics: TopicBroker,
+        settings: Settings,
+        demands: Demands | None = None,
+    ) -> None:
         self.context = context
         self._topics = topics
         self._settings = settings
+        self._demands = demands or Demands()
         self._turns = Turns()
         self._sessions: dict[Session, TopicSession] = {}
         self._links: dict[Session, Link] = {}
@@ -84,11 +92,11 @@ class SessionBroker:
         context.directory.reshaped.append(self._reshaped)
 
     def declared(self) -> Declarations:
-        later = self._turns.later
+        later, telling = self._turns.later, self._demands.telling
         return {
-            OpenSession: needs(PUBLISH, session_opened, later(self._open)),
+            OpenSession: needs(PUBLISH, session_opened, later(telling(self._open))),
             SubscribeTopic: needs(
-                SUBSCRIBE, topics_subscribed, later(self._subscribe), below=TOPICS
+                SUBSCRIBE, topics_subscribed, later(telling(self._subscribe)), below=TOPICS
             ),
             UnsubscribeTopic: guard.own(later(self._unsubscribe)),
             AckMessages: guard.own(self._ack),
@@ -164,7 +172,7 @@ class SessionBroker:
             row = await self.context.sessions.open(call.name, principal, node, expiry_s)
         except NotAuthorized:
             # In the words of a right that is missing: whose it is, and that it is there, is not said.
-            raise Denied(text_of(PUBLISH, path_of_session(call.name))) from None
+            raise denied(PUBLISH, path_of_session(call.name)) from None
         for other in self._others(own, row.name):
             if other.row is not None and other.row.epoch < row.epoch:
                 other.take_over()

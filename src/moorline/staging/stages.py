@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, demanded, needs, own
 from moorline.config.settings import Streams as Settings
 from moorline.core.access.right import WRITE
@@ -63,8 +64,14 @@ class Staging:
     """Answers the calls of staged writes. All disk work is in one thread, which owns the store."""
 
     def __init__(
-        self, store: StagingStore, disk: Disk, broker: TopicBroker, settings: Settings
+        self,
+        store: StagingStore,
+        disk: Disk,
+        broker: TopicBroker,
+        settings: Settings,
+        demands: Demands,
     ) -> None:
+        self._demands = demands
         self._store = store
         self._streams = broker.streams
         self._checker = RowChecker(settings.message_bytes_max)
@@ -85,7 +92,8 @@ class Staging:
         return self._commits.aside_rows
 
     def declared(self) -> Declarations:
-        take_rows = self._turns.later(self._take_rows, self._rows_over)
+        later, telling = self._turns.later, self._demands.telling
+        take_rows = later(telling(self._take_rows), self._rows_over)
 
         def rows(session: Session, calls: list[StageRows]) -> Any:
             self._waiting_bytes += sum(len(call.rows) for call in calls)
@@ -94,13 +102,12 @@ class Staging:
                 session.hold_reading(HOLD)
             return take_rows(session, calls)
 
-        later = self._turns.later
         return {
             OpenStage: own(later(self._open_stage)),
             # Its topics are found in the thread that unpacks them.
             StageRows: demanded(rows),
             CloseStage: own(later(self._close_stage)),
-            CommitStaged: needs(WRITE, _topic_aside, later(self._commit), below=TOPICS),
+            CommitStaged: needs(WRITE, _topic_aside, later(telling(self._commit)), below=TOPICS),
             AbortStaged: own(later(self._abort)),
         }
 
@@ -244,7 +251,7 @@ def _topic_aside(call: CommitStaged) -> Iterable[str]:
 
 @contextlib.asynccontextmanager
 async def open_staging(
-    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int
+    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int, demands: Demands
 ) -> AsyncIterator[Staging]:
     """The staged writes of a data folder."""
     clock = broker.streams.clock
@@ -255,7 +262,7 @@ async def open_staging(
         sync=settings.sync == "power",
         files_max=files_max,
     )
-    staging = Staging(store, disk, broker, settings)
+    staging = Staging(store, disk, broker, settings, demands)
     leftovers = asyncio.create_task(staging.remove_leftovers_forever())
     try:
         await staging.start()

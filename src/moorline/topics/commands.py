@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, needs, needs_everything, nodes_only
 from moorline.config.settings import Streams as Settings
 from moorline.core.access.right import LIST, SUBSCRIBE, WRITE
@@ -12,7 +13,7 @@ from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.core.topic import check_filter
-from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
+from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, NotFound, TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
@@ -84,10 +85,13 @@ class Link:
 class TopicBroker:
     """Takes what is published."""
 
-    def __init__(self, streams: LocalStreams, settings: Settings) -> None:
+    def __init__(
+        self, streams: LocalStreams, settings: Settings, demands: Demands | None = None
+    ) -> None:
         self.streams = streams
         self.counts = Counts()
         self._settings = settings
+        self._demands = demands or Demands()
         self._turns = Turns()
         self._listed = TopicList(streams)
         self._watching: set[Session] = set()
@@ -122,6 +126,8 @@ class TopicBroker:
             try:
                 self._store(session, call)
             except CallFailed as error:
+                if isinstance(error, Denied):
+                    self._demands.tell(session, Publish.__name__, error)
                 self.counts.refused += len(call.records)
                 refused.append(Failed(call.call, error.code, str(error)))
         self.streams.commits.changed()
