@@ -1,5 +1,6 @@
 """Scenarios A10, A12, A13, A20, A22, A23, A24 and A28 with topics, sessions, groups and stages."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -260,6 +261,61 @@ async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published
         await server.change(given)
         assert (await committed(alice, "q", 1, [stage])).published == 2
         assert await published(operator, "orders/1") == [(None, b"2")]
+
+
+def waiting_read(server: TopicServer, moor: Moor) -> "asyncio.Task[StreamRead]":
+    """Of what comes next into the first shard."""
+    extent = server.topics.streams.store.extents()[0]
+    shard, generation = extent.stream.shard_number, extent.stream.generation
+
+    async def read() -> StreamRead:
+        return await moor._caller.call(
+            lambda n: ReadStream(n, shard, generation, extent.end, 1_000, 30_000), StreamRead
+        )
+
+    return asyncio.create_task(read())
+
+
+async def is_waiting(server: TopicServer, count: int) -> None:
+    await until(lambda: len(server.topics.broker._reads._waiting) == count)
+
+
+async def test_a_read_that_waits_ends_when_its_right_is_taken_away(server: TopicServer) -> None:
+    given = row("/topics", "alice", "s")
+    await server.change(given)
+    async with (
+        server.connected("alice") as alice,
+        server.connected(NODES) as node,
+        server.connected() as operator,
+    ):
+        await operator.publish("orders", b"before")
+        mine, theirs = waiting_read(server, alice), waiting_read(server, node)
+        await is_waiting(server, 2)
+        await server.change(row("/topics/else", "bob", "s"))  # which is about somebody else
+        await server.change(removed=(given,))
+        async with asyncio.timeout(10):
+            await is_denied(mine)
+        await is_waiting(server, 1)
+        assert not theirs.done()
+        assert ("alice", "ReadStream", "/topics", "DENIED") in server.refusals
+        theirs.cancel()
+
+
+async def test_a_read_that_waited_gives_nothing_to_whom_may_not_read_any_more(
+    server: TopicServer,
+) -> None:
+    """Also where news come before it is judged again."""
+    given = row("/topics", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected() as operator:
+        await operator.publish("orders", b"before")
+        read = waiting_read(server, alice)
+        await is_waiting(server, 1)
+        server.world.source.remove(given)
+        await server.world.table.refresh()
+        await operator.publish_all([record(f"orders/{n}", b"after") for n in range(64)])
+        async with asyncio.timeout(10):
+            await is_denied(read)
 
 
 async def test_what_is_judged_again_while_rights_are_unknown_ends_as_unavailable(

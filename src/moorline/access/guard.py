@@ -21,7 +21,7 @@ handler hears of it.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from moorline.access.rights import UNKNOWN
 from moorline.core.access.right import ADMINISTER, NAMES, OWNERS, letters_of
@@ -186,8 +186,17 @@ def unless_denied(
 
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
     """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
-    if rights.at(path) & right or is_owners(rights, right, owner):
-        return
+    if not rights.at(path) & right and not is_owners(rights, right, owner):
+        _refuse(rights, right, path)
+
+
+def demand_everything(rights: SessionRights, right: int, subtree: str) -> None:
+    """The same for `needs_everything`: behind a wait, in which the right may have been taken away."""
+    if not rights.everywhere(subtree) & right:
+        _refuse(rights, right, subtree)
+
+
+def _refuse(rights: SessionRights, right: int, path: str) -> NoReturn:
     try:
         rights.check_known()
     except RightsUnknown as error:

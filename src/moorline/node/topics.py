@@ -85,7 +85,7 @@ class Topics:
         self.directory = StreamDirectory(self.streams, links)
         self.leaders = Leaders(groups, self.cursor_commits, self.directory, links, config.groups)
         self.broker = TopicBroker(self.streams, config.streams, demands)
-        self.files = StreamFiles(self.streams, catalog)
+        self.files = StreamFiles(self.streams, catalog, demands)
         self.context = Context(
             self.directory,
             links,
@@ -106,6 +106,7 @@ class Topics:
         """Behind a change of rights: what runs and is not granted any more ends. Stages are judged with
         each of their chunks, and all of them at their commit."""
         self.sessions.judge_soon()
+        self.broker.judge_soon()
 
     async def keep_sessions_forever(self) -> None:
         while True:

@@ -6,19 +6,18 @@ from collections.abc import Generator, Iterable
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, needs, needs_everything, nodes_only
+from moorline.access.guard import Declarations, needs, nodes_only
 from moorline.config.settings import Streams as Settings
-from moorline.core.access.right import LIST, SUBSCRIBE, WRITE
+from moorline.core.access.right import LIST, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
-from moorline.core.stream import Extent, Gap, Stream
+from moorline.core.stream import Extent
 from moorline.core.topic import check_filter
-from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, NotFound, TooLarge
+from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
-    STREAM_READ_BYTES_MAX,
     STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
@@ -34,6 +33,7 @@ from moorline.topics.paths import (
     topics_published,
 )
 from moorline.topics.producer import producer_number
+from moorline.topics.stream_reads import StreamReads
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import TopicList
 from moorline.wire.group import (
@@ -43,7 +43,6 @@ from moorline.wire.group import (
     OffsetsFound,
     ReadStream,
     RetainedFound,
-    StreamRead,
     StreamsChanged,
     StreamsSeen,
     WatchStreams,
@@ -92,6 +91,7 @@ class TopicBroker:
         self.counts = Counts()
         self._settings = settings
         self._demands = demands or Demands()
+        self._reads = StreamReads(streams, self._demands)
         self._turns = Turns()
         self._listed = TopicList(streams)
         self._watching: set[Session] = set()
@@ -102,18 +102,20 @@ class TopicBroker:
 
     def declared(self) -> Declarations:
         turns = self._turns
-        read = turns.spawned(self._read, self._wait_for_news)
         return {
             Publish: needs(WRITE, topics_published, self._publish, below=TOPICS),
             ListTopics: needs(LIST, topics_listed, turns.later(self._list_topics)),
             DescribeStreams: needs(LIST, all_topics, turns.spawned(self._describe)),
             DescribeShards: needs(LIST, all_topics, each(self._describe_shards)),
             WatchStreams: nodes_only(each(self._watch)),
-            # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
-            ReadStream: needs_everything(SUBSCRIBE, TOPICS, read),
+            ReadStream: self._reads.declared(turns),
             FindOffsets: needs(LIST, all_topics, turns.spawned(self._find_offsets)),
             FindRetained: nodes_only(turns.spawned(self._find_retained)),
         }
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights: reads that wait are answered, if they are not granted any more."""
+        self._turns.spawn(in_slices(self._reads.judge_again()))
 
     def close(self) -> None:
         self._turns.close()
@@ -332,50 +334,6 @@ class TopicBroker:
         changes = [StreamsChanged(page, place < len(pages)) for place, page in enumerate(pages, 1)]
         for session in self._watching:
             session.send_all(changes)
-
-    async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
-        self._check_read(call)
-        bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        stream = Stream(self.streams.node, call.shard, call.generation)
-        found = await self.streams.read(stream, call.offset, bytes_max)
-        if found is None:
-            return StreamRead(call.call, call.offset, call.offset, b"")
-        if isinstance(found, Gap):
-            return StreamRead(call.call, found.first, found.upto, b"", found.reason)
-        return StreamRead(call.call, found.first, found.upto, found.data)
-
-    async def _wait_for_news(self, call: ReadStream) -> None:
-        """Waits until there is something to be read, as long as the call allows; reads nothing yet."""
-        streams = self.streams
-        if not call.wait_ms or self._is_answered_at_once(call):
-            return
-        moved = asyncio.Event()
-        streams.when_moved(call.shard, moved.set)
-        try:
-            async with asyncio.timeout(call.wait_ms / 1_000):
-                await moved.wait()
-        except TimeoutError:
-            pass
-        finally:
-            streams.forget(call.shard, moved.set)
-
-    def _is_answered_at_once(self, call: ReadStream) -> bool:
-        store = self.streams.store
-        extent = store.extent(call.shard, call.generation)
-        if extent is not None:
-            return call.offset < extent.end
-        newest = store.newest_generations().get(call.shard, -1)
-        # One that is dropped is a gap, which needs no disk; one that never was is refused.
-        return call.generation > newest or (
-            store.read(call.shard, call.generation, call.offset, 1) is not None
-        )
-
-    def _check_read(self, call: ReadStream) -> None:
-        """Refuses what is no place of any stream; one of a generation that is dropped is a gap."""
-        store = self.streams.store
-        newest = store.newest_generations().get(call.shard)
-        if newest is None or call.generation > newest:
-            raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
 
     async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
         found = await self.streams.offsets_at(call.time_us)
