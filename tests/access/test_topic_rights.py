@@ -1,13 +1,13 @@
 """Scenarios A10, A12, A13, A20, A22, A23, A24 and A28 with topics, sessions, groups and stages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 
 import pytest
 from tests.access.topic_server import NODES, TopicServer, row, topic_server
 from tests.catalog.databases import new_database
-from tests.staging.staged_writes import aborted, committed, published, staged
+from tests.staging.staged_writes import Rows, aborted, committed, published, staged
 from tests.topics.scenes import Reader, described, is_done, until
 
 import moorline
@@ -15,10 +15,16 @@ from moorline.catalog import EmbeddedPostgres
 from moorline.catalog.operations import Tickets
 from moorline.client.moor import Moor
 from moorline.client.topic import record
+from moorline.config.settings import Queues
+from moorline.core.access.owner import owner_of
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
 from moorline.errors import CallFailed, Denied, NotAudited, NotFound
+from moorline.ids import text_of
+from moorline.journal.disk import Disk
+from moorline.journal.staging.stage_file import Chunk, Stage
 from moorline.limits import OPERATION_MS_MAX
+from moorline.node.queues import open_queues
 from moorline.wire.group import (
     AskLeader,
     ChangeGroup,
@@ -38,6 +44,7 @@ from moorline.wire.group import (
 )
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import Done
+from moorline.wire.staging import QUEUES, QueueRow
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
@@ -261,6 +268,64 @@ async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published
         await server.change(given)
         assert (await committed(alice, "q", 1, [stage])).published == 2
         assert await published(operator, "orders/1") == [(None, b"2")]
+
+
+async def test_a_commit_that_is_denied_reads_its_stages_once_and_leaves_no_file_open(
+    server: TopicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, reads = row("/topics/orders", "alice", "w"), list[str]()
+    await server.change(given)
+    chunks_of = Stage.chunks
+
+    def chunks(stage: Stage, disk: Disk, first_row: int) -> Generator[Chunk, None, None]:
+        reads.append(stage.path)
+        return chunks_of(stage, disk, first_row)
+
+    async with server.connected("alice") as alice:
+        rows: list[Rows] = [[record(f"orders/{n}", b"1")] for n in range(10)]
+        stages = [await staged(alice, "q", 1, partition, rows) for partition in range(2)]
+        await server.change(removed=(given,))
+        monkeypatch.setattr(Stage, "chunks", chunks)
+        await is_denied(committed(alice, "q", 1, stages))
+        assert len(reads) == 2
+        open_before = server.topics.staging._commits._disk.open_handles
+        # The same for who gives up in the middle of publishing.
+        commits, (name, _, _) = server.topics.staging._commits, stages[0]
+        async with commits._chunks(name, 0) as chunks_read:
+            async for _ in chunks_read:
+                break
+        await commits.in_thread(lambda: None)  # behind what was left to the thread
+        assert commits._disk.open_handles == open_before
+        await server.change(given)
+        assert (await committed(alice, "q", 1, stages)).published == 20
+
+
+async def test_staged_rows_for_queues_need_what_a_send_needs(
+    server: TopicServer, tmp_path: Path
+) -> None:
+    async with open_queues(tmp_path / "queues", Queues(sync="process")) as queues:
+        server.topics.staging.serve_queues(queues)
+        mine, theirs = (queues.store.create(owner_of(who)).id for who in ("alice", "bob"))
+        closed = row(f"/queues/{text_of(theirs)}", "@everyone", "", "w")
+
+        async def sent(moor: Moor, batch: int, *ids: bytes, aside: str = "") -> int:
+            rows: Rows = [QueueRow(one, b"1") for one in ids]
+            stage = await staged(moor, "q", batch, 0, [rows], target=QUEUES)
+            return (await committed(moor, "q", batch, [stage], aside)).published
+
+        async with server.connected("alice") as alice, server.connected("bob") as bob:
+            # Whoever knows a queue's id may send to it, until a row says otherwise.
+            assert await sent(alice, 1, mine, theirs) == 2
+            await server.change(closed)
+            await is_denied(sent(alice, 2, mine, theirs))
+            await is_denied(sent(alice, 2, mine, theirs, aside="alice/aside"))
+            denied = "alice", "CommitStaged", f"/queues/{text_of(theirs)}", "DENIED"
+            assert server.refusals == [denied] * 2
+            assert await sent(alice, 2, mine) == 1
+            assert await sent(bob, 1, theirs) == 1
+            await server.change(row("/queues", "@everyone", "", "w"))
+            assert await sent(alice, 3, mine) == 1
+            await is_denied(sent(bob, 2, mine))
 
 
 def waiting_read(server: TopicServer, moor: Moor) -> "asyncio.Task[StreamRead]":

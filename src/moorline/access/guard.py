@@ -196,6 +196,14 @@ def demand_everything(rights: SessionRights, right: int, subtree: str) -> None:
         _refuse(rights, right, subtree)
 
 
+def demand_unless_denied(
+    rights: SessionRights, right: int, path: str, owner: str | None = None
+) -> None:
+    """The same for `unless_denied`."""
+    if rights.denied(right, path) and not is_owners(rights, right, owner):
+        _refuse(rights, right, path)
+
+
 def _refuse(rights: SessionRights, right: int, path: str) -> NoReturn:
     try:
         rights.check_known()

@@ -1,12 +1,12 @@
 """Room: queues. Who may do what with a queue: paths, what one needs who is not its owner, and whose it is."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from moorline.access.guard import demand, is_owners
+from moorline.access.guard import demand, demand_unless_denied, is_owners
 from moorline.core.access.owner import name_of, owner_of
-from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE
+from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE, WRITE
 from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
 from moorline.ids import text_of
@@ -88,6 +88,14 @@ class QueueOwners:
         except (Denied, RightsUnknown) as error:
             return error
         return None
+
+    def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None:
+        """What `Send` needs, for messages that come by another way."""
+        if not rights.denied_within(WRITE, QUEUES):
+            return
+        for queue_id in queue_ids:
+            owner = self.name_of(self._store.glance(queue_id))
+            demand_unless_denied(rights, WRITE, path_of(queue_id), owner)
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
         """False if there was nothing of that fingerprint, or nobody to give it to."""

@@ -29,8 +29,10 @@ BROKER = "broker"
 class StreamFiles:
     """Reads and sends; what is in the bytes is the reader's to check."""
 
-    def __init__(self, streams: LocalStreams, catalog: Catalog, demands: Demands) -> None:
-        self._demands = demands
+    def __init__(
+        self, streams: LocalStreams, catalog: Catalog, demands: Demands | None = None
+    ) -> None:
+        self._demands = demands or Demands()
         self._streams = streams
         self._catalog = catalog
         self._turns = Turns()
