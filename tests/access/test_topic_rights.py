@@ -12,13 +12,16 @@ from tests.topics.scenes import Reader, described, is_done, until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.groups import GroupRow
 from moorline.catalog.operations import Tickets
+from moorline.catalog.readers import CursorRow
 from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.config.settings import Queues
 from moorline.core.access.owner import owner_of
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
+from moorline.core.topic import SharedName
 from moorline.errors import CallFailed, Denied, NotAudited, NotFound
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
@@ -251,6 +254,44 @@ async def test_a_durable_session_is_judged_when_it_is_opened_again(server: Topic
         await reader.has([b"1"])
         await server.change(removed=(given,))
         await reader.until(lambda one: one.ended == "DENIED")
+
+
+@pytest.mark.parametrize("filter_text", ["orders/#", "$shared/alice/orders/#"])
+async def test_a_right_that_is_taken_while_a_session_opens_leaves_one_subscription_out(
+    server: TopicServer, monkeypatch: pytest.MonkeyPatch, filter_text: str
+) -> None:
+    """The catalog is asked for the place of the one, and for the group of the other."""
+    given = row("/topics/orders", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice:
+        await alice.session("s1")
+        await alice.subscribe(filter_text)
+        await alice.subscribe("alice/#")
+    groups = server.topics.leaders.groups
+    cursors_of, find = groups.cursors, groups.find
+
+    async def take() -> None:
+        monkeypatch.undo()  # once is enough
+        await server.change(removed=(given,))
+        await until(lambda: not server.topics.sessions._is_judging)
+
+    async def cursors(reader: int) -> list[CursorRow]:
+        await take()
+        return await cursors_of(reader)
+
+    async def found(name: SharedName) -> GroupRow | None:
+        await take()
+        return await find(name)
+
+    if filter_text.startswith("$"):
+        monkeypatch.setattr(groups, "find", found)
+    else:
+        monkeypatch.setattr(groups, "cursors", cursors)
+    async with server.connected("alice") as alice:
+        assert [one.filter for one in await alice.session("s1")] == ["alice/#"]
+        (own,) = server.topics.sessions.sessions
+        assert [one.filter for one in own.subscriptions.values()] == ["alice/#"]
+    assert server.refusals == [("alice", "SubscribeTopic", "/topics/orders/#", "DENIED")]
 
 
 async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published(
