@@ -9,6 +9,7 @@ from tests.access.world import World
 
 from moorline.access.demands import Demands
 from moorline.access.guard import Guard
+from moorline.access.quotas import Allowance, Quotas, QuotaTable
 from moorline.access.rights import Rights
 from moorline.catalog import Catalog
 from moorline.client.moor import Moor, connect
@@ -16,6 +17,7 @@ from moorline.cluster.links import Links
 from moorline.config.addresses import Address
 from moorline.config.settings import Config, Groups, Streams
 from moorline.core.access.principal import ANONYMOUS, LOOPBACK
+from moorline.core.access.quota import Bounds
 from moorline.core.access.right import bits_of
 from moorline.core.access.row import Row
 from moorline.net.listener import Admission, Listeners
@@ -66,6 +68,7 @@ class TopicServer:
         self.topics = topics
         self.catalog = catalog
         self.heard = heard
+        self.quotas = Quotas(QuotaTable(), lambda _: ())
         self.refusals = heard.refusals
         self._handlers: Any = Guard(heard, heard).guarded(topics.declared())
         self._listeners = Listeners(
@@ -101,10 +104,13 @@ class TopicServer:
         await self.world.table.refresh()
         self.topics.judge_soon()
 
+    def bound(self, principal: str, bounds: Bounds) -> None:
+        self.quotas.load(QuotaTable({principal: bounds}))
+
     def _rights_of(self, session: Session) -> Rights:
-        del session
         if self._coming == NODES:
             return self.world.node()
+        session.allowance = Allowance(self.quotas, self.quotas.held_by(self._coming))
         if self._coming == ANONYMOUS:
             return self.world.stranger()
         return self.world.user(self._coming)

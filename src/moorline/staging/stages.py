@@ -17,6 +17,7 @@ import msgspec
 from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, demanded, needs, own
 from moorline.config.settings import Streams as Settings
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import WRITE
 from moorline.errors import (
     ConnectionLost,
@@ -55,6 +56,9 @@ from moorline.wire.staging import (
 )
 
 log = logging.getLogger("moorline.groups")
+
+STAGE = (Quota.STAGES, 1)
+"""Each that is open; one that is closed waits on the disk, until its commit or a day."""
 
 HOLD = "staging"
 """Why sessions are held: their rows wait for the disk."""
@@ -161,10 +165,17 @@ class Staging:
             )
         check_query(call.query)
         key = query_key(session.rights.principal, call.query)
-        stage = await self._commits.in_thread(
-            self._store.begin, key, call.batch, call.partition, call.attempt, call.target
-        )
+        if session.allowance is not None:
+            session.allowance.take(STAGE)
+        try:
+            stage = await self._commits.in_thread(
+                self._store.begin, key, call.batch, call.partition, call.attempt, call.target
+            )
+        except BaseException:
+            _give_back(session, 1)
+            raise
         if session not in self._open:  # it left meanwhile
+            _give_back(session, 1)
             await self._commits.in_thread(self._store.discard, stage)
             raise NotFound("the session of this stage is over")
         self._open[session].add(stage)
@@ -215,7 +226,7 @@ class Staging:
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
-        self._open.get(session, set()).discard(call.stage)
+        self._release(session, call.stage)
         return StageClosed(call.call, call.count)
 
     async def _abort(self, session: Session, call: AbortStaged) -> Answer:
@@ -232,17 +243,31 @@ class Staging:
         return await self._commits.commit(msgspec.structs.replace(call, query=key), session.rights)
 
     async def _give_up(self, session: Session, stage: bytes) -> None:
-        self._open.get(session, set()).discard(stage)
+        self._release(session, stage)
         await self._commits.in_thread(self._store.discard, stage)
 
+    def _release(self, session: Session, stage: bytes) -> None:
+        """It is not open any more."""
+        of_session = self._open.get(session, set())
+        if stage in of_session:
+            of_session.remove(stage)
+            _give_back(session, 1)
+
     def _left(self, session: Session) -> None:
-        for stage in self._open.pop(session, ()):
+        stages = self._open.pop(session, ())
+        _give_back(session, len(stages))
+        for stage in stages:
             if not self._is_closed:
                 self._thread.submit(self._store.discard, stage)
 
     def _check_owner(self, session: Session, stage: bytes) -> None:
         if stage not in self._open.get(session, ()):
             raise NotFound("this session has no such stage open")
+
+
+def _give_back(session: Session, stages: int) -> None:
+    if session.allowance is not None:
+        session.allowance.give_back((Quota.STAGES, stages))
 
 
 def _topic_aside(call: CommitStaged) -> Iterable[str]:

@@ -8,6 +8,7 @@ import msgspec
 from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, needs, nodes_only
 from moorline.config.settings import Streams as Settings
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import LIST, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
@@ -124,8 +125,12 @@ class TopicBroker:
 
     def _publish(self, session: Session, calls: list[Publish]) -> Iterable[Answer]:
         refused: list[Answer] = []
+        allowance = session.allowance
+        is_bounded = allowance is not None and allowance.has_rates
         for call in calls:
             try:
+                if is_bounded:
+                    _take_rates(session, call)
                 self._store(session, call)
             except CallFailed as error:
                 if isinstance(error, Denied):
@@ -343,3 +348,9 @@ class TopicBroker:
         check_filter(call.filter)
         found = await in_slices(self._matching(call.filter, RETAINED_BYTES_MAX))
         return RetainedFound(call.call, b"".join(entry.frame for entry in found))
+
+
+def _take_rates(session: Session, call: Publish) -> None:
+    assert session.allowance is not None
+    size = sum(len(record.body) for record in call.records)
+    session.allowance.take((Quota.MESSAGES_PER_S, len(call.records)), (Quota.BYTES_PER_S, size))
