@@ -307,12 +307,15 @@ class Denied(NotAuthorized):
     """No right to it is granted to this principal. Whether there is such a thing is not said."""
 
     code = "DENIED"
+    path = ""
+    """At what, where this node refused it: for the audit."""
 
 
 class RightsUnknown(CallFailed):
     """The node has not heard from the catalog for so long that it knows nobody's rights: try again."""
 
     code = "UNAVAILABLE"
+    path = ""
 
 
 class BadGrant(CallFailed):

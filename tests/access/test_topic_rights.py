@@ -1,23 +1,33 @@
 """Scenarios A10, A12, A13, A20, A22, A23, A24 and A28 with topics, sessions, groups and stages."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 
 import pytest
 from tests.access.topic_server import NODES, TopicServer, row, topic_server
 from tests.catalog.databases import new_database
-from tests.staging.staged_writes import aborted, committed, published, staged
+from tests.staging.staged_writes import Rows, aborted, committed, published, staged
 from tests.topics.scenes import Reader, described, is_done, until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.groups import GroupRow
 from moorline.catalog.operations import Tickets
+from moorline.catalog.readers import CursorRow
 from moorline.client.moor import Moor
 from moorline.client.topic import record
+from moorline.config.settings import Queues
+from moorline.core.access.owner import owner_of
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
-from moorline.errors import CallFailed, Denied, NotFound
+from moorline.core.topic import SharedName
+from moorline.errors import CallFailed, Denied, NotAudited, NotFound
+from moorline.ids import text_of
+from moorline.journal.disk import Disk
+from moorline.journal.staging.stage_file import Chunk, Stage
 from moorline.limits import OPERATION_MS_MAX
+from moorline.node.queues import open_queues
 from moorline.wire.group import (
     AskLeader,
     ChangeGroup,
@@ -39,6 +49,7 @@ from moorline.wire.group import (
 )
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import Done
+from moorline.wire.staging import QUEUES, QueueRow
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
@@ -255,6 +266,44 @@ async def test_a_durable_session_is_judged_when_it_is_opened_again(server: Topic
         await reader.until(lambda one: one.ended == "DENIED")
 
 
+@pytest.mark.parametrize("filter_text", ["orders/#", "$shared/alice/orders/#"])
+async def test_a_right_that_is_taken_while_a_session_opens_leaves_one_subscription_out(
+    server: TopicServer, monkeypatch: pytest.MonkeyPatch, filter_text: str
+) -> None:
+    """The catalog is asked for the place of the one, and for the group of the other."""
+    given = row("/topics/orders", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice:
+        await alice.session("s1")
+        await alice.subscribe(filter_text)
+        await alice.subscribe("alice/#")
+    groups = server.topics.leaders.groups
+    cursors_of, find = groups.cursors, groups.find
+
+    async def take() -> None:
+        monkeypatch.undo()  # once is enough
+        await server.change(removed=(given,))
+        await until(lambda: not server.topics.sessions._is_judging)
+
+    async def cursors(reader: int) -> list[CursorRow]:
+        await take()
+        return await cursors_of(reader)
+
+    async def found(name: SharedName) -> GroupRow | None:
+        await take()
+        return await find(name)
+
+    if filter_text.startswith("$"):
+        monkeypatch.setattr(groups, "find", found)
+    else:
+        monkeypatch.setattr(groups, "cursors", cursors)
+    async with server.connected("alice") as alice:
+        assert [one.filter for one in await alice.session("s1")] == ["alice/#"]
+        (own,) = server.topics.sessions.sessions
+        assert [one.filter for one in own.subscriptions.values()] == ["alice/#"]
+    assert server.refusals == [("alice", "SubscribeTopic", "/topics/orders/#", "DENIED")]
+
+
 async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published(
     server: TopicServer,
 ) -> None:
@@ -270,6 +319,119 @@ async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published
         await server.change(given)
         assert (await committed(alice, "q", 1, [stage])).published == 2
         assert await published(operator, "orders/1") == [(None, b"2")]
+
+
+async def test_a_commit_that_is_denied_reads_its_stages_once_and_leaves_no_file_open(
+    server: TopicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, reads = row("/topics/orders", "alice", "w"), list[str]()
+    await server.change(given)
+    chunks_of = Stage.chunks
+
+    def chunks(stage: Stage, disk: Disk, first_row: int) -> Generator[Chunk, None, None]:
+        reads.append(stage.path)
+        return chunks_of(stage, disk, first_row)
+
+    async with server.connected("alice") as alice:
+        rows: list[Rows] = [[record(f"orders/{n}", b"1")] for n in range(10)]
+        stages = [await staged(alice, "q", 1, partition, rows) for partition in range(2)]
+        await server.change(removed=(given,))
+        monkeypatch.setattr(Stage, "chunks", chunks)
+        await is_denied(committed(alice, "q", 1, stages))
+        assert len(reads) == 2
+        open_before = server.topics.staging._commits._disk.open_handles
+        # The same for who gives up in the middle of publishing.
+        commits, (name, _, _) = server.topics.staging._commits, stages[0]
+        async with commits._chunks(name, 0) as chunks_read:
+            async for _ in chunks_read:
+                break
+        await commits.in_thread(lambda: None)  # behind what was left to the thread
+        assert commits._disk.open_handles == open_before
+        await server.change(given)
+        assert (await committed(alice, "q", 1, stages)).published == 20
+
+
+async def test_staged_rows_for_queues_need_what_a_send_needs(
+    server: TopicServer, tmp_path: Path
+) -> None:
+    async with open_queues(tmp_path / "queues", Queues(sync="process")) as queues:
+        server.topics.staging.serve_queues(queues)
+        mine, theirs = (queues.store.create(owner_of(who)).id for who in ("alice", "bob"))
+        closed = row(f"/queues/{text_of(theirs)}", "@everyone", "", "w")
+
+        async def sent(moor: Moor, batch: int, *ids: bytes, aside: str = "") -> int:
+            rows: Rows = [QueueRow(one, b"1") for one in ids]
+            stage = await staged(moor, "q", batch, 0, [rows], target=QUEUES)
+            return (await committed(moor, "q", batch, [stage], aside)).published
+
+        async with server.connected("alice") as alice, server.connected("bob") as bob:
+            # Whoever knows a queue's id may send to it, until a row says otherwise.
+            assert await sent(alice, 1, mine, theirs) == 2
+            await server.change(closed)
+            await is_denied(sent(alice, 2, mine, theirs))
+            await is_denied(sent(alice, 2, mine, theirs, aside="alice/aside"))
+            denied = "alice", "CommitStaged", f"/queues/{text_of(theirs)}", "DENIED"
+            assert server.refusals == [denied] * 2
+            assert await sent(alice, 2, mine) == 1
+            assert await sent(bob, 1, theirs) == 1
+            await server.change(row("/queues", "@everyone", "", "w"))
+            assert await sent(alice, 3, mine) == 1
+            await is_denied(sent(bob, 2, mine))
+
+
+def waiting_read(server: TopicServer, moor: Moor) -> "asyncio.Task[StreamRead]":
+    """Of what comes next into the first shard."""
+    extent = server.topics.streams.store.extents()[0]
+    shard, generation = extent.stream.shard_number, extent.stream.generation
+
+    async def read() -> StreamRead:
+        return await moor._caller.call(
+            lambda n: ReadStream(n, shard, generation, extent.end, 1_000, 30_000), StreamRead
+        )
+
+    return asyncio.create_task(read())
+
+
+async def is_waiting(server: TopicServer, count: int) -> None:
+    await until(lambda: len(server.topics.broker._reads._waiting) == count)
+
+
+async def test_a_read_that_waits_ends_when_its_right_is_taken_away(server: TopicServer) -> None:
+    given = row("/topics", "alice", "s")
+    await server.change(given)
+    async with (
+        server.connected("alice") as alice,
+        server.connected(NODES) as node,
+        server.connected() as operator,
+    ):
+        await operator.publish("orders", b"before")
+        mine, theirs = waiting_read(server, alice), waiting_read(server, node)
+        await is_waiting(server, 2)
+        await server.change(row("/topics/else", "bob", "s"))  # which is about somebody else
+        await server.change(removed=(given,))
+        async with asyncio.timeout(10):
+            await is_denied(mine)
+        await is_waiting(server, 1)
+        assert not theirs.done()
+        assert ("alice", "ReadStream", "/topics", "DENIED") in server.refusals
+        theirs.cancel()
+
+
+async def test_a_read_that_waited_gives_nothing_to_whom_may_not_read_any_more(
+    server: TopicServer,
+) -> None:
+    """Also where news come before it is judged again."""
+    given = row("/topics", "alice", "s")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected() as operator:
+        await operator.publish("orders", b"before")
+        read = waiting_read(server, alice)
+        await is_waiting(server, 1)
+        server.world.source.remove(given)
+        await server.world.table.refresh()
+        await operator.publish_all([record(f"orders/{n}", b"after") for n in range(64)])
+        async with asyncio.timeout(10):
+            await is_denied(read)
 
 
 async def test_what_is_judged_again_while_rights_are_unknown_ends_as_unavailable(
@@ -523,3 +685,69 @@ async def test_what_is_no_filter_is_refused_and_the_connection_stays(
                 await alice._caller.call(make, answer)
         await is_denied(alice._caller.call(lambda n: Publish(n, [record(text, b"")]), Published))
         await alice.publish("alice/1", b"1")
+
+
+# --- A40: what the audit hears --------------------------------------------------------------------
+
+
+async def test_what_a_handler_refuses_is_told_to_the_audit(server: TopicServer) -> None:
+    """The guard knows nothing of these: the catalog, the disk or the topic itself says who may."""
+    name, path = "$shared/g/alice/#", "/groups/g"
+    await server.change(row("/topics", "@authenticated", "w"))
+    async with server.connected() as operator, server.connected("alice") as alice:
+        await operator.group(name).create()
+        group = alice.group(name)
+        asked: dict[str, Callable[[], Awaitable[object]]] = {
+            "DescribeGroup": group.info,
+            "SeekGroup": lambda: group.seek("now"),
+            "ChangeGroup": lambda: group.change(deliveries_max=1),
+            "KickMember": lambda: group.kick("x"),
+            "DeleteGroup": group.delete,
+            "CreateGroup": group.create,
+            "SubscribeTopic": lambda: alice.subscribe(name),
+        }
+        for ask in asked.values():
+            await is_denied(ask())
+        await is_denied(alice.publish("$SYS/x", b"forged"))
+        await operator.session("theirs")
+        await is_denied(alice.session("theirs"))
+        stage = await staged(alice, "q", 1, 0, [[record("orders", b"1")]])
+        await server.change(removed=(row("/topics", "@authenticated"),))
+        await is_denied(staged(alice, "q", 1, 1, [[record("orders", b"2")]]))
+        await is_denied(committed(alice, "q", 1, [stage]))
+    assert server.refusals == [
+        *(("alice", act, path, "DENIED") for act in asked),
+        ("alice", "Publish", "/topics/$SYS/x", "DENIED"),
+        ("alice", "OpenSession", "/sessions/theirs", "DENIED"),
+        ("alice", "StageRows", "/topics/orders", "DENIED"),
+        ("alice", "CommitStaged", "/topics/orders", "DENIED"),
+    ]
+    assert server.heard.acts == []
+
+
+async def test_an_operators_act_on_a_group_is_written_down_before_it_is_done(
+    server: TopicServer,
+) -> None:
+    name, given = "$shared/alice/alice/#", row("/groups/alice", "boss", "a")
+    await server.change(given)
+    async with server.connected("alice") as alice, server.connected("boss") as boss:
+        await alice.group(name).create(deliveries_max=5)
+        await alice.group(name).seek("beginning")
+        assert server.heard.acts == []
+        await boss.group(name).seek("now")
+        await boss.group(name).change(deliveries_max=7)
+        with pytest.raises(NotFound):
+            await boss.group(name).kick("nobody")
+
+        async def unwritable() -> None:
+            raise NotAudited("the disk is full")
+
+        server.heard.writing = unwritable
+        with pytest.raises(NotAudited):
+            await boss.group(name).delete()
+        server.heard.writing = lambda: server.change(removed=(given,))
+        await is_denied(boss.group(name).delete())
+        assert (await alice.group(name).info()).group.deliveries_max == 7
+    acts = ("SeekGroup", "ChangeGroup", "KickMember", "DeleteGroup")
+    assert server.heard.acts == [("boss", act, "/groups/alice") for act in acts]
+    assert server.refusals == [("boss", "DeleteGroup", "/groups/alice", "DENIED")]

@@ -1,13 +1,15 @@
 """The topics of a node behind the guard, over a real catalog. Whoever comes is whom the test says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.access.world import World
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Guard
+from moorline.access.quotas import Allowance, Quotas, QuotaTable
 from moorline.access.rights import Rights
 from moorline.catalog import Catalog
 from moorline.client.moor import Moor, connect
@@ -15,6 +17,7 @@ from moorline.cluster.links import Links
 from moorline.config.addresses import Address
 from moorline.config.settings import Config, Groups, Streams
 from moorline.core.access.principal import ANONYMOUS, LOOPBACK
+from moorline.core.access.quota import Bounds
 from moorline.core.access.right import bits_of
 from moorline.core.access.row import Row
 from moorline.net.listener import Admission, Listeners
@@ -41,13 +44,33 @@ def row(path: str, subject: str, grants: str = "", denies: str = "") -> Row:
 OPERATOR = row("/", LOOPBACK, "slwpdag")
 
 
+class Heard:
+    """What the audit is told."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[str, str, str, str]] = []
+        self.acts: list[tuple[str, str, str]] = []
+        self.writing: Callable[[], Awaitable[None]] | None = None
+        """Runs while the line of an operator's act is written."""
+
+    def refused(self, session: Any, /, act: str, path: str, code: str) -> None:
+        self.refusals.append((session.rights.principal, act, path, code))
+
+    async def operating(self, session: Any, /, act: str, path: str) -> None:
+        if self.writing is not None:
+            await self.writing()
+        self.acts.append((session.rights.principal, act, path))
+
+
 class TopicServer:
-    def __init__(self, world: World, topics: Topics, catalog: Catalog) -> None:
+    def __init__(self, world: World, topics: Topics, catalog: Catalog, heard: Heard) -> None:
         self.world = world
         self.topics = topics
         self.catalog = catalog
-        self.refusals: list[tuple[str, str, str, str]] = []
-        self._handlers: Any = Guard(self).guarded(topics.declared())
+        self.heard = heard
+        self.quotas = Quotas(QuotaTable(), lambda _: ())
+        self.refusals = heard.refusals
+        self._handlers: Any = Guard(heard, heard).guarded(topics.declared())
         self._listeners = Listeners(
             Admission("loopback", 50, 5_000, 15_000), rights_of=self._rights_of
         )
@@ -81,13 +104,13 @@ class TopicServer:
         await self.world.table.refresh()
         self.topics.judge_soon()
 
-    def refused(self, session: Any, /, act: str, path: str, code: str) -> None:
-        self.refusals.append((session.rights.principal, act, path, code))
+    def bound(self, principal: str, bounds: Bounds) -> None:
+        self.quotas.load(QuotaTable({principal: bounds}))
 
     def _rights_of(self, session: Session) -> Rights:
-        del session
         if self._coming == NODES:
             return self.world.node()
+        session.allowance = Allowance(self.quotas, self.quotas.held_by(self._coming))
         if self._coming == ANONYMOUS:
             return self.world.stranger()
         return self.world.user(self._coming)
@@ -100,11 +123,12 @@ async def topic_server(dsn: str, folder: Path, *rows: Row) -> AsyncIterator[Topi
     async with Catalog.open(dsn) as catalog:
         links = Links(SETTINGS, catalog, NODE)
         owner = Owner(NODE, b"n" * 24)
-        clock = TrustedClock()
+        clock, heard = TrustedClock(), Heard()
+        demands = Demands(heard, heard)
         async with open_topics(
-            SETTINGS, folder, owner, catalog, links, world.table.rights, clock
+            SETTINGS, folder, owner, catalog, links, world.table.rights, demands, clock
         ) as topics:
-            server = TopicServer(world, topics, catalog)
+            server = TopicServer(world, topics, catalog, heard)
             await server.open()
             try:
                 yield server

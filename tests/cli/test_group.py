@@ -218,9 +218,7 @@ def test_only_operators_change_groups(tmp_path: Path) -> None:
         ):
             name, *flags = command
             who = ["x"] if name == "kick" else []
-            assert "is not granted at /" in moor.error(
-                12, name, "$shared/a/b", *who, *flags, *olga
-            )
+            assert "is not granted at /" in moor.error(12, name, "$shared/a/b", *who, *flags, *olga)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

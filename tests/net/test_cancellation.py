@@ -105,7 +105,7 @@ class Turned:
             ),
         )
 
-    async def _ready(self, call: Echo) -> None:
+    async def _ready(self, _session: Session, call: Echo) -> None:
         if call.body != b"first":
             await self.may_go_on.wait()
 

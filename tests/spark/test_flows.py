@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.client.proving_node import secret_file
 from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, filled, messages_of, source_of
 from tests.spark.publishing import COUNT, message, number_of, publish
 
+from moorline.client.moor import connect
 from moorline.errors import ConfigError, DriftFound, FlowFailed
 from moorline.spark import flow
 from moorline.spark.jobs.flows import FlowReport, FlowsOptions, check, flows_in, run_flows
@@ -39,6 +41,14 @@ def typo(messages):
 @flow(source={"topics": "orders/#"}, sink={"topic": "x"}, name="no frame")
 def nothing(messages):
     return 7
+"""
+
+ANNAS = """
+from moorline.spark import flow
+
+@flow(source={"topics": "orders/#"}, sink={"topic": "annas"}, one_to_one=True)
+def annas(messages):
+    return messages.select("key", "value")
 """
 
 
@@ -107,6 +117,29 @@ def test_a_copy_is_made_once_and_proven(
     found = asyncio.run(messages_of(filled.address, "copied/#", COUNT + 100))
     plain = [one._replace(topic=one.topic.removeprefix("copied/")) for one in found]
     assert sorted(plain, key=number_of) == [message(number) for number in range(COUNT + 100)]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_copy_of_a_user_is_proven_by_what_that_user_wrote(
+    spark: SparkSession, filled: NodeProcess, tmp_path: Path
+) -> None:
+    """Names of queries are within principals, and so are the producers that a proof looks for."""
+
+    async def welcome() -> None:
+        async with connect(filled.address) as operator:
+            await operator.access.add_user("anna", b"swordfish")
+            await operator.access.add_grant("/topics", "anna", "slw")
+
+    asyncio.run(welcome())
+    password = secret_file(tmp_path / "password", "swordfish")
+    reach = {**source_of(filled), "user": "anna", "passwordFile": str(password)}
+    file = tmp_path / "annas.py"
+    file.write_text(ANNAS, encoding="utf-8")
+    (done,) = run_flows(spark, FlowsOptions(str(file), ["annas"], reach))
+    assert (done.verified, done.sink_count) == (True, done.messages)
+    assert asyncio.run(count_of(filled.address, "annas")) == done.messages > 0
 
 
 @pytest.mark.process

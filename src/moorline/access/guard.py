@@ -21,7 +21,7 @@ handler hears of it.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from moorline.access.rights import UNKNOWN
 from moorline.core.access.right import ADMINISTER, NAMES, OWNERS, letters_of
@@ -111,7 +111,8 @@ def nodes_only(handler: Handler) -> Declared:
 
 
 def demanded(handler: Handler) -> Declared:
-    """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`."""
+    """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`, and
+    the audit hears of it by `Demands`."""
     return Declared(handler)
 
 
@@ -185,10 +186,38 @@ def unless_denied(
 
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
     """For handlers that have to ask the catalog first; raises what a guarded call would be answered with."""
-    if rights.at(path) & right or is_owners(rights, right, owner):
-        return
-    rights.check_known()
-    raise Denied(text_of(right, path))
+    if not rights.at(path) & right and not is_owners(rights, right, owner):
+        _refuse(rights, right, path)
+
+
+def demand_everything(rights: SessionRights, right: int, subtree: str) -> None:
+    """The same for `needs_everything`: behind a wait, in which the right may have been taken away."""
+    if not rights.everywhere(subtree) & right:
+        _refuse(rights, right, subtree)
+
+
+def demand_unless_denied(
+    rights: SessionRights, right: int, path: str, owner: str | None = None
+) -> None:
+    """The same for `unless_denied`."""
+    if rights.denied(right, path) and not is_owners(rights, right, owner):
+        _refuse(rights, right, path)
+
+
+def _refuse(rights: SessionRights, right: int, path: str) -> NoReturn:
+    try:
+        rights.check_known()
+    except RightsUnknown as error:
+        error.path = path
+        raise
+    raise denied(right, path)
+
+
+def denied(right: int, path: str) -> Denied:
+    """What to raise where a right is missing."""
+    error = Denied(text_of(right, path))
+    error.path = path
+    return error
 
 
 def is_owners(rights: SessionRights, right: int, owner: str | None) -> bool:

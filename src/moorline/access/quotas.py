@@ -126,6 +126,26 @@ class Quotas:
         return self._table.bounds_of(principal, self._groups_of(principal))
 
 
+class Allowance:
+    """What one connection may take, of its accounts: an attribute of its session."""
+
+    __slots__ = ("_held", "_quotas")
+
+    def __init__(self, quotas: Quotas, held: Held) -> None:
+        self._quotas = quotas
+        self._held = held
+
+    @property
+    def has_rates(self) -> bool:
+        return self._held.has_rates
+
+    def take(self, *wanted: tuple[Quota, int]) -> None:
+        self._quotas.take(self._held, *wanted)
+
+    def give_back(self, *given: tuple[Quota, int]) -> None:
+        self._quotas.give_back(self._held, *given)
+
+
 def over_quota(over: OverBound) -> OverQuota:
     """What whoever asked is told: the quota, its bound, and when to come again."""
     name = f"the quota {over.quota.value} is {over.bound:,}"

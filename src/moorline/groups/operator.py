@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, demanded, needs, nodes_only
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
+from moorline.core.access.right import LIST, PUBLISH, SUBSCRIBE
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotFound, TooLarge
@@ -25,7 +26,7 @@ from moorline.groups.operations import Operations
 from moorline.groups.originator import Judge, originator_of, rights_of_originator
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
-from moorline.net.session import Session, SessionRights
+from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.topics.paths import TOPICS, all_groups, filter_read, path_of_group, path_of_topic
 from moorline.topics.start import start_of
@@ -64,25 +65,28 @@ class GroupBroker:
         operations: Operations,
         settings: Settings,
         judge: Judge,
+        demands: Demands,
     ) -> None:
         self._leaders = leaders
+        self._demands = demands
         self._operations = operations
         self._settings = settings
         self._judge = judge
         self._turns = Turns()
 
     def declared(self) -> Declarations:
-        later = self._turns.later
+        later, telling = self._turns.later, self._demands.telling
+        operate = demanded(later(telling(self._operate, _path_of)))
         return {
             ListGroups: needs(LIST, all_groups, later(self._list)),
             # Of the others the catalog knows the owner.
-            DescribeGroup: demanded(later(self._describe)),
-            CreateGroup: needs(SUBSCRIBE, _topics_read, later(self._create), below=TOPICS),
-            DeleteGroup: demanded(later(self._operate)),
-            SeekGroup: demanded(later(self._seek)),
-            KickMember: demanded(later(self._operate)),
-            ChangeGroup: demanded(later(self._operate)),
-            AskLeader: nodes_only(later(self._operations.asked)),
+            DescribeGroup: demanded(later(telling(self._describe, _path_of))),
+            CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
+            DeleteGroup: operate,
+            SeekGroup: demanded(later(telling(self._seek, _path_of))),
+            KickMember: operate,
+            ChangeGroup: operate,
+            AskLeader: nodes_only(later(telling(self._operations.asked))),
         }
 
     def close(self) -> None:
@@ -104,7 +108,12 @@ class GroupBroker:
         rights = session.rights
         if rights.is_node:
             rights = rights_of_originator(self._judge, call.originator, _name(call.group).group)
-        row = await self._row(call.group, rights, LIST)
+        name = _name(call.group)
+        row = await self._leaders.groups.find(name)
+        # First: whoever has no right does not hear whether there is such a group.
+        demand(rights, LIST, path_of_group(name.group), _owner(row))
+        if row is None:
+            raise _not_there(name)
         host = self._leaders.led.get(row.reader)
         if host is not None:
             return self._described(call, row, host)
@@ -155,7 +164,11 @@ class GroupBroker:
         return GroupCreated(call.call, created)
 
     async def _operate(self, session: Session, call: Work) -> Answer:
-        row = await self._row(call.group, session.rights, ADMINISTER)
+        name = _name(call.group)
+        row = await self._leaders.groups.find(name)
+        await self._demands.operate(session, call, path_of_group(name.group), _owner(row))
+        if row is None:
+            raise _not_there(name)
         await self._operations.ask(session, row, call)
         return Done(call.call)
 
@@ -164,15 +177,6 @@ class GroupBroker:
         return await self._operate(session, call)
 
     # --- inside -----------------------------------------------------------------------------------
-
-    async def _row(self, text: str, rights: SessionRights, right: int) -> GroupRow:
-        name = _name(text)
-        row = await self._leaders.groups.find(name)
-        # First: whoever has no right does not hear whether there is such a group.
-        demand(rights, right, path_of_group(name.group), row.owner if row is not None else None)
-        if row is None:
-            raise NotFound(f"there is no group {name}: `moor group list` shows those there are")
-        return row
 
     async def _ask(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
         # A Leader that says nothing for as long as its lease is none any more.
@@ -191,6 +195,18 @@ def _name(text: str) -> SharedName:
             f"{text!r} names no group: write $shared/GROUP/FILTER or $queue/GROUP/FILTER"
         )
     return name
+
+
+def _path_of(call: DescribeGroup | Work) -> str:
+    return path_of_group(_name(call.group).group)
+
+
+def _owner(row: GroupRow | None) -> str | None:
+    return None if row is None else row.owner
+
+
+def _not_there(name: SharedName) -> NotFound:
+    return NotFound(f"there is no group {name}: `moor group list` shows those there are")
 
 
 def _behind(after: Any, rows: Iterable[tuple[Key, Row]]) -> list[tuple[Key, Row]]:

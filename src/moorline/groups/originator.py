@@ -2,12 +2,11 @@
 
 from typing import Protocol
 
-from moorline.access.guard import demand, text_of
+from moorline.access.guard import demand, denied
 from moorline.catalog.groups import GroupRow
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import ADMINISTER, PUBLISH, SUBSCRIBE
 from moorline.core.topic import SharedName
-from moorline.errors import Denied
 from moorline.net.session import SessionRights
 from moorline.topics.paths import path_of_group, path_of_topic
 from moorline.wire.group import Originator
@@ -32,7 +31,7 @@ def rights_of_originator(judge: Judge, originator: Originator, group: str) -> Se
         proof = Proof.NODE
     if proof is Proof.NODE or not originator.principal:
         # No node asks for itself, and one that is older does not say for whom it asks.
-        raise Denied(text_of(ADMINISTER, path_of_group(group)))
+        raise denied(ADMINISTER, path_of_group(group))
     return judge(originator.principal, proof, is_local=originator.is_local)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from moorline.config.addresses import Address
 from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.principal import Proof
+from moorline.core.access.quota import Quota
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
@@ -88,11 +89,26 @@ class SessionRights(Protocol):
     def check_known(self) -> None: ...
 
 
+class SessionAllowance(Protocol):
+    """What a session may take of each quota: `access.quotas.Allowance`, as the rooms see it."""
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether any rate is bounded: who publishes looks at this first."""
+
+    def take(self, *wanted: tuple[Quota, int]) -> None:
+        """All of it, or `OverQuota` and nothing."""
+
+    def give_back(self, *given: tuple[Quota, int]) -> None: ...
+
+
 class Session(Connection):
     """One client at the node."""
 
     rights: SessionRights
     """Known from the welcome on; no message is heard before."""
+    allowance: SessionAllowance | None = None
+    """None for nodes, which nothing bounds."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from moorline.wire.message import Answer, Call, Failed
 log = logging.getLogger("moorline.net")
 
 HandleOne = Callable[[Session, Any], Awaitable[Answer | None]]
-Ready = Callable[[Any], Awaitable[None]]
+Ready = Callable[[Session, Any], Awaitable[None]]
 HandleRun = Callable[[Session, Any], Awaitable[list[Answer]]]
 Over = Callable[[Session, Any], None]
 
@@ -75,7 +75,7 @@ class Turns:
 
         async def aside(session: Session, call: Call) -> None:
             if ready is not None:
-                await ready(call)
+                await ready(session, call)
             async with session.answering:
                 await session.room_to_write()
                 if session.is_open and session.begin_turn(call):

@@ -21,7 +21,7 @@ from moorline.access.commands import AccessBroker
 from moorline.access.directory import CatalogDirectory
 from moorline.access.guard import Declarations, Guard
 from moorline.access.proofs import PrincipalProofs
-from moorline.access.quotas import Quotas, QuotaTable
+from moorline.access.quotas import Allowance, Quotas, QuotaTable
 from moorline.access.rights import Rights, RightsTable
 from moorline.access.trail import Trail
 from moorline.catalog import Catalog
@@ -123,6 +123,7 @@ class NodeAccess:
             self.trail.refused(session, "Login", "/", error.code)
             session.close(error.code, str(error))
         else:
+            session.allowance = Allowance(self.quotas, held)
             session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
 
     # --- who is judged again ----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
@@ -296,6 +297,7 @@ class Node:
                 self._catalog,
                 links,
                 self._access.table.rights,
+                Demands(self._access.trail, self._access.trail),
                 clock,
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups
@@ -75,6 +76,7 @@ class Topics:
         links: Links,
         store: StreamStore,
         judge: Judge,
+        demands: Demands,
         clock: TrustedClock,
     ) -> None:
         groups = Groups(catalog)
@@ -82,8 +84,8 @@ class Topics:
         self.streams = LocalStreams(store, links.node, clock)
         self.directory = StreamDirectory(self.streams, links)
         self.leaders = Leaders(groups, self.cursor_commits, self.directory, links, config.groups)
-        self.broker = TopicBroker(self.streams, config.streams)
-        self.files = StreamFiles(self.streams, catalog)
+        self.broker = TopicBroker(self.streams, config.streams, demands)
+        self.files = StreamFiles(self.streams, catalog, demands)
         self.context = Context(
             self.directory,
             links,
@@ -92,9 +94,9 @@ class Topics:
             Sessions(catalog),
             config.groups,
         )
-        self.sessions = SessionBroker(self.context, self.broker, config.groups)
+        self.sessions = SessionBroker(self.context, self.broker, config.groups, demands)
         operations = Operations(self.leaders, Tickets(catalog), config.groups, judge)
-        self.operator = GroupBroker(self.leaders, operations, config.groups, judge)
+        self.operator = GroupBroker(self.leaders, operations, config.groups, judge, demands)
 
     def declared(self) -> Declarations:
         parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
@@ -104,6 +106,7 @@ class Topics:
         """Behind a change of rights: what runs and is not granted any more ends. Stages are judged with
         each of their chunks, and all of them at their commit."""
         self.sessions.judge_soon()
+        self.broker.judge_soon()
 
     async def keep_sessions_forever(self) -> None:
         while True:
@@ -143,6 +146,7 @@ async def open_topics(
     catalog: Catalog,
     links: Links,
     judge: Judge,
+    demands: Demands,
     clock: TrustedClock,
     *,
     stage_files_max: int = STAGE_FILES_OPEN_MAX,
@@ -173,7 +177,7 @@ async def open_topics(
             extra={"before": store.shards_before, "now": shards},
         )
     await _go_on_behind_readers(store, owner, Groups(catalog))
-    topics = Topics(config, catalog, links, store, judge, clock)
+    topics = Topics(config, catalog, links, store, judge, demands, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
     tasks = [
@@ -186,7 +190,7 @@ async def open_topics(
         async with contextlib.AsyncExitStack() as stack:
             with opening(data / STAGING_FOLDER):
                 topics.staging = await stack.enter_async_context(
-                    open_staging(staged, topics.broker, config.streams, stage_files_max)
+                    open_staging(staged, topics.broker, config.streams, stage_files_max, demands)
                 )
             yield topics
     finally:

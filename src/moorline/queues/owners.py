@@ -2,12 +2,12 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from moorline.access.guard import demand, is_owners
+from moorline.access.guard import demand, demand_unless_denied, is_owners
 from moorline.core.access.owner import judged_name_of, name_of, owner_of
-from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE
+from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE, WRITE
 from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
 from moorline.ids import text_of
@@ -113,6 +113,14 @@ class QueueOwners:
         except (Denied, RightsUnknown) as error:
             return error
         return None
+
+    def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None:
+        """What `Send` needs, for messages that come by another way."""
+        if not rights.denied_within(WRITE, QUEUES):
+            return
+        for queue_id in queue_ids:
+            owner = self.name_of(self._store.glance(queue_id))
+            demand_unless_denied(rights, WRITE, path_of(queue_id), owner)
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
         """False if there was nothing of that fingerprint, or nobody to give it to.

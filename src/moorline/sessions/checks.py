@@ -13,6 +13,7 @@ log = logging.getLogger("moorline.groups")
 
 def check_room(own: TopicSession, filter_text: str) -> None:
     """One more subscription: all of them must fit the answer to whoever opens the session again."""
+    own.check_place()
     if len(own.subscriptions) >= SUBSCRIPTIONS_MAX:
         raise LimitReached(
             f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions: unsubscribe from some, or use "

@@ -1,17 +1,18 @@
 """Room: sessions. What clients ask of topics: sessions, subscriptions, acknowledgements."""
 
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from moorline.access import guard
-from moorline.access.guard import Declarations, demand, needs, nodes_only, text_of
+from moorline.access.demands import Demands
+from moorline.access.guard import Declarations, demand, denied, needs, nodes_only
+from moorline.catalog.groups import GroupRow
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.access.right import PUBLISH, SUBSCRIBE
-from moorline.core.frames.frame import stored_at
 from moorline.core.stream import Shard
-from moorline.core.topic import check_filter, shared_name
+from moorline.core.topic import SharedName, check_filter, shared_name
 from moorline.errors import (
     BadTopic,
     ConnectionLost,
@@ -19,6 +20,7 @@ from moorline.errors import (
     MoorlineError,
     NotAuthorized,
     NotFound,
+    RightsUnknown,
     SessionTaken,
     Unsupported,
 )
@@ -38,11 +40,11 @@ from moorline.sessions.checks import (
 )
 from moorline.sessions.context import Context
 from moorline.sessions.pull import check_hold, take
+from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.directory import ShardExtents
 from moorline.topics.paths import TOPICS, filter_read, path_of_topic, topics_subscribed
-from moorline.topics.retained import newest_retained
 from moorline.topics.start import Start, start_of
 from moorline.wire.group import ForLeader
 from moorline.wire.message import Answer
@@ -54,7 +56,6 @@ from moorline.wire.topic import (
     GiveBack,
     OpenSession,
     RejectMessage,
-    RetainedMessage,
     SessionOpened,
     SubscribeTopic,
     TopicSubscribed,
@@ -69,10 +70,17 @@ SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless
 class SessionBroker:
     """The sessions of this node."""
 
-    def __init__(self, context: Context, topics: TopicBroker, settings: Settings) -> None:
+    def __init__(
+        self,
+        context: Context,
+        topics: TopicBroker,
+        settings: Settings,
+        demands: Demands | None = None,
+    ) -> None:
         self.context = context
         self._topics = topics
         self._settings = settings
+        self._demands = demands or Demands()
         self._turns = Turns()
         self._sessions: dict[Session, TopicSession] = {}
         self._links: dict[Session, Link] = {}
@@ -84,11 +92,11 @@ class SessionBroker:
         context.directory.reshaped.append(self._reshaped)
 
     def declared(self) -> Declarations:
-        later = self._turns.later
+        later, telling = self._turns.later, self._demands.telling
         return {
-            OpenSession: needs(PUBLISH, session_opened, later(self._open)),
+            OpenSession: needs(PUBLISH, session_opened, later(telling(self._open))),
             SubscribeTopic: needs(
-                SUBSCRIBE, topics_subscribed, later(self._subscribe), below=TOPICS
+                SUBSCRIBE, topics_subscribed, later(telling(self._subscribe)), below=TOPICS
             ),
             UnsubscribeTopic: guard.own(later(self._unsubscribe)),
             AckMessages: guard.own(self._ack),
@@ -164,7 +172,7 @@ class SessionBroker:
             row = await self.context.sessions.open(call.name, principal, node, expiry_s)
         except NotAuthorized:
             # In the words of a right that is missing: whose it is, and that it is there, is not said.
-            raise Denied(text_of(PUBLISH, path_of_session(call.name))) from None
+            raise denied(PUBLISH, path_of_session(call.name)) from None
         for other in self._others(own, row.name):
             if other.row is not None and other.row.epoch < row.epoch:
                 other.take_over()
@@ -175,26 +183,50 @@ class SessionBroker:
             await self._resume(own, known)
 
     async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
-        size, rights = self._settings.window, own.session.rights
-        group = shared_name(known.filter)
-        if not rights.at(path_of_topic(filter_read(known.filter))) & SUBSCRIBE:
+        """One that is not granted, also by now, is left out; it ends neither the others nor the session."""
+        try:
+            demand(own.session.rights, SUBSCRIBE, path_of_topic(filter_read(known.filter)))
+            await self._go_on(own, known)
+        except (Denied, RightsUnknown) as error:
             passed_over(own, known.filter)
-            return
+            self._demands.tell(own.session, SubscribeTopic.__name__, error)
+
+    async def _go_on(self, own: TopicSession, known: SubscriptionRow) -> None:
+        size, group = self._settings.window, shared_name(known.filter)
         if group is None:
             assert known.reader is not None
             await self._begin(
                 own, known.filter, known.reader, Start(False, known.start_us), size, known.qos
             )
             return
-        try:
-            row, _ = await find_or_create(
-                self.context.leaders, group, Start(True), self._settings.deliveries_max, rights
-            )
-        except Denied:
-            passed_over(own, known.filter)
-            return
+        row, _ = await find_or_create(
+            self.context.leaders,
+            group,
+            Start(True),
+            self._settings.deliveries_max,
+            own.session.rights,
+        )
+        self._join(own, known.filter, group, row, size, known.qos)
+
+    def _join(
+        self,
+        own: TopicSession,
+        filter_text: str,
+        group: SharedName,
+        row: GroupRow,
+        size: int,
+        qos: int,
+        *,
+        hold: bool = False,
+    ) -> int:
+        """Without a pause: whoever loses a right from now on is judged again with this subscription."""
         check_open(own)
-        own.subscribe_shared(known.filter, group, row.reader, size, known.qos, owner=row.owner)
+        rights = own.session.rights
+        demand(rights, SUBSCRIBE, path_of_topic(group.filter))
+        demand_member(rights, group, row)
+        return own.subscribe_shared(
+            filter_text, group, row.reader, size, qos, hold=hold, owner=row.owner
+        )
 
     def _others(self, own: TopicSession, name: str) -> list[TopicSession]:
         """Those of this node that have the session, one whose connection is just over included."""
@@ -222,25 +254,16 @@ class SessionBroker:
             return await self._subscribe_private(own, call, start)
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
-        rights = own.session.rights
         row, _ = await find_or_create(
-            self.context.leaders, group, start, self._settings.deliveries_max, rights
+            self.context.leaders,
+            group,
+            start,
+            self._settings.deliveries_max,
+            own.session.rights,
         )
         with unsure(*SUBSCRIBED):
             await self._remember(own, call, start)
-        check_open(own)
-        # Without a pause from here on: whoever loses a right now is judged again with this subscription.
-        demand(rights, SUBSCRIBE, path_of_topic(group.filter))
-        demand_member(rights, group, row)
-        number = own.subscribe_shared(
-            call.filter,
-            group,
-            row.reader,
-            call.window,
-            call.qos,
-            hold=call.hold,
-            owner=row.owner,
-        )
+        number = self._join(own, call.filter, group, row, call.window, call.qos, hold=call.hold)
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _subscribe_private(
@@ -258,7 +281,7 @@ class SessionBroker:
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
-        await self._send_retained(own, number, call.filter)
+        await send_retained(self._topics, self.context.directory, own, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
@@ -319,14 +342,6 @@ class SessionBroker:
                 if subscription.private is not None:
                     own.see(number, shard_extents, starts)
             yield
-
-    async def _send_retained(self, own: TopicSession, number: int, filter_text: str) -> None:
-        ours = await self._topics.retained(filter_text)
-        theirs = await self.context.directory.retained(filter_text)
-        frames = iter(await in_slices(newest_retained(ours, theirs)))
-        now_us = self._topics.streams.clock.expiry_us()
-        while await in_slices(_push_retained(own, number, frames, now_us)):
-            await own.session.room_to_write()
 
     async def _unsubscribe(self, session: Session, call: UnsubscribeTopic) -> Answer:
         own = self._of(session)
@@ -410,20 +425,3 @@ class SessionBroker:
             if own.row is not None and (own.row.name, own.row.epoch) in lost:
                 log.info("a session was taken over", extra={"member": own.name})
                 own.take_over()
-
-
-def _push_retained(
-    own: TopicSession, number: int, frames: Iterator[bytes], now_us: int
-) -> Generator[None, None, bool]:
-    """Whether its client must read before there is room for more."""
-    session = own.session
-    for frame in frames:
-        if number not in own.subscriptions:
-            break  # it was ended meanwhile, perhaps because it may not read this any more
-        message = stored_at(frame, 0)
-        if not message.ttl_s or message.time_us + message.ttl_s * 1_000_000 > now_us:
-            session.push(RetainedMessage(number, frame), len(frame))
-        if not session.writable:
-            return session.is_open
-        yield
-    return False

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable
 from itertools import count
 
 from moorline.catalog.sessions import SessionRow
+from moorline.core.access.quota import Quota
 from moorline.core.delivery.effects import Bury, FeedMoved
 from moorline.core.delivery.feed import FeedClosed, FeedOpened, FeedStopped
 from moorline.core.delivery.open_feed import Window
@@ -57,6 +58,8 @@ class TopicSession:
         self.subscriptions: dict[int, Subscription] = {}
         self.is_open = True
         self._context = context
+        self._places = 0
+        """Taken of the quota of subscriptions."""
         self._numbers = count(1)
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
@@ -125,6 +128,7 @@ class TopicSession:
             if known.reader == reader and known.group is not None and not known.is_leaving:
                 self.delivery.change(known.window, size, qos)
                 return number
+        self._take_place()
         number = next(self._numbers)
         window = Window(number, group.filter, size, qos, is_held=hold)
         self.subscriptions[number] = Subscription(filter_text, window, group, reader, owner)
@@ -139,6 +143,7 @@ class TopicSession:
         size: int,
         qos: int,
     ) -> int:
+        self._take_place()
         number = next(self._numbers)
         window = Window(number, filter_text, size, qos)
         subscription = Subscription(filter_text, window, None, reader)
@@ -174,7 +179,7 @@ class TopicSession:
             return None
         if subscription.private is not None:
             self._perform(subscription.private.close())
-            del self.subscriptions[number]
+            self._drop(number)
         else:
             # Its feeds are drained first: it stays known until the last of them is closed.
             subscription.is_leaving = True
@@ -229,8 +234,26 @@ class TopicSession:
     def _drop(self, number: int) -> Subscription | None:
         subscription = self.subscriptions.pop(number, None)
         if subscription is not None:
+            self._give_back(1)
             self._context.borrowers.pop(subscription.borrower, None)
         return subscription
+
+    def _take_place(self) -> None:
+        """Of the quota of its principal. Given back with each subscription, and the rest with the session."""
+        allowance = self.session.allowance
+        if allowance is not None:
+            allowance.take((Quota.SUBSCRIPTIONS, 1))
+            self._places += 1
+
+    def check_place(self) -> None:
+        """Before the catalog hears of a subscription that could not begin."""
+        self._take_place()
+        self._give_back(1)
+
+    def _give_back(self, places: int) -> None:
+        if self.session.allowance is not None and self._places:
+            self.session.allowance.give_back((Quota.SUBSCRIPTIONS, places))
+            self._places -= places
 
     # --- Leaders ----------------------------------------------------------------------------------
 
@@ -342,6 +365,7 @@ class TopicSession:
 
     def _ended(self) -> None:
         """The connection is over; whoever says DONE leaves in peace, others may have died of a message."""
+        self._give_back(self._places)
         if not self.is_open:
             return
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")

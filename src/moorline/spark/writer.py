@@ -42,6 +42,7 @@ from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links, address_of
 from moorline.spark.options import ENDPOINT, TABLES, Endpoint, check_names, endpoint_of
 from moorline.spark.rows import Columns, chunks_of, columns_of
+from moorline.wire.access import Identified, WhoAmI
 from moorline.wire.message import Answer, Message
 from moorline.wire.staging import (
     BATCH_MAX,
@@ -59,6 +60,7 @@ from moorline.wire.staging import (
     StageRows,
     StagesAborted,
     StagesCommitted,
+    query_key,
 )
 
 if TYPE_CHECKING:
@@ -300,6 +302,11 @@ def _linked(endpoint: Endpoint) -> Iterator[_Link]:
             yield link
         finally:
             link.close()
+
+
+def key_at(endpoint: Endpoint, query: str) -> str:
+    """What the node knows the query by, if we write by it: the name is one within our principal."""
+    return query_key(_once(endpoint, WhoAmI, Identified).principal, query)
 
 
 def _once(endpoint: Endpoint, make: Callable[[int], Message], reply: type[Reply]) -> Reply:

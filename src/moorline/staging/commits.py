@@ -24,7 +24,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
@@ -75,7 +75,8 @@ from moorline.staging.queue_commits import (
     noted,
     undisturbed,
 )
-from moorline.staging.rows import topics_of
+from moorline.staging.read_ahead import Reading, chunks_ahead
+from moorline.staging.rows import TopicsSeen
 from moorline.topics.commands import TopicBroker
 from moorline.topics.paths import TOPICS, check_reserved, path_of_topic
 from moorline.wire.message import Answer
@@ -172,13 +173,17 @@ class StagedCommits:
                 return StagesCommitted(call.call, already=True, last=last)
             self.check_room()
             await self._finish_pending(call.query)
-            target = await self.in_thread(self._store.check, call.query, call.batch, call.stages)
+            topics = None if rights.everywhere(TOPICS) & WRITE else TopicsSeen()
+            target = await self.in_thread(
+                self._store.check, call.query, call.batch, call.stages, topics
+            )
             names = [name for name, _, _ in call.stages]
             if target == QUEUES:
                 # One at a time: there is one note for all of them.
                 async with self._queue_turn:
                     queues = self.need_queues()
                     counts, largest = await self.in_thread(self._rows_by_queue, names)
+                    queues.owners.demand_send(rights, counts)
                     if call.aside:
                         check_bodies(largest, self._topic_bytes_max)
                         await self._own_queue(queues, OUTBOX_FILE)
@@ -190,7 +195,9 @@ class StagedCommits:
             elif call.aside:
                 raise Malformed("rows for topics go aside to no other topic: they are for queues")
             else:
-                await self._demand(rights, names)
+                # What was granted when rows were staged may have been taken away.
+                for topic in topics.names if topics is not None else ():
+                    demand(rights, WRITE, path_of_topic(topic))
                 await self._note(self._store.decide, call.query, call.batch, target, names)
                 stored = await self._publish(call.query)
                 if stored != rows:
@@ -200,15 +207,6 @@ class StagedCommits:
         lost = refused.total()
         aside = lost if call.aside else 0
         return StagesCommitted(call.call, False, rows - lost, call.batch, named(refused), aside)
-
-    async def _demand(self, rights: SessionRights, names: list[bytes]) -> None:
-        """What was granted when rows were staged may have been taken away: nothing of it is published."""
-        if rights.everywhere(TOPICS) & WRITE:
-            return
-        for name in names:
-            async for chunk in self._chunks(name):
-                for topic in await self.in_thread(topics_of, chunk.rows):
-                    demand(rights, WRITE, path_of_topic(topic))
 
     async def go_on(self, query: str) -> None:
         """Behind a start."""
@@ -266,18 +264,19 @@ class StagedCommits:
             facts = await self.in_thread(self._store.facts, stage)
             producer = producer_of(query, facts.partition)
             first = start.row if place == start.stage else 0
-            async for chunk in self._chunks(stage, first):
-                if not await self._streams.has_room_within(STAGED_ROOM_MS_MAX):
-                    raise no_room()
-                stored += self._append(chunk, first, producer, decided.batch << 32)
-                since_bytes += len(chunk.rows)
-                if since_bytes > STAGED_NOTE_BYTES:
-                    await self._streams.commits.durable()
-                    done = StagePosition(place, chunk.upto_row)
-                    await self._note(self._store.advance, query, done)
-                    since_bytes = since_stages = 0
-                elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
-                    await self._streams.commits.durable()
+            async with self._chunks(stage, first) as chunks:
+                async for chunk in chunks:
+                    if not await self._streams.has_room_within(STAGED_ROOM_MS_MAX):
+                        raise no_room()
+                    stored += self._append(chunk, first, producer, decided.batch << 32)
+                    since_bytes += len(chunk.rows)
+                    if since_bytes > STAGED_NOTE_BYTES:
+                        await self._streams.commits.durable()
+                        done = StagePosition(place, chunk.upto_row)
+                        await self._note(self._store.advance, query, done)
+                        since_bytes = since_stages = 0
+                    elif self._streams.store.batch_bytes > COMMIT_BYTES_MAX // 2:
+                        await self._streams.commits.durable()
             since_stages += 1
             if since_stages >= STAGED_NOTE_STAGES_MAX:
                 await self._streams.commits.durable()
@@ -297,13 +296,8 @@ class StagedCommits:
         self._streams.commits.changed()
         return stored
 
-    async def _chunks(self, stage: bytes, first_row: int = 0) -> AsyncIterator[Chunk]:
-        """Read in the thread, one ahead of what is needed; the loop has its turn between two."""
-        chunks: Iterator[Chunk] = self._store.chunks(stage, first_row)
-        ahead = self.in_thread(next, chunks, None)
-        while (chunk := await ahead) is not None:
-            ahead = self.in_thread(next, chunks, None)
-            yield chunk
+    def _chunks(self, stage: bytes, first_row: int) -> Reading:
+        return chunks_ahead(self._thread, self._store.chunks(stage, first_row))
 
     # --- queues -----------------------------------------------------------------------------------
 
@@ -340,20 +334,21 @@ class StagedCommits:
         for place in range(start.stage, len(decided.stages)):
             first = start.row if place == start.stage else 0
             facts = await self.in_thread(self._store.facts, decided.stages[place])
-            async for chunk in self._chunks(decided.stages[place], first):
-                rows = queue_rows_decoder.decode(chunk.rows)
-                upto = chunk.upto_row
-                for row in range(max(first, chunk.first_row), upto, STAGED_QUEUE_ROWS_PER_TURN):
-                    end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
-                    some = rows[row - chunk.first_row : end - chunk.first_row]
-                    await undisturbed(queues)
-                    aside = sending.turn(some, row, facts.partition, StagePosition(place, end))
-                    self.committed_rows += len(some) - len(aside)
-                    await durable(queues)
-                    if sending.outbox is not None:
-                        await publish_aside(queues, sending.outbox, self._streams, aside)
-                        self.aside_rows += len(aside)
-                        is_emptied = bool(aside)
+            async with self._chunks(decided.stages[place], first) as chunks:
+                async for chunk in chunks:
+                    rows = queue_rows_decoder.decode(chunk.rows)
+                    upto = chunk.upto_row
+                    for row in range(max(first, chunk.first_row), upto, STAGED_QUEUE_ROWS_PER_TURN):
+                        end = min(row + STAGED_QUEUE_ROWS_PER_TURN, upto)
+                        some = rows[row - chunk.first_row : end - chunk.first_row]
+                        await undisturbed(queues)
+                        aside = sending.turn(some, row, facts.partition, StagePosition(place, end))
+                        self.committed_rows += len(some) - len(aside)
+                        await durable(queues)
+                        if sending.outbox is not None:
+                            await publish_aside(queues, sending.outbox, self._streams, aside)
+                            self.aside_rows += len(aside)
+                            is_emptied = bool(aside)
         if is_emptied:
             # Behind its end nobody looks into the outbox: what was taken off it must be so for good.
             await durable(queues)

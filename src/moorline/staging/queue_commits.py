@@ -6,6 +6,7 @@ into the same batch of the write-ahead log as the sends; a batch is whole or it 
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -20,10 +21,15 @@ from moorline.journal.staging.commit_log import Decided
 from moorline.journal.staging.store import StagePosition
 from moorline.limits import STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX, STAGED_ROOM_MS_MAX
 from moorline.net.group_commit import GroupCommit
+from moorline.net.session import SessionRights
 
 
 class QueueParking(Protocol):
     async def emptied(self) -> None: ...
+
+
+class SendRule(Protocol):
+    def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None: ...
 
 
 class NodeQueues(Protocol):
@@ -37,6 +43,8 @@ class NodeQueues(Protocol):
     def commits(self) -> GroupCommit[Batch]: ...
     @property
     def parking(self) -> QueueParking: ...
+    @property
+    def owners(self) -> SendRule: ...
     @property
     def is_disk_full(self) -> bool: ...
     def why_closed(self, queue: Queue | None) -> CallFailed | None: ...

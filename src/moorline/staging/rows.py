@@ -11,7 +11,7 @@ from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPIC_KEY_BYTES_MAX, TOPICS
 from moorline.topics.commands import PUBLISHERS_FLAGS
 from moorline.topics.paths import check_reserved
 from moorline.wire.packed_rows import unpacked
-from moorline.wire.staging import queue_rows_decoder
+from moorline.wire.staging import QUEUES, queue_rows_decoder
 
 
 class RowChecker:
@@ -74,6 +74,12 @@ class RowChecker:
         self._known.add(topic)
 
 
-def topics_of(rows: bytes) -> list[str]:
-    """Those that a chunk of rows names."""
-    return unpacked(rows).names
+class TopicsSeen:
+    """The topics of rows that are looked at on their way through a check. In the thread."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __call__(self, target: int, rows: bytes) -> None:
+        if target != QUEUES:
+            self.names.update(unpacked(rows).names)

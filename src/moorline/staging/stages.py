@@ -14,8 +14,10 @@ from typing import Any
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, demanded, needs, own
 from moorline.config.settings import Streams as Settings
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import WRITE
 from moorline.errors import (
     ConnectionLost,
@@ -55,6 +57,9 @@ from moorline.wire.staging import (
 
 log = logging.getLogger("moorline.groups")
 
+STAGE = (Quota.STAGES, 1)
+"""Each that is open; one that is closed waits on the disk, until its commit or a day."""
+
 HOLD = "staging"
 """Why sessions are held: their rows wait for the disk."""
 
@@ -63,8 +68,14 @@ class Staging:
     """Answers the calls of staged writes. All disk work is in one thread, which owns the store."""
 
     def __init__(
-        self, store: StagingStore, disk: Disk, broker: TopicBroker, settings: Settings
+        self,
+        store: StagingStore,
+        disk: Disk,
+        broker: TopicBroker,
+        settings: Settings,
+        demands: Demands,
     ) -> None:
+        self._demands = demands
         self._store = store
         self._streams = broker.streams
         self._checker = RowChecker(settings.message_bytes_max)
@@ -85,7 +96,8 @@ class Staging:
         return self._commits.aside_rows
 
     def declared(self) -> Declarations:
-        take_rows = self._turns.later(self._take_rows, self._rows_over)
+        later, telling = self._turns.later, self._demands.telling
+        take_rows = later(telling(self._take_rows), self._rows_over)
 
         def rows(session: Session, calls: list[StageRows]) -> Any:
             self._waiting_bytes += sum(len(call.rows) for call in calls)
@@ -94,13 +106,12 @@ class Staging:
                 session.hold_reading(HOLD)
             return take_rows(session, calls)
 
-        later = self._turns.later
         return {
             OpenStage: own(later(self._open_stage)),
             # Its topics are found in the thread that unpacks them.
             StageRows: demanded(rows),
             CloseStage: own(later(self._close_stage)),
-            CommitStaged: needs(WRITE, _topic_aside, later(self._commit), below=TOPICS),
+            CommitStaged: needs(WRITE, _topic_aside, later(telling(self._commit)), below=TOPICS),
             AbortStaged: own(later(self._abort)),
         }
 
@@ -154,10 +165,17 @@ class Staging:
             )
         check_query(call.query)
         key = query_key(session.rights.principal, call.query)
-        stage = await self._commits.in_thread(
-            self._store.begin, key, call.batch, call.partition, call.attempt, call.target
-        )
+        if session.allowance is not None:
+            session.allowance.take(STAGE)
+        try:
+            stage = await self._commits.in_thread(
+                self._store.begin, key, call.batch, call.partition, call.attempt, call.target
+            )
+        except BaseException:
+            _give_back(session, 1)
+            raise
         if session not in self._open:  # it left meanwhile
+            _give_back(session, 1)
             await self._commits.in_thread(self._store.discard, stage)
             raise NotFound("the session of this stage is over")
         self._open[session].add(stage)
@@ -208,7 +226,7 @@ class Staging:
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
-        self._open.get(session, set()).discard(call.stage)
+        self._release(session, call.stage)
         return StageClosed(call.call, call.count)
 
     async def _abort(self, session: Session, call: AbortStaged) -> Answer:
@@ -225,11 +243,20 @@ class Staging:
         return await self._commits.commit(msgspec.structs.replace(call, query=key), session.rights)
 
     async def _give_up(self, session: Session, stage: bytes) -> None:
-        self._open.get(session, set()).discard(stage)
+        self._release(session, stage)
         await self._commits.in_thread(self._store.discard, stage)
 
+    def _release(self, session: Session, stage: bytes) -> None:
+        """It is not open any more."""
+        of_session = self._open.get(session, set())
+        if stage in of_session:
+            of_session.remove(stage)
+            _give_back(session, 1)
+
     def _left(self, session: Session) -> None:
-        for stage in self._open.pop(session, ()):
+        stages = self._open.pop(session, ())
+        _give_back(session, len(stages))
+        for stage in stages:
             if not self._is_closed:
                 self._thread.submit(self._store.discard, stage)
 
@@ -238,13 +265,18 @@ class Staging:
             raise NotFound("this session has no such stage open")
 
 
+def _give_back(session: Session, stages: int) -> None:
+    if session.allowance is not None:
+        session.allowance.give_back((Quota.STAGES, stages))
+
+
 def _topic_aside(call: CommitStaged) -> Iterable[str]:
     return (path_of_topic(call.aside),) if call.aside else ()
 
 
 @contextlib.asynccontextmanager
 async def open_staging(
-    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int
+    disk: Disk, broker: TopicBroker, settings: Settings, files_max: int, demands: Demands
 ) -> AsyncIterator[Staging]:
     """The staged writes of a data folder."""
     clock = broker.streams.clock
@@ -255,7 +287,7 @@ async def open_staging(
         sync=settings.sync == "power",
         files_max=files_max,
     )
-    staging = Staging(store, disk, broker, settings)
+    staging = Staging(store, disk, broker, settings, demands)
     leftovers = asyncio.create_task(staging.remove_leftovers_forever())
     try:
         await staging.start()

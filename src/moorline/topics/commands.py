@@ -5,19 +5,20 @@ from collections.abc import Generator, Iterable
 
 import msgspec
 
-from moorline.access.guard import Declarations, needs, needs_everything, nodes_only
+from moorline.access.demands import Demands
+from moorline.access.guard import Declarations, needs, nodes_only
 from moorline.config.settings import Streams as Settings
-from moorline.core.access.right import LIST, SUBSCRIBE, WRITE
+from moorline.core.access.quota import Quota
+from moorline.core.access.right import LIST, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
-from moorline.core.stream import Extent, Gap, Stream
+from moorline.core.stream import Extent
 from moorline.core.topic import check_filter
-from moorline.errors import BadTopic, CallFailed, NodeDiskFull, NotFound, TooLarge
+from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
-    STREAM_READ_BYTES_MAX,
     STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
@@ -33,6 +34,7 @@ from moorline.topics.paths import (
     topics_published,
 )
 from moorline.topics.producer import producer_number
+from moorline.topics.stream_reads import StreamReads
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import TopicList
 from moorline.wire.group import (
@@ -42,7 +44,6 @@ from moorline.wire.group import (
     OffsetsFound,
     ReadStream,
     RetainedFound,
-    StreamRead,
     StreamsChanged,
     StreamsSeen,
     WatchStreams,
@@ -84,10 +85,14 @@ class Link:
 class TopicBroker:
     """Takes what is published."""
 
-    def __init__(self, streams: LocalStreams, settings: Settings) -> None:
+    def __init__(
+        self, streams: LocalStreams, settings: Settings, demands: Demands | None = None
+    ) -> None:
         self.streams = streams
         self.counts = Counts()
         self._settings = settings
+        self._demands = demands or Demands()
+        self._reads = StreamReads(streams, self._demands)
         self._turns = Turns()
         self._listed = TopicList(streams)
         self._watching: set[Session] = set()
@@ -98,18 +103,20 @@ class TopicBroker:
 
     def declared(self) -> Declarations:
         turns = self._turns
-        read = turns.spawned(self._read, self._wait_for_news)
         return {
             Publish: needs(WRITE, topics_published, self._publish, below=TOPICS),
             ListTopics: needs(LIST, topics_listed, turns.later(self._list_topics)),
             DescribeStreams: needs(LIST, all_topics, turns.spawned(self._describe)),
             DescribeShards: needs(LIST, all_topics, each(self._describe_shards)),
             WatchStreams: nodes_only(each(self._watch)),
-            # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
-            ReadStream: needs_everything(SUBSCRIBE, TOPICS, read),
+            ReadStream: self._reads.declared(turns),
             FindOffsets: needs(LIST, all_topics, turns.spawned(self._find_offsets)),
             FindRetained: nodes_only(turns.spawned(self._find_retained)),
         }
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights: reads that wait are answered, if they are not granted any more."""
+        self._turns.spawn(in_slices(self._reads.judge_again()))
 
     def close(self) -> None:
         self._turns.close()
@@ -118,10 +125,16 @@ class TopicBroker:
 
     def _publish(self, session: Session, calls: list[Publish]) -> Iterable[Answer]:
         refused: list[Answer] = []
+        allowance = session.allowance
+        is_bounded = allowance is not None and allowance.has_rates
         for call in calls:
             try:
+                if is_bounded:
+                    _take_rates(session, call)
                 self._store(session, call)
             except CallFailed as error:
+                if isinstance(error, Denied):
+                    self._demands.tell(session, Publish.__name__, error)
                 self.counts.refused += len(call.records)
                 refused.append(Failed(call.call, error.code, str(error)))
         self.streams.commits.changed()
@@ -327,50 +340,6 @@ class TopicBroker:
         for session in self._watching:
             session.send_all(changes)
 
-    async def _read(self, session: Session, call: ReadStream) -> Answer:  # noqa: ARG002
-        self._check_read(call)
-        bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        stream = Stream(self.streams.node, call.shard, call.generation)
-        found = await self.streams.read(stream, call.offset, bytes_max)
-        if found is None:
-            return StreamRead(call.call, call.offset, call.offset, b"")
-        if isinstance(found, Gap):
-            return StreamRead(call.call, found.first, found.upto, b"", found.reason)
-        return StreamRead(call.call, found.first, found.upto, found.data)
-
-    async def _wait_for_news(self, call: ReadStream) -> None:
-        """Waits until there is something to be read, as long as the call allows; reads nothing yet."""
-        streams = self.streams
-        if not call.wait_ms or self._is_answered_at_once(call):
-            return
-        moved = asyncio.Event()
-        streams.when_moved(call.shard, moved.set)
-        try:
-            async with asyncio.timeout(call.wait_ms / 1_000):
-                await moved.wait()
-        except TimeoutError:
-            pass
-        finally:
-            streams.forget(call.shard, moved.set)
-
-    def _is_answered_at_once(self, call: ReadStream) -> bool:
-        store = self.streams.store
-        extent = store.extent(call.shard, call.generation)
-        if extent is not None:
-            return call.offset < extent.end
-        newest = store.newest_generations().get(call.shard, -1)
-        # One that is dropped is a gap, which needs no disk; one that never was is refused.
-        return call.generation > newest or (
-            store.read(call.shard, call.generation, call.offset, 1) is not None
-        )
-
-    def _check_read(self, call: ReadStream) -> None:
-        """Refuses what is no place of any stream; one of a generation that is dropped is a gap."""
-        store = self.streams.store
-        newest = store.newest_generations().get(call.shard)
-        if newest is None or call.generation > newest:
-            raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
-
     async def _find_offsets(self, session: Session, call: FindOffsets) -> Answer:  # noqa: ARG002
         found = await self.streams.offsets_at(call.time_us)
         return OffsetsFound(call.call, list(found.items()))
@@ -379,3 +348,9 @@ class TopicBroker:
         check_filter(call.filter)
         found = await in_slices(self._matching(call.filter, RETAINED_BYTES_MAX))
         return RetainedFound(call.call, b"".join(entry.frame for entry in found))
+
+
+def _take_rates(session: Session, call: Publish) -> None:
+    assert session.allowance is not None
+    size = sum(len(record.body) for record in call.records)
+    session.allowance.take((Quota.MESSAGES_PER_S, len(call.records)), (Quota.BYTES_PER_S, size))

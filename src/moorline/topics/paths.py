@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Final
 
-from moorline.access.guard import text_of
+from moorline.access.guard import denied
 from moorline.core.access.right import WRITE
 from moorline.core.access.row import RESERVED
 from moorline.core.topic import shared_name
-from moorline.errors import BadTopic, Denied
+from moorline.errors import BadTopic
 from moorline.wire.topic import ListTopics, Publish, SubscribeTopic
 
 TOPICS: Final = "/topics"
@@ -26,7 +26,7 @@ def path_of_group(group: str) -> str:
 def check_reserved(topic: str) -> None:
     """Refuses one that only nodes publish to, whatever the rows say."""
     if topic.partition("/")[0] in RESERVED:
-        raise Denied(text_of(WRITE, path_of_topic(topic)))
+        raise denied(WRITE, path_of_topic(topic))
 
 
 def all_topics(_: object) -> Iterable[str]:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from moorline.access.guard import Declarations, needs, needs_everything
+from moorline.access.demands import Demands
+from moorline.access.guard import Declarations, demand_everything, needs, needs_everything
 from moorline.catalog import Catalog
 from moorline.core.access.right import LIST, SUBSCRIBE
 from moorline.core.stream import RETENTION, SegmentPart
@@ -28,16 +29,20 @@ BROKER = "broker"
 class StreamFiles:
     """Reads and sends; what is in the bytes is the reader's to check."""
 
-    def __init__(self, streams: LocalStreams, catalog: Catalog) -> None:
+    def __init__(
+        self, streams: LocalStreams, catalog: Catalog, demands: Demands | None = None
+    ) -> None:
+        self._demands = demands or Demands()
         self._streams = streams
         self._catalog = catalog
         self._turns = Turns()
 
     def declared(self) -> Declarations:
+        read = self._demands.telling(self._read)
         return {
             DescribeCluster: needs(LIST, all_topics, self._turns.spawned(self._describe)),
             # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
-            ReadStreamFile: needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(self._read)),
+            ReadStreamFile: needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(read)),
         }
 
     def close(self) -> None:
@@ -50,7 +55,7 @@ class StreamFiles:
         ids = {row.home: text_of(row.id) for row in rows}
         return ClusterDescribed(call.call, self._streams.node, nodes, ids)
 
-    async def _read(self, session: Session, call: ReadStreamFile) -> Answer:  # noqa: ARG002
+    async def _read(self, session: Session, call: ReadStreamFile) -> Answer:
         if call.position > STREAM_FILE_BYTES_MAX:
             raise BadStart(
                 f"{call.position} is no place in a file of a stream: none has more than "
@@ -64,6 +69,8 @@ class StreamFiles:
             return StreamFileRead(call.call, b"", 0, 0, 0, True, RETENTION)
         length = min(call.bytes_max, STREAM_READ_BYTES_MAX)
         data = await asyncio.to_thread(_bytes, segment, call.part, call.position, length)
+        # Its turn and the disk may have been long in coming: the right is asked for once more.
+        demand_everything(session.rights, SUBSCRIBE, TOPICS)
         return StreamFileRead(
             call.call,
             data or b"",

@@ -17,7 +17,7 @@ All numbers are little-endian. A stage without an end is garbage.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import msgspec
@@ -56,6 +56,10 @@ class Chunk(NamedTuple):
     rows: bytes
 
 
+Look = Callable[[int, bytes], None]
+"""Sees the target and the rows of each chunk."""
+
+
 class Stage:
     """One stage. It holds no open file: there may be many, and most of them wait."""
 
@@ -83,7 +87,7 @@ class Stage:
         checked = _END_CHECKED.pack(self.count, self.hash)
         file.append(_END.pack(0, self.count, self.hash, _check(checked)))
 
-    def chunks(self, disk: Disk, first_row: int) -> Iterator[Chunk]:
+    def chunks(self, disk: Disk, first_row: int) -> Generator[Chunk, None, None]:
         """Its chunks, from the one with that row on; it is closed."""
         assert self.is_closed
         try:
@@ -104,11 +108,13 @@ class Stage:
         finally:
             file.close()
 
-    def check(self, disk: Disk) -> None:
-        """Reads every byte, and refuses what is not as it was written."""
+    def check(self, disk: Disk, look: Look | None = None) -> None:
+        """Reads every byte, and refuses what is not as it was written; `look` sees each chunk on the way."""
         hasher = xxhash.xxh3_128()
         for chunk in self.chunks(disk, 0):
             hasher.update(chunk.rows)
+            if look is not None:
+                look(self.facts.target, chunk.rows)
         if hasher.digest() != self.hash:
             raise self.damaged(self.start)
 

@@ -14,7 +14,7 @@ Everything here is synchronous; one thread calls it.
 
 import logging
 import secrets
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Generator
 from typing import NamedTuple
 
 from moorline.errors import (
@@ -35,7 +35,7 @@ from moorline.journal.staging.commit_log import (
     Fence,
     Record,
 )
-from moorline.journal.staging.stage_file import Chunk, Stage, StageFacts, begun, read_stage
+from moorline.journal.staging.stage_file import Chunk, Look, Stage, StageFacts, begun, read_stage
 from moorline.limits import (
     COMMIT_LOG_BYTES_MAX,
     STAGE_FILES_OPEN_MAX,
@@ -188,7 +188,7 @@ class StagingStore:
         if self._disk.exists(stage.path):
             self._disk.remove(stage.path)
 
-    def chunks(self, name: bytes, first_row: int = 0) -> Iterator[Chunk]:
+    def chunks(self, name: bytes, first_row: int = 0) -> Generator[Chunk, None, None]:
         """The chunks of a closed stage, from the one with that row on."""
         return self._found(name).chunks(self._disk, first_row)
 
@@ -236,8 +236,15 @@ class StagingStore:
         pending = self.pending.get(query)
         return pending[0].batch if pending else self._fences.get(query, (-1, 0))[0]
 
-    def check(self, query: str, batch: int, stages: list[tuple[bytes, int, bytes]]) -> int:
-        """Refuses what must not be decided; the target of the stages. Every byte is read."""
+    def check(
+        self,
+        query: str,
+        batch: int,
+        stages: list[tuple[bytes, int, bytes]],
+        look: Look | None = None,
+    ) -> int:
+        """Refuses what must not be decided; the target of the stages. Every byte is read, once, and `look`
+        sees it."""
         partitions: set[int] = set()
         targets: set[int] = set()
         for name, count, hash_ in stages:
@@ -255,7 +262,7 @@ class StagingStore:
                 raise CallFailed(f"partition {facts.partition} has two stages in one commit")
             if (stage.count, stage.hash) != (count, hash_):
                 raise CallFailed(f"the stage of partition {facts.partition} is another than staged")
-            stage.check(self._disk)
+            stage.check(self._disk, look)
             partitions.add(facts.partition)
             targets.add(facts.target)
         if len(targets) > 1:

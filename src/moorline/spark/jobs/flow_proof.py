@@ -11,7 +11,7 @@ import msgspec
 from moorline.errors import DriftFound
 from moorline.limits import FLOW_CLOCKS_MS_MAX, FLOW_PARTITIONS_MAX
 from moorline.spark.jobs.archive_location import ArchiveLocation
-from moorline.spark.options import is_of_endpoint
+from moorline.spark.options import endpoint_of, is_of_endpoint
 from moorline.wire.staging import producer_of
 
 if TYPE_CHECKING:
@@ -123,8 +123,11 @@ def _published(
     """What the query's batches stored: their producers and sequences say whose a message is."""
     from pyspark.sql import functions
 
+    from moorline.spark.writer import key_at
+
     reach = {name: value for name, value in sink.items() if is_of_endpoint(name)}
-    producers = [_signed(producer_of(query, place)) for place in range(FLOW_PARTITIONS_MAX)]
+    key = key_at(endpoint_of(reach), query)
+    producers = [_signed(producer_of(key, place)) for place in range(FLOW_PARTITIONS_MAX)]
     first, upto = run.numbers
     frame = (
         spark.read.format("moorline")
