@@ -119,7 +119,7 @@ class QueueOwners:
         if not rights.denied_within(WRITE, QUEUES):
             return
         for queue_id in queue_ids:
-            owner = self.name_of(self._store.glance(queue_id))
+            owner = self._judged_name(queue_id, self._store.glance(queue_id))
             demand_unless_denied(rights, WRITE, path_of(queue_id), owner)
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
