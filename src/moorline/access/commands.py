@@ -6,13 +6,13 @@ others follow within their `access.revocation_ms`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
-from moorline.access.guard import Declared, Refusals, anybody, needs
+from moorline.access.guard import Declared, Handler, Refusals, anybody, needs
 from moorline.access.passwords import is_too_long, store_password
 from moorline.access.rights import Rights, RightsTable
 from moorline.access.tokens import new_token, token_hash
@@ -75,7 +75,14 @@ class AccessBroker:
 
     def declared(self) -> Mapping[type[Message], Declared]:
         """Each message with what it needs."""
-        later = self._turns.later
+
+        def later(handle: Callable[[Any, Any], Awaitable[Answer]]) -> Handler:
+            async def checked(session: Any, call: Any) -> Answer:
+                _check_texts(call)
+                return await handle(session, call)
+
+            return self._turns.later(checked)
+
         return {
             wire.WhoAmI: anybody(each(self._who_am_i)),
             wire.CheckGrant: needs(GRANT, _of_another, each(self._check)),
@@ -341,6 +348,13 @@ def _for_users(handler: Any) -> Declared:
 def _of_another(call: wire.CheckGrant | wire.ExplainGrant) -> Iterable[str]:
     """What somebody may do itself it may know; of others only whoever manages users."""
     return (USERS,) if call.subject else ()
+
+
+def _check_texts(call: Message) -> None:
+    """Refuses what the catalog cannot keep in a text: of a name that cannot be there nothing is asked."""
+    texts = [value for value in msgspec.structs.astuple(call) if isinstance(value, str)]
+    if any("\0" in text for text in texts):
+        raise BadGrant("a text with a zero character names nothing: leave it out")
 
 
 def _rows_changed(call: wire.AddGrant | wire.RemoveGrant | wire.ListGrants) -> Iterable[str]:

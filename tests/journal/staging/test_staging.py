@@ -155,7 +155,7 @@ def test_what_must_not_be_committed_is_refused() -> None:
     one, again, other = staged(store), staged(store), staged(store, batch=1)
     with pytest.raises(CallFailed, match="two stages"):
         store.check("q", 0, [one, again])
-    with pytest.raises(CallFailed, match="not of q/0"):
+    with pytest.raises(CallFailed, match="a stage of q/1, not q/0"):
         store.check("q", 0, [one, other])
     with pytest.raises(CallFailed, match="another"):
         store.check("q", 0, [(one[0], 5, one[2])])
