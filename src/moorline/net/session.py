@@ -12,11 +12,10 @@ no step begins while the client does not read, has too many calls in flight, or 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
-from moorline.config.addresses import Address
 from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.principal import Proof
 from moorline.core.access.quota import Quota
@@ -164,14 +163,6 @@ class Session(Connection):
             hook()
         else:
             self._hooks.append(hook)
-
-    def is_operator(self, names: Collection[str]) -> bool:
-        """Whether it may do what operators do: it has one of these names, or none and is on this machine."""
-        if self.identity.proof is Proof.NODE:
-            return True  # it passes on what an operator asked there
-        if self.identity.is_anonymous:
-            return Address("tcp", self.peer_address, 0).is_loopback
-        return self.identity.name in names
 
     def wait_for_turn(self, calls: Iterable[Call]) -> None:
         self._waiting.update(call.call for call in calls)
