@@ -1,0 +1,129 @@
+"""Room: core/directory. Tokens: how a subscriber proves to a publisher what a resolver has granted it.
+
+    token = HMAC-SHA-512(secret, "moorline token 1" ‖ resolver ‖ instance ‖ expiry ‖ permissions ‖ locality
+                                 ‖ length principal ‖ length proof ‖ length path)
+
+The secret is of one login of one publisher at one resolver, so that a token is of no use at another
+publisher, or behind the next login. Every part of variable length has its length before it, and all others
+have one length: no two claims are the same bytes. The holder is a part of it: what one subscriber was given,
+another cannot use, where the publisher knows who is there.
+"""
+
+import hashlib
+import hmac
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+TOKEN_BYTES: Final = 64
+
+_LABEL = b"moorline token 1"
+_ADDRESS_LABEL = b"moorline address 1"
+_QUESTION_BYTES = 16 + 16 + 32
+_FIXED = Struct(">16s16sQBB")
+_LENGTH = Struct(">I")
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a subscriber says it was granted, and by whom."""
+
+    resolver: bytes
+    instance: bytes
+    principal: str
+    proof: str
+    is_local: bool
+    expires_s: int
+    path: str
+    permissions: int
+
+
+class Signer:
+    """Makes the tokens of one holder for one publisher: most of what is signed is the same for each path."""
+
+    __slots__ = ("_head", "_secret", "_tail")
+
+    def __init__(self, secret: bytes, claim: Claim) -> None:
+        """Path and permissions of the claim are of no matter here."""
+        self._secret = secret
+        self._head = _LABEL
+        fixed = _FIXED.pack(claim.resolver, claim.instance, claim.expires_s, claim.is_local, 0)
+        # The byte of the permissions is the last of the fixed ones.
+        self._head += fixed[:-1]
+        self._tail = _sized(claim.principal) + _sized(claim.proof)
+
+    def token(self, path: str, permissions: int) -> bytes:
+        said = path.encode()
+        parts = (self._head, bytes((permissions,)), self._tail, _LENGTH.pack(len(said)), said)
+        return hmac.digest(self._secret, b"".join(parts), "sha512")
+
+
+def token_of(secret: bytes, claim: Claim) -> bytes:
+    return Signer(secret, claim).token(claim.path, claim.permissions)
+
+
+class TokenJudge:
+    """A publisher's verdicts on the tokens of one call: one holder, one resolver, one expiry.
+
+    The order is the design's: what the token proves first, and its time then. `secret` is None where no login
+    at that resolver is known: such tokens are compared too, so that the time of an answer does not tell which
+    resolvers are known.
+    """
+
+    def __init__(self, secret: bytes | None, claim: Claim, now_s: int, life_s: int) -> None:
+        """Path and permissions of the claim are of no matter here."""
+        self._signer = Signer(secret if secret is not None else bytes(32), claim)
+        self._is_known = secret is not None
+        self._untimely = ""
+        if claim.expires_s <= now_s:
+            self._untimely = "the token has expired: resolve again"
+        elif claim.expires_s > now_s + life_s:
+            # Clocks differ; one that is ahead by more than a life would make tokens that never end.
+            self._untimely = "the token is from the future: is a clock wrong?"
+
+    def why_not(self, path: str, permissions: int, token: bytes) -> str:
+        """Why it is not taken; empty if it is."""
+        is_equal = hmac.compare_digest(self._signer.token(path, permissions), token)
+        if not is_equal or not self._is_known:
+            return "the token is not of a resolver that this publisher knows, or was altered"
+        return self._untimely
+
+
+class AddressQuestion(NamedTuple):
+    """What a resolver says in the hello of its dial: who it is, which login is meant, and its chance.
+
+    `login` tells several logins of one publisher apart, and nothing of their keys.
+    """
+
+    resolver: bytes
+    login: bytes
+    nonce: bytes
+
+    @staticmethod
+    def of(resolver: bytes, key: bytes, nonce: bytes) -> "AddressQuestion":
+        return AddressQuestion(resolver, login_of(key), nonce)
+
+    def __bytes__(self) -> bytes:
+        return self.resolver + self.login + self.nonce
+
+    @staticmethod
+    def parse(said: bytes) -> "AddressQuestion | None":
+        """None if it is none."""
+        if len(said) != _QUESTION_BYTES:
+            return None
+        return AddressQuestion(said[:16], said[16:32], said[32:])
+
+
+def login_of(key: bytes) -> bytes:
+    """A name for the login of that key, which does not tell the key."""
+    return hashlib.sha256(b"moorline login 1" + key).digest()[:16]
+
+
+def address_proof(key: bytes, question: AddressQuestion) -> bytes:
+    """What a publisher answers to a resolver that dials the address which it has claimed."""
+    return hmac.digest(key, _ADDRESS_LABEL + bytes(question), "sha512")
+
+
+def _sized(text: str) -> bytes:
+    said = text.encode()
+    return _LENGTH.pack(len(said)) + said
