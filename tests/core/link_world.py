@@ -11,12 +11,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from moorline.core.accepting_link import AcceptingLink
+from moorline.core.connecting_link import ConnectingLink
 from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
 from moorline.core.link import (
-    AcceptingLink,
     BadBytes,
     CheckSilence,
-    ConnectingLink,
     EndLink,
     Established,
     GoodbyeHeard,
@@ -44,11 +44,18 @@ from moorline.core.proof import (
     ResponseHeard,
     SayChallenge,
     SayResponse,
+    Wrap,
 )
 
 HELLO_MS, KEEPALIVE_MS = 1_000, 1_000_000
 CALL = "a call"
 """What is not about the link: it may pass only while that is open."""
+
+WRAPS = "gssapi"
+"""A mechanism behind which everything is wrapped."""
+
+LAST = b"last"
+"""The challenge behind which the node wraps."""
 
 END_MS = 20_000
 """By then every handshake is over, whatever its authenticator did."""
@@ -64,7 +71,7 @@ class World:
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         rounds = self.chance.choice([0, 0, 1, 2, 3, 8, 9, 12])
-        mechanism = self.chance.choice(["", "a", "a", "a", "b"])
+        mechanism = self.chance.choice(["", "a", "a", WRAPS, WRAPS, "b"])
         self.node = NodeEnd(self, rounds)
         self.client = ClientEnd(self, mechanism)
         self.node.other, self.client.other = self.client, self.node
@@ -104,6 +111,10 @@ class End:
         """Calls that have passed."""
         self._is_proving = False
         self._held: deque[Any] = deque()
+        self.wraps_behind: int | None = None
+        """How many words it had said when it began to wrap; the next is the first record."""
+        self._told = 0
+        self._records_heard = 0
         self._timers: dict[str, int] = {}
         self._last_due_ms = 0
 
@@ -114,14 +125,32 @@ class End:
         self.post(LinkLost())
 
     def post(self, event: Event) -> None:
-        for effect in self.link.handle(event, self.world.now_ms):
+        effects = self.link.handle(event, self.world.now_ms)
+        self.link.check()
+        for effect in effects:
             self.perform(effect)
+
+    def arrive(self, word: Any, record: int | None) -> None:
+        """`record` is its number if it is wrapped, by the keys of the other end; in clear it has none."""
+        if self._is_proving:
+            self._held.append((word, record))
+            return
+        if self.wraps_behind is None:
+            if record is None:
+                self.hear(word)
+            else:
+                self.post(BadBytes("MALFORMED", "this is no frame"))
+        elif record == self._records_heard:
+            self._records_heard += 1
+            self.hear(word)
+        else:
+            self.post(BadBytes("TAMPERED", "not the next record"))
 
     def hear(self, word: Any) -> None:
         """What arrives: an event of the link, or a call."""
-        if self._is_proving:
-            self._held.append(word)
-        elif word is not CALL:
+        if self.link.mechanism == WRAPS and self.link.state is LinkState.OPEN:
+            assert self.wraps_behind is not None, "a link that should be wrapped is open in clear"
+        if word is not CALL:
             self.post(word)
         elif self.link.state is LinkState.OPEN:
             self.pass_call()
@@ -133,11 +162,16 @@ class End:
 
     def tell(self, word: Any) -> None:
         """In order, as TCP delivers; nothing arrives behind a cut."""
+        record = None if self.wraps_behind is None else self._told - self.wraps_behind
+        self._told += 1
+        self.send(word, record)
+
+    def send(self, word: Any, record: int | None) -> None:
         world = self.world
         due_ms = max(self._last_due_ms, world.now_ms + world.chance.choice([0, 1, 5, 200]))
         self._last_due_ms = due_ms
         if world.cut_ms is None or due_ms < world.cut_ms:
-            world.at(due_ms - world.now_ms, lambda: self.other.hear(word))
+            world.at(due_ms - world.now_ms, lambda: self.other.arrive(word, record))
 
     def answer(self, event: Event) -> None:
         """What was asked about a proof; also to a link that is over, which does not care."""
@@ -157,6 +191,9 @@ class End:
                 self.world.at(after_ms, lambda: self._fire(name, due_ms))
             case CancelTimer(name):
                 self._timers.pop(name, None)
+            case Wrap():
+                assert self.wraps_behind is None, "the switch is once"
+                self.wraps_behind = self._told
             case HearOn():
                 self.world.at(0, self._hear_on)
             case CheckSilence():
@@ -177,13 +214,13 @@ class End:
     def _hear_on(self) -> None:
         self._is_proving = False
         while self._held and not self._is_proving:
-            self.hear(self._held.popleft())
+            self.arrive(*self._held.popleft())
 
 
 class NodeEnd(End):
     def __init__(self, world: World, rounds: int) -> None:
         times = {"hello_timeout_ms": HELLO_MS, "keepalive_ms": KEEPALIVE_MS}
-        super().__init__(world, AcceptingLink("node", mechanisms=("a",), **times))
+        super().__init__(world, AcceptingLink("node", mechanisms=("a", WRAPS), **times))
         self.is_accepted = False
         self.expires_at_ms: int | None = None
         self.opened_ms: int | None = None
@@ -198,7 +235,7 @@ class NodeEnd(End):
     def perform(self, effect: Effect) -> None:
         match effect:
             case CheckProof(mechanism, _):
-                assert mechanism in ("", "a"), "a mechanism that this end has not named"
+                assert mechanism in ("", "a", WRAPS), "a mechanism that this end has not named"
                 self.ask(self._verdict(mechanism))
             case SayChallenge(proof):
                 self.tell(ChallengeHeard(proof))
@@ -215,6 +252,9 @@ class NodeEnd(End):
 
     def _verdict(self, mechanism: str) -> Event:
         chance = self.world.chance
+        if mechanism == WRAPS and self.wraps_behind is None and self._rounds_left <= 1:
+            self._rounds_left = 0
+            return ProofContinues(LAST, wraps=True)
         if mechanism and self._rounds_left:
             self._rounds_left -= 1
             return ProofContinues(b"?")
@@ -237,12 +277,16 @@ class ClientEnd(End):
         times = {"hello_timeout_ms": 2 * HELLO_MS, "keepalive_ms": KEEPALIVE_MS}
         super().__init__(world, ConnectingLink("client", mechanism=mechanism, **times))
         self.misdeeds: list[Any] = []
+        self.forged = 0
 
     def perform(self, effect: Effect) -> None:
         match effect:
-            case MakeProof():
+            case MakeProof(challenge):
                 fails = self.world.chance.random() < 0.1
-                self.ask(ProofFailed("no") if fails else ProofMade(b"!"))
+                wraps = self.link.mechanism == WRAPS and challenge == LAST
+                is_content = self.link.mechanism != WRAPS or wraps or self.link.is_wrapped
+                made = ProofMade(b"!", is_content, wraps)
+                self.ask(ProofFailed("no") if fails else made)
             case SayHello(version_min, version_max, mechanism, proof):
                 self.tell(HelloHeard(version_min, version_max, mechanism, proof))
                 if self.world.chance.random() < 0.2:
@@ -264,6 +308,7 @@ class ClientEnd(End):
                 HelloHeard(1, 1),
                 HelloHeard(1, 1, "a", b"!"),
                 HelloHeard(1, 1, "b", b"!"),
+                HelloHeard(1, 1, WRAPS, b"!"),
                 HelloHeard(7, 9),
                 ResponseHeard(b"!"),
                 GoodbyeHeard("DONE", ""),
@@ -272,4 +317,10 @@ class ClientEnd(End):
             ]
         )
         self.misdeeds.append(word)
-        self.tell(word)
+        # Wrapped by nobody, in clear, or a record of before: whoever stands between has no keys.
+        number = self.world.chance.choice([None, None, 0, 7])
+        if self.wraps_behind is None and number is None:
+            self.tell(word)
+        else:
+            self.forged += 1
+            self.send(word, number if number != 0 else -1)

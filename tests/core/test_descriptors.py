@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorline.core import descriptors
 from moorline.core.descriptors import Descriptors, Shares, TooFew, Use, shared_out
 from moorline.limits import CONNECTIONS_MIN, OPEN_FILES_MAX
 
@@ -83,3 +84,21 @@ def test_a_broken_state_is_found(broken: str) -> None:
         account.shares = Shares(80, 70, 10, dict.fromkeys(Use, 3))
     with pytest.raises(AssertionError, match=broken):
         account.check()
+
+
+def test_what_would_be_enough_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try that fails must not search by itself: they would be thousands."""
+    tries: list[int] = []
+    shares = descriptors._shares
+
+    def counted(limit: int, connections_wanted: int, shards: int) -> Shares | None:
+        tries.append(limit)
+        return shares(limit, connections_wanted, shards)
+
+    monkeypatch.setattr(descriptors, "_shares", counted)
+    with pytest.raises(TooFew) as caught:
+        shared_out(64, 1_000, 4_000)
+    assert len(tries) <= 26
+    assert shared_out(caught.value.needed, 1_000, 4_000)
+    with pytest.raises(TooFew):
+        shared_out(caught.value.needed - 1, 1_000, 4_000)

@@ -1,6 +1,7 @@
-"""Every module of the core has a test file of its own name, with tests in it."""
+"""Every module of the core has a test file of its own name, in which each of its invariants can fail."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,22 @@ def test_a_module_has_tests_of_its_own_name(module: Path) -> None:
         or (isinstance(node, ast.ClassDef) and node.name.startswith("Test"))
     ]
     assert tests, f"{path.name} has no tests"
+
+
+NAMED = re.compile(r"\b([A-Z]{1,2}\d): ")
+"""The beginning of what an assertion says when an invariant is broken."""
+
+LISTED = re.compile(r"^    ([A-Z]{1,2}\d)  \S", re.MULTILINE)
+"""A line of the list at the head of a module."""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_every_invariant_of_a_module_is_broken_by_hand_in_its_tests(module: Path) -> None:
+    source = (CORE / module).read_text()
+    head = ast.get_docstring(ast.parse(source), clean=False) or ""
+    named = set(NAMED.findall(source)) | set(LISTED.findall(head))
+    tests = (TESTS / module.parent / f"test_{module.name}").read_text()
+    broken = {name for name in named if re.search(rf"\b{name}\b", tests, re.IGNORECASE)}
+    assert broken == named, f"nothing shows that {sorted(named - broken)} can fail"
+    # Whoever meets a name in an error finds what it means.
+    assert set(LISTED.findall(head)) <= set(NAMED.findall(source)), "listed, and never looked at"

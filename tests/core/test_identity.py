@@ -7,6 +7,7 @@ import pytest
 
 from moorline.core.identity import (
     Claim,
+    ClaimVerdict,
     EndNode,
     GoOn,
     Held,
@@ -16,7 +17,6 @@ from moorline.core.identity import (
     Taken,
     Tenure,
     TenureState,
-    Verdict,
     is_older_copy,
     judge,
 )
@@ -26,23 +26,23 @@ LEASE_MS = 1_000
 
 def test_a_lease_that_runs_is_respected_whatever_the_copy_knows() -> None:
     held = Held(b"1", "boot/1:7", 5_000)
-    assert judge(None, Claim((), "boot/1:7"), 0) is Verdict.NEW
-    assert judge(held, Claim((b"1",), "boot/1:8"), 4_999) is Verdict.TAKEN
-    assert judge(held, Claim((b"1",), ""), 4_999) is Verdict.TAKEN
-    assert judge(held, Claim((b"1",), "boot/1:8"), 5_000) is Verdict.FREE
-    assert judge(held._replace(lease_until_ms=None), Claim((), "other/1:7"), 0) is Verdict.FREE
+    assert judge(None, Claim((), "boot/1:7"), 0) is ClaimVerdict.NEW
+    assert judge(held, Claim((b"1",), "boot/1:8"), 4_999) is ClaimVerdict.TAKEN
+    assert judge(held, Claim((b"1",), ""), 4_999) is ClaimVerdict.TAKEN
+    assert judge(held, Claim((b"1",), "boot/1:8"), 5_000) is ClaimVerdict.FREE
+    assert judge(held._replace(lease_until_ms=None), Claim((), "other/1:7"), 0) is ClaimVerdict.FREE
 
 
 def test_whoever_holds_the_same_lock_need_not_wait() -> None:
     held = Held(b"1", "boot/1:7", 5_000)
-    assert judge(held, Claim((), "boot/1:7"), 0) is Verdict.SAME_LOCK
+    assert judge(held, Claim((), "boot/1:7"), 0) is ClaimVerdict.SAME_LOCK
     # Where a system cannot name the lock, two such do not count as the same.
-    assert judge(held._replace(lock=""), Claim((), ""), 0) is Verdict.TAKEN
+    assert judge(held._replace(lock=""), Claim((), ""), 0) is ClaimVerdict.TAKEN
 
 
 def test_a_catalog_in_the_folder_itself_goes_with_it() -> None:
     held = Held(b"1", "boot/1:7", 5_000)
-    assert judge(held, Claim((b"1",), "boot/1:8", is_alone=True), 0) is Verdict.FREE
+    assert judge(held, Claim((b"1",), "boot/1:8", is_alone=True), 0) is ClaimVerdict.FREE
 
 
 def test_an_older_copy_is_told_apart_from_a_restart() -> None:
@@ -137,10 +137,10 @@ class World:
         if self.chance.random() < 0.1:
             return  # cut short before its claim
         verdict = judge(self.row, Claim(before, folder.lock), self.catalog_ms)
-        if verdict is Verdict.TAKEN:
+        if verdict is ClaimVerdict.TAKEN:
             folder.starts = before
             return
-        if verdict is Verdict.SAME_LOCK:
+        if verdict is ClaimVerdict.SAME_LOCK:
             assert not is_older_copy(self.row, Claim(before, folder.lock))
         self.row = Held(process.incarnation, folder.lock, self.catalog_ms + LEASE_MS)
         if self.chance.random() < 0.1:
@@ -220,9 +220,9 @@ def test_no_two_processes_answer_under_one_identity(block: int) -> None:
         world.now_ms += 2 * LEASE_MS
         for folder in world.folders:
             assert judge(world.row, Claim(folder.starts, folder.lock), world.catalog_ms) in (
-                Verdict.NEW,
-                Verdict.FREE,
-                Verdict.SAME_LOCK,
+                ClaimVerdict.NEW,
+                ClaimVerdict.FREE,
+                ClaimVerdict.SAME_LOCK,
             )
     assert handovers > 600, "the histories are too quiet to show anything"
 
@@ -238,7 +238,7 @@ def test_a_killed_process_is_followed_at_once_in_its_folder() -> None:
         assert held is not None
         if held.incarnation == process.incarnation:
             claim = Claim(process.folder.starts, process.folder.lock)
-            assert judge(held, claim, world.catalog_ms) is Verdict.SAME_LOCK
+            assert judge(held, claim, world.catalog_ms) is ClaimVerdict.SAME_LOCK
 
 
 @pytest.mark.parametrize("broken", ["U1", "U2", "U3"])

@@ -1,16 +1,17 @@
 """The two ends of a link, as plain Python: build, handle, compare effects."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from moorline.core.accepting_link import AcceptingLink
+from moorline.core.connecting_link import ConnectingLink
 from moorline.core.effects import CancelTimer, Effect, SetTimer, TimerFired
 from moorline.core.link import (
     VERSION_MAX,
     VERSION_MIN,
-    AcceptingLink,
     CheckSilence,
-    ConnectingLink,
     EndLink,
     Established,
     GoodbyeHeard,
@@ -26,6 +27,7 @@ from moorline.core.link import (
 )
 from moorline.core.machine import diagram
 from moorline.core.proof import CheckProof, HearOn, ProofAccepted
+from moorline.limits import PROOF_ROUNDS_MAX
 
 HELLO_MS, KEEPALIVE_MS = 500, 1_000
 
@@ -43,6 +45,13 @@ def opened() -> AcceptingLink:
     link.handle(Opened(), 0)
     link.handle(HelloHeard(1, 1), 1)
     link.handle(ProofAccepted(), 1)
+    return link
+
+
+def welcomed() -> ConnectingLink:
+    link = connecting()
+    link.handle(Opened(), 0)
+    link.handle(WelcomeHeard(1, 7_000), 2)
     return link
 
 
@@ -109,6 +118,22 @@ def test_silence_is_asked_about_once_and_then_ends_the_link() -> None:
 
 def test_a_goodbye_is_not_answered() -> None:
     assert end("DONE", say=False, effects=opened().handle(GoodbyeHeard("DONE", ""), 9))
+
+
+@pytest.mark.parametrize("broken", ["Y3", "Y4"])
+@pytest.mark.parametrize("make", [opened, welcomed])
+def test_a_broken_state_is_found_and_tells_the_story(
+    broken: str, make: Callable[[], AcceptingLink | ConnectingLink]
+) -> None:
+    link = make()
+    link.check()
+    if broken == "Y3":
+        link._rounds = PROOF_ROUNDS_MAX + 1
+    else:
+        link.is_wrapped = True
+    with pytest.raises(AssertionError, match=broken) as caught:
+        link.check()
+    assert "story of" in str(caught.value)
 
 
 def test_the_document_draws_the_moves_of_the_map() -> None:

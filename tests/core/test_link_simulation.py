@@ -30,6 +30,11 @@ def test_no_order_of_events_opens_a_link_early_or_leaves_it_half_open() -> None:
         seen["calls"] += bool(node.handled)
         seen["expired"] += node.expires_at_ms is not None and node.opened_ms is not None
         seen["cut"] += world.cut_ms is not None
+        wrapped = [end.wraps_behind is not None for end in (node, world.client)]
+        seen["wrapped"] += all(wrapped)
+        seen["wrapped calls"] += all(wrapped) and bool(node.handled)
+        seen["half wrapped"] += wrapped == [True, False]
+        seen["forged"] += bool(world.client.forged)
         if node.handled:
             assert node.opened_ms is not None
         if node.expires_at_ms is not None:
@@ -39,6 +44,10 @@ def test_no_order_of_events_opens_a_link_early_or_leaves_it_half_open() -> None:
     # A simulation in which nothing of this happens proves nothing.
     assert all(seen[word] > SEEDS / 30 for word in ("accepted", "opened", "calls", "cut")), seen
     assert seen["expired"] > 10
+    assert seen["wrapped"] > SEEDS / 30
+    assert seen["wrapped calls"] > SEEDS / 60
+    assert seen["half wrapped"] > 10
+    assert seen["forged"] > 10
     assert seen["well-behaved"] > 100
 
 

@@ -113,3 +113,10 @@ def test_other_filters_name_no_group(text: str) -> None:
 def test_m7_a_bad_share_name_is_refused(text: str) -> None:
     with pytest.raises(BadTopic):
         shared_name(text)
+
+
+@pytest.mark.parametrize("text", ["$share/\ud800/orders", "$queue/g/\udfff", "\ud800"])
+def test_half_a_character_is_refused_by_name_wherever_it_stands(text: str) -> None:
+    with pytest.raises(BadTopic, match="is not text"):  # noqa: PT012  one of the two
+        shared_name(text)
+        check_filter(text)

@@ -62,6 +62,14 @@ class Shares(NamedTuple):
 
 def shared_out(limit: int, connections_wanted: int, shards: int) -> Shares:
     """Small limits make small shares. What nobody else needs is the connections', as far as it is wanted."""
+    shares = _shares(limit, connections_wanted, shards)
+    if shares is None:
+        raise TooFew(limit, _needed(limit, connections_wanted, shards))
+    return shares
+
+
+def _shares(limit: int, connections_wanted: int, shards: int) -> Shares | None:
+    """None if they are too few."""
     passing = _part(limit, 8, 48, 128)
     links = _part(limit, 32, 8, 128)
     own = FILES_ALWAYS_OPEN + CATALOG_CONNECTIONS_MAX + FILES_PER_SHARD * shards + links + passing
@@ -71,11 +79,10 @@ def shared_out(limit: int, connections_wanted: int, shards: int) -> Shares:
         Use.HTTP: _part(limit, 32, 8, HTTP_CONNECTIONS_MAX),
         Use.TURNED_AWAY: _part(limit, 32, 8, TURNED_AWAY_MAX),
     }
-    # Last, from what is left: connections are what a node can do with fewer of, down to `least`.
+    # Last, from what is left: connections are what a node can do with fewer of, down to CONNECTIONS_MIN.
     left = limit - own - sum(most.values())
-    least = min(connections_wanted, CONNECTIONS_MIN)
-    if left < least:
-        raise TooFew(limit, _needed(limit, connections_wanted, shards))
+    if left < min(connections_wanted, CONNECTIONS_MIN):
+        return None
     most[Use.CONNECTIONS] = min(left, connections_wanted)
     return Shares(limit, own, passing, most)
 
@@ -91,9 +98,7 @@ def _needed(limit: int, connections_wanted: int, shards: int) -> int:
     too_few, enough = limit, 1 << 24
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        try:
-            shared_out(middle, connections_wanted, shards)
-        except TooFew:
+        if _shares(middle, connections_wanted, shards) is None:
             too_few = middle
         else:
             enough = middle

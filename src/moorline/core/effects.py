@@ -3,6 +3,10 @@
 A machine never does anything: it says what is to be done. The driver (`net.driver`) does it with
 real sockets, timers and files; the simulator (`testing.simulator`) does it with fakes. Both perform
 the effects of one step in list order, so a machine that puts `Append` before `Send` is obeyed.
+
+Effects and events are values: frozen, so that whoever keeps one (a story, a transcript, a queue of what
+waits) has what was meant then. What an effect brings back names what it was for (a timer its name, a sync
+its count), because a machine may have asked for more meanwhile.
 """
 
 from typing import Any
@@ -37,6 +41,8 @@ class SetTimer(Effect, frozen=True):
 
 
 class CancelTimer(Effect, frozen=True):
+    """One that is not set is no mistake; one that has fired already may still be in the inbox."""
+
     name: str
 
 
@@ -81,4 +87,6 @@ class Synced(Event, frozen=True):
 
 
 class PeerLost(Event, frozen=True):
+    """The link to that peer is gone, and with it what was on its way in either direction."""
+
     peer: str

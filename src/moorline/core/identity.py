@@ -46,23 +46,23 @@ class Claim(NamedTuple):
     """The catalog is in the folder itself, so whoever holds the folder holds the catalog."""
 
 
-class Verdict(Enum):
+class ClaimVerdict(Enum):
     NEW = "nobody had it before"
     SAME_LOCK = "whoever had it held the lock that the claimant holds now, so it is gone"
     FREE = "it was given back, or its lease is over"
     TAKEN = "another process holds it"
 
 
-def judge(held: Held | None, claim: Claim, now_ms: int) -> Verdict:
+def judge(held: Held | None, claim: Claim, now_ms: int) -> ClaimVerdict:
     """Whether the claimant may have the identity."""
     if held is None:
-        return Verdict.NEW
+        return ClaimVerdict.NEW
     # Before the lease: a process that was killed is followed at once in its own folder, without a wait.
     if claim.lock and claim.lock == held.lock:
-        return Verdict.SAME_LOCK
+        return ClaimVerdict.SAME_LOCK
     if held.lease_until_ms is None or held.lease_until_ms <= now_ms or claim.is_alone:
-        return Verdict.FREE
-    return Verdict.TAKEN
+        return ClaimVerdict.FREE
+    return ClaimVerdict.TAKEN
 
 
 def is_older_copy(held: Held | None, claim: Claim) -> bool:

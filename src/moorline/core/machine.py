@@ -41,6 +41,8 @@ class Machine(Generic[State]):
         # Before the step, so that the event that broke it is the last of the story.
         self._story.append((now_ms, self._state.name, event))
         try:
+            # Only assertions become stories: an error that comes from outside has its own words for whoever
+            # caused it.
             return self.step(event, now_ms)
         except AssertionError as error:
             raise MachineError(f"{self.name}: {error}\n{self.story()}") from error

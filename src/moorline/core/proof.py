@@ -7,10 +7,22 @@
                                 <-      Welcome, only behind an acceptance
 
 A proof may be a password, so it is never shown: stories and logs count its bytes.
+
+To check and to make a proof are effects, since both may ask a catalog or a KDC and take their time. Between
+the asking and `HearOn` the peer is not heard: whatever it says then is judged in the state that its proof
+has led to.
+
+By a mechanism of `WRAPPING` the two ends come to have keys. Then the last challenge is the switch (`Wrap`):
+behind it all that is said and heard is wrapped with them, the response to it first.
 """
 
+from typing import Final
+
 from moorline.core.effects import Effect, Event, Say
-from moorline.core.secrecy import without_bytes
+from moorline.core.hidden_bytes import without_bytes
+
+WRAPPING: Final = frozenset({"gssapi"})
+"""Mechanisms whose links are wrapped: an acceptance without the switch before it is a mistake of ours."""
 
 
 class ChallengeHeard(Event, frozen=True):
@@ -37,6 +49,8 @@ class ProofAccepted(Event, frozen=True):
     """The hash of the token that proved it."""
     token_version: int = 0
     """Of the token, as of the user."""
+    proven_name: str = ""
+    """What the mechanism calls it, where rules have made the principal of that."""
 
     __repr__ = without_bytes
 
@@ -45,6 +59,8 @@ class ProofContinues(Event, frozen=True):
     """An answer to `CheckProof`: the peer must answer this first."""
 
     challenge: bytes
+    wraps: bool = False
+    """Whether it is the last one in clear."""
 
     __repr__ = without_bytes
 
@@ -53,6 +69,8 @@ class ProofRefused(Event, frozen=True):
     """An answer to `CheckProof`. The peer hears the text: it says nothing of who or what there is."""
 
     text: str
+    code: str = "AUTH"
+    """Of the goodbye: for programs that tell one cause from another."""
 
 
 class ProofMade(Event, frozen=True):
@@ -61,6 +79,8 @@ class ProofMade(Event, frozen=True):
     proof: bytes
     is_content: bool = True
     """Whether a welcome may follow. A mechanism by which the node proves itself too says no until it has."""
+    wraps: bool = False
+    """Whether this goes out wrapped already, and all that follows it both ways."""
 
     __repr__ = without_bytes
 
@@ -98,6 +118,10 @@ class MakeProof(Effect, frozen=True):
     challenge: bytes | None
 
     __repr__ = without_bytes
+
+
+class Wrap(Effect, frozen=True):
+    """What was said before goes out as it is. Behind it nothing goes out, and nothing is heard, unwrapped."""
 
 
 class HearOn(Effect, frozen=True):

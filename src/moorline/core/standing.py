@@ -19,6 +19,7 @@ class Standing(Enum):
 
 def standing(home: bytes, node: bytes, *, is_empty: bool) -> Standing:
     """`home` is the node that the list is bound to, if it is."""
+    # It has not said who it is: nothing may be concluded from what it lacks.
     if not node:
         return Standing.UNKNOWN
     if home == node or is_empty:
@@ -29,4 +30,5 @@ def standing(home: bytes, node: bytes, *, is_empty: bool) -> Standing:
 
 def is_gone(code: str, node: Standing) -> bool:
     """Whether a refusal says that the queue is not the service's any more."""
+    # Elsewhere a queue that is not found may be alive at home: to forget it would lose it in silence.
     return code != NOT_FOUND or node is Standing.HOME

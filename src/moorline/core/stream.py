@@ -1,4 +1,9 @@
-"""Room: core. What a stream is called, how far it goes, and what it may lack."""
+"""Room: core. What a stream is called, how far it goes, and what it may lack.
+
+A shard is named by its home, not by the node that has it now: a home moves to another node as a whole, and
+then every cursor, lease and archive still means the same messages. The names are tuples: they are keys of
+tables, and are sorted, which is a tuple's own.
+"""
 
 from typing import Annotated, Literal, NamedTuple
 
@@ -46,6 +51,7 @@ class Extent(NamedTuple):
 SegmentPart = Literal["segment", "index", "dense"]
 """The frames of a stream themselves, the sparse index, and the dense one that a sealed stream has."""
 
+# Two reasons, because they ask for different things: retention is a setting, damage is for an operator.
 RETENTION = "RETENTION"
 DAMAGE = "DAMAGE"
 

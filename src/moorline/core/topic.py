@@ -28,6 +28,7 @@ class Mode(Enum):
     QUEUE = "queue"
 
 
+# `$share` is that of MQTT 5 (4.8.2), `$shared` and `$queue` are those of the specification of groups.
 _PREFIXES = {"$shared": Mode.SHARED, "$share": Mode.SHARED, "$queue": Mode.QUEUE}
 
 
@@ -47,6 +48,8 @@ def check_topic(topic: str) -> None:
     _check_text(topic, "topic")
     if "+" in topic or "#" in topic:
         raise BadTopic(f"{topic!r} has a wildcard: + and # belong in filters, not in topics")
+    # A message stored under such a name could be read by no filter: whoever subscribes to it means the
+    # group.
     if topic.split("/", 1)[0] in _PREFIXES:
         raise BadTopic(f"{topic!r} is the name of a group, which can be read and not published to")
 
@@ -69,12 +72,15 @@ def shared_name(text: str) -> SharedName | None:
     if mode is None:
         return None
     group, _, filter_text = rest.partition("/")
-    if not group or "+" in group or "#" in group or len(group.encode()) > GROUP_NAME_BYTES_MAX:
-        raise BadTopic(
-            f"{text!r}: a group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes without + # and /"
-        )
+    accepted = f"{text!r}: a group's name has 1 to {GROUP_NAME_BYTES_MAX} bytes without + # and /"
+    if not group or "+" in group or "#" in group:
+        raise BadTopic(accepted)
+    # That it is text at all comes before its bytes are counted: half a character has none.
     _check_text(group, "group's name")
+    if len(group.encode()) > GROUP_NAME_BYTES_MAX:
+        raise BadTopic(accepted)
     check_filter(filter_text)
+    # It would be a group that nobody can publish to, and that looks like one of two members.
     if filter_text.split("/", 1)[0] in _PREFIXES:
         raise BadTopic(f"{text!r}: a group reads topics, not another group")
     return SharedName(mode, group, filter_text)
@@ -84,6 +90,7 @@ def matches(text: str, topic: str) -> bool:
     """Whether a checked filter takes a checked topic."""
     if topic.startswith("$") and text[0] in "+#":
         return False  # MQTT 5, 4.7.2
+    # Empty levels are levels (MQTT 5, 4.7.3): `/a` and `a` are two topics, so nothing is stripped.
     wanted, given = text.split("/"), topic.split("/")
     for depth, level in enumerate(wanted):
         if level == "#":
@@ -102,6 +109,8 @@ class Matcher:
     def __init__(self, text: str) -> None:
         self.filter = text
         self.takes_all = text == "#"
+        # One call into C in place of two splits and a loop. A pattern has no two repetitions side by side,
+        # so no topic can make it go back and forth.
         self._fits = re.compile(_pattern(text), re.DOTALL).fullmatch
 
     def __call__(self, topic: str) -> bool:
@@ -123,12 +132,16 @@ def _pattern(text: str) -> str:
 
 def _check_text(text: str, what: str) -> None:
     try:
+        # By bytes, as MQTT counts (1.5.4), and as it is stored.
         size = len(text.encode())
     except UnicodeEncodeError:
         raise BadTopic(f"this {what} is not text") from None
     if not 1 <= size <= TOPIC_BYTES_MAX:
         raise BadTopic(f"a {what} has 1 to {TOPIC_BYTES_MAX} bytes, this one has {size}")
+    # MQTT 5, 4.7.3. Rights rely on it too: a level that nobody can name stands for all that are not named
+    # (core/access/row.py).
     if "\0" in text:
         raise BadTopic(f"a {what} has no zero character")
+    # Trees of topics and of rights have a node for each level.
     if text.count("/") >= TOPIC_LEVELS_MAX:
         raise BadTopic(f"a {what} has at most {TOPIC_LEVELS_MAX} levels")

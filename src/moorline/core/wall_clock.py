@@ -14,10 +14,10 @@ a stop.
 
 Invariants, looked at by `check`:
 
-    X1  a clock that counts has no jump to wait out X2  a held one has not yet gone evenly for as long as
-    confirms it X3  what slewing may still make up is never negative, and not more than one bound: else many
-    small steps would
-        pass that are a jump together
+    X1  a clock that counts has no jump to wait out
+    X2  a held one has not yet gone evenly for as long as confirms it
+    X3  what slewing may still make up is never negative, and not more than one bound: else many small steps
+        would pass that are a jump together
 """
 
 from collections.abc import Mapping

@@ -11,10 +11,10 @@ from moorline.core.access.audit import (
     SEVERAL,
     Act,
     AuditLine,
+    AuditProof,
     AuditTrail,
     Detail,
     Kind,
-    Proof,
     Verdict,
     bounded,
     counted,
@@ -37,11 +37,13 @@ WALL_MS = 1_763_424_000_000
 def refusal(
     principal: str = "mallory", path: str = "/topics/a", address: str = "10.0.0.1:5"
 ) -> Act:
-    return Act(Kind.REFUSAL, principal, Proof.CERTIFICATE, address, "Publish", path, Verdict.DENIED)
+    return Act(
+        Kind.REFUSAL, principal, AuditProof.CERTIFICATE, address, "Publish", path, Verdict.DENIED
+    )
 
 
 def operator(path: str = "/queues/x") -> Act:
-    return Act(Kind.OPERATOR, "olga", Proof.PASSWORD, "", "DeleteQueue", path, Verdict.GRANTED)
+    return Act(Kind.OPERATOR, "olga", AuditProof.PASSWORD, "", "DeleteQueue", path, Verdict.GRANTED)
 
 
 class Flood:
@@ -58,6 +60,7 @@ class Flood:
         assert self.trail.open_sums <= AUDIT_SUMS_OPEN_MAX
 
     def end(self) -> None:
+        self.trail.check()
         self.lines += self.trail.ended()
         assert self.trail.open_sums == 0
         assert counted(self.lines) == self.acts
@@ -106,11 +109,12 @@ def test_a_sum_of_several_addresses_says_so() -> None:
     [
         refusal(principal="mallory2"),
         refusal(path="/topics/a/b"),
-        Act(Kind.REFUSAL, "mallory", Proof.NODE, "", "Send", "/topics/a", Verdict.DENIED),
-        Act(Kind.REFUSAL, "mallory", Proof.NODE, "", "Publish", "/topics/a", Verdict.FAILED),
-        Act(Kind.LOGIN, "mallory", Proof.NODE, "", "Publish", "/topics/a", Verdict.DENIED),
+        Act(Kind.REFUSAL, "mallory", AuditProof.NODE, "", "Send", "/topics/a", Verdict.DENIED),
+        Act(Kind.REFUSAL, "mallory", AuditProof.NODE, "", "Publish", "/topics/a", Verdict.FAILED),
+        Act(Kind.LOGIN, "mallory", AuditProof.NODE, "", "Publish", "/topics/a", Verdict.DENIED),
+        Act(Kind.REFUSAL, "mallory", AuditProof.NODE, "", "Publish", "/topics/a", Verdict.DENIED),
     ],
-    ids=["principal", "path", "act", "verdict", "kind"],
+    ids=["principal", "path", "act", "verdict", "kind", "proof"],
 )
 def test_what_is_not_alike_is_not_added_up(other: Act) -> None:
     trail = AuditTrail()
@@ -122,6 +126,7 @@ def test_what_is_not_alike_is_not_added_up(other: Act) -> None:
 
 
 def test_a_flood_of_distinct_refusals_of_one_principal_is_a_few_lines() -> None:
+    """A34: and all of them are counted."""
     flood = Flood()
     for number in range(100_000):
         flood.say(refusal(path=f"/topics/{number}"), number // 100)  # 1 s
@@ -158,7 +163,7 @@ ACTS = st.builds(
     Act,
     kind=KINDS,
     principal=st.sampled_from([f"p{number}" for number in range(5)]),
-    proof=st.sampled_from(list(Proof)),
+    proof=st.sampled_from(list(AuditProof)),
     address=st.sampled_from(["a", "b"]),
     act=st.sampled_from(["Publish", "Send"]),
     path=st.integers(0, 200).map(lambda number: f"/topics/{number}"),
@@ -173,6 +178,7 @@ def test_every_act_is_in_the_count_of_exactly_one_line(steps: list[tuple[Act, in
     for act, pause_ms in steps:
         now_ms += pause_ms
         flood.say(act, now_ms)
+        flood.trail.check()
         said[act.kind.value, act.principal, act.verdict.value] += 1
     flood.end()
     told = Counter[tuple[str, str, str]]()
@@ -183,6 +189,7 @@ def test_every_act_is_in_the_count_of_exactly_one_line(steps: list[tuple[Act, in
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_number_of_lines_depends_on_time_and_principals_and_not_on_acts(seed: int) -> None:
+    """A34."""
     chance = random.Random(seed)
     principals, length_ms = chance.randint(1, 20), chance.randint(1, 60_000)
     flood = Flood()
@@ -207,7 +214,7 @@ def test_any_text_is_one_line_within_its_bound_that_reads_back(
     act = Act(
         Kind.GRANT,
         principal * 50,
-        Proof.TOKEN,
+        AuditProof.TOKEN,
         address * 50,
         "ChangeRows",
         path * 50,
@@ -227,7 +234,14 @@ def test_the_longest_line_fits() -> None:
     widest = "\U0001f980" * 5_000
     detail = Detail("R" * 64, widest, "-slwpdag", "q" * 64, 1 << 63, 1 << 63)
     act = Act(
-        Kind.REFUSAL, widest, Proof.CERTIFICATE, widest, "A" * 64, widest, Verdict.DENIED, detail
+        Kind.REFUSAL,
+        widest,
+        AuditProof.CERTIFICATE,
+        widest,
+        "A" * 64,
+        widest,
+        Verdict.DENIED,
+        detail,
     )
     assert len(encoded(line_of(act, WALL_MS), "n" * 63)) > AUDIT_LINE_BYTES_MAX / 2
 
@@ -259,10 +273,11 @@ SECRET = "hunter2 hunter2"
     ],
 )
 def test_a_field_of_another_form_is_never_written_nor_quoted(wrong: dict[str, object]) -> None:
+    """A40: no secret gets into a line."""
     given = {
         "kind": Kind.LOGIN,
         "principal": "p",
-        "proof": Proof.PASSWORD,
+        "proof": AuditProof.PASSWORD,
         "address": "",
         "act": "Hello",
         "path": "/",
@@ -286,3 +301,24 @@ def test_times_sort_as_texts() -> None:
     chance = random.Random(1)
     times = [chance.randrange(4 * WALL_MS) for _ in range(1_000)]
     assert sorted(times) == sorted(times, key=time_text)
+
+
+@pytest.mark.parametrize("broken", ["AT1", "AT2 open", "AT2 one", "AT2 all"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    flood = Flood()
+    for number in range(3):
+        flood.say(refusal(f"m{number}"), number)
+    trail = flood.trail
+    trail.check()
+    match broken:
+        case "AT1":
+            trail._sums.move_to_end(next(iter(trail._sums)))
+        case "AT2 open":
+            one = trail._begun["m2"]
+            trail._begun.update({f"x{number}": one for number in range(AUDIT_SUMS_OPEN_MAX)})
+        case "AT2 one":
+            trail._begun["m1"].count = AUDIT_SUMS_PER_PRINCIPAL_MAX + 1
+        case _:
+            trail._begun_by_all.count = 1 << 30
+    with pytest.raises(AssertionError, match=broken[:3]):
+        trail.check()

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorline.core.access.owner import FINGERPRINT_BYTES, judged_name_of, name_of, owner_of
+from moorline.core.access.owner import (
+    FINGERPRINT_BYTES,
+    claim_of,
+    claimed,
+    judged_name_of,
+    name_of,
+    owner_of,
+)
 from moorline.core.access.principal import ANONYMOUS
 
 
@@ -26,3 +33,16 @@ def test_nobody_owns_by_being_called_like_a_fingerprint(fingerprint: bytes) -> N
     assert name_of(fingerprint) == fingerprint.hex()
     assert judged_name_of(fingerprint) != fingerprint.hex()
     assert judged_name_of(fingerprint) == f"%{fingerprint.hex()}"
+
+
+@given(
+    st.binary(min_size=FINGERPRINT_BYTES, max_size=FINGERPRINT_BYTES),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40),
+)
+def test_who_claimed_a_fingerprint_stands_beside_it(fingerprint: bytes, name: str) -> None:
+    owner = claimed(fingerprint, name)
+    assert claim_of(owner) == (fingerprint.hex(), name)
+    assert name_of(owner) == name
+    assert judged_name_of(owner) == f"%{fingerprint.hex()}={name}"
+    assert claim_of(fingerprint) is None
+    assert claim_of(owner_of(name)) is None

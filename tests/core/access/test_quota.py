@@ -75,6 +75,7 @@ def test_no_window_has_more_than_its_time_and_one_burst(
         now_ms += pause_ms
         if account.take(RATE, amount, now_ms) is None:
             given_at.append((now_ms, amount))
+        account.check()
     for place, (start_ms, _) in enumerate(given_at):
         total = 0
         for end_ms, amount in given_at[place:]:
@@ -152,6 +153,7 @@ def test_held_is_what_was_taken_less_what_was_given_back(
             assert held <= bound or not amount
         else:
             assert held + amount > bound, "refused though there was room"
+        account.check()
         assert account.held(COUNT) == held
 
 
@@ -247,5 +249,31 @@ def test_to_be_forgotten_changes_nothing(seed: int) -> None:
             one.give_back(COUNT, 1)
             other.give_back(COUNT, 1)
         assert one.take(quota, amount, now_ms) == other.take(quota, amount, now_ms)
+        for account in (one, other):
+            account.check()
         swept.forget_idle(now_ms, 2)
     assert len(swept) <= len(kept)
+
+
+@pytest.mark.parametrize(
+    "broken", ["QA1 rate", "QA1 nothing", "QA2 none", "QA2 said", "QA2 debt", "QA2 too much"]
+)
+def test_a_broken_state_is_found(broken: str) -> None:
+    account = Account(Bounds(messages_per_s=5, queues=3), 0)
+    assert account.take(COUNT, 2, 0) is account.take(RATE, 2, 0) is None
+    account.check()
+    match broken:
+        case "QA1 rate":
+            account._held[RATE] = 1
+        case "QA1 nothing":
+            account._held[COUNT] = 0
+        case "QA2 none":
+            account._buckets.clear()
+        case "QA2 said":
+            account.has_rates = False
+        case "QA2 debt":
+            account._buckets[RATE][0] = -1
+        case _:
+            account._buckets[RATE][0] = 5_001
+    with pytest.raises(AssertionError, match=broken[:3]):
+        account.check()

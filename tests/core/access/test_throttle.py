@@ -11,6 +11,7 @@ from moorline.core.access.throttle import (
     OF_ADDRESSES,
     OF_NAMES,
     Attempt,
+    Meter,
     Meters,
     Outcome,
     Throttle,
@@ -246,7 +247,51 @@ def test_whatever_happens_waits_are_bounded_and_innocents_have_none(
         assert known <= 2 * THROTTLE_KNOWN_ADDRESSES_MAX
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(20))
+def test_tables_stay_sound_however_many_come(seed: int) -> None:
+    """Small ones, so that names and addresses push each other out all the time."""
+    chance, throttle = random.Random(seed), Throttle(entries_max=16, known_names_max=3)
+    open_attempts: list[Attempt] = []
+    now_ms = 0
+    for _ in range(500):
+        now_ms += chance.choice([0, 1, 300, MINUTE_MS, THROTTLE_KNOWN_MS // 2])
+        asked = throttle.ask(f"n{chance.randrange(40)}", f"10.0.0.{chance.randrange(40)}", now_ms)
+        if isinstance(asked, Attempt):
+            open_attempts.append(asked)
+        throttle.check()
+        if open_attempts and chance.random() < 0.8:
+            attempt = open_attempts.pop(chance.randrange(len(open_attempts)))
+            throttle.settle(attempt, chance.choice(list(Outcome)), now_ms)
+        throttle.check()
+    assert all(throttle.sizes), "each table was in use"
+
+
+@pytest.mark.parametrize("broken", ["TH1 names", "TH1 known", "TH1 addresses", "TH2", "TH3"])
+def test_a_broken_state_is_found(broken: str) -> None:
+    throttle = Throttle(entries_max=16, known_names_max=3)
+    log_on(throttle, "alice", HOME, 0)
+    guess(throttle, "bob", AWAY, 0)
+    throttle.check()
+    known = throttle._known["alice"]
+    match broken:
+        case "TH1 names":
+            throttle._names._entries_max = 0
+        case "TH1 known":
+            throttle._known_names_max = 0
+        case "TH1 addresses":
+            for number in range(THROTTLE_KNOWN_ADDRESSES_MAX):
+                known.meters[str(number)] = Meter(OF_NAMES)
+        case "TH2":
+            throttle._names._meters["bob"]._level_ms = -1
+        case _:
+            known.seen_ms.clear()
+    with pytest.raises(AssertionError, match=broken[:3]):
+        throttle.check()
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))]
+)
 def test_an_hour_of_attackers_and_users(seed: int) -> None:
     """300 attackers with an address each guess ten names as fast as they may; the users of these names log on
     all the while, each from its own address."""
@@ -264,6 +309,7 @@ def test_an_hour_of_attackers_and_users(seed: int) -> None:
             guesses[name] += guess(throttle, name, address, now_ms) == 0
         number = chance.randrange(10)
         refused += log_on(throttle, victims[number], f"192.0.2.{number}", now_ms) > 0
+    throttle.check()
     assert refused == 0
     # Two a minute, and the first few.
     assert all(10 < count <= 2 * 60 + 12 for count in guesses.values())

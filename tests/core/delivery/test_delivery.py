@@ -91,7 +91,7 @@ def test_a_feed_that_comes_to_the_end_of_its_stream_waits_at_once() -> None:
     assert effects[0] == AwaitNews(1, STREAM)
     assert effects[-1] == FeedMoved(feed)
     assert state(delivery) is State.WAITING
-    assert not delivery.ready
+    assert not delivery.is_ready
 
 
 def test_a_full_window_starves_its_feed_until_something_is_acknowledged() -> None:
@@ -109,11 +109,11 @@ def test_what_another_has_read_to_the_end_waits_for_news_once() -> None:
     delivery, _ = opened()
     asked(delivery)
     assert delivery.found(1, None, NOW_US) == [AwaitNews(1, STREAM)]
-    assert not delivery.ready
+    assert not delivery.is_ready
     delivery.moved(1)
     delivery.moved(1)
     assert asked(delivery).offset == 0
-    assert not delivery.ready
+    assert not delivery.is_ready
 
 
 def test_what_is_given_back_is_read_while_the_feed_waits_for_news() -> None:
@@ -253,7 +253,7 @@ def test_a_change_to_qos_0_frees_what_nobody_will_acknowledge() -> None:
 
 def test_who_holds_a_feed_takes_ranges_and_gets_no_messages() -> None:
     delivery, feed = opened(is_held=True)
-    assert not delivery.ready
+    assert not delivery.is_ready
     ranges: list[Range]
     ranges, upto, effects = delivery.pull(1, 8, 5)
     assert (ranges, upto, effects) == ([(0, 5)], 5, [FeedMoved(feed)])
@@ -277,14 +277,14 @@ def test_a_broken_state_is_found(broken: str) -> None:
         case "D2":
             one.window.starved[1] = one
         case "D3":
-            delivery.ready.clear()
+            delivery._turns._queue.clear()
             one.state = State.CLOSED
         case "D4":
             one.burying.add(9)
         case "D5":
-            delivery.ready.append(one)
+            delivery._turns._queue.append(one)
         case "D6":
-            delivery.ready.clear()
+            delivery._turns._queue.clear()
             one.state, one.rest = State.WAITING, blocks(4, 5)
         case _:
             feed.next = 1

@@ -67,12 +67,12 @@ def test_x21_the_last_rejection_buries_and_until_then_nothing_passes_it() -> Non
     assert feed.wanted(2) == (0, 1)
     feed.looked_at(0, 1, [(0, 1)])
     assert feed.reject(0) is True
-    assert feed.is_beyond(0)
+    assert feed.has_failed_too_often(0)
     assert 0 in feed.out
     assert feed.progress.low == 0
     feed.ack(0, 1)
     assert feed.progress.low == 1
-    assert not feed.is_beyond(0)
+    assert not feed.has_failed_too_often(0)
 
 
 def test_a_member_that_died_failed_at_the_oldest_that_was_out() -> None:

@@ -30,11 +30,11 @@ def test_those_that_starve_are_woken_in_the_order_in_which_they_came() -> None:
     delivery, window = Delivery(), Window(7, "t", 0, qos=1)
     for number in (3, 1, 2):
         delivery.open(feed(number), window, 0)
-    while delivery.ready:
+    while delivery.is_ready:
         assert delivery.turn(0) == []
     assert list(window.starved) == [3, 1, 2]
     delivery.check()
     delivery.change(window, 5, qos=1)
-    assert [one.feed.number for one in delivery.ready] == [3, 1, 2]
+    assert [one.feed.number for one in delivery._turns._queue] == [3, 1, 2]
     assert window.starved == {}
     delivery.check()

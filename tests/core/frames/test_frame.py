@@ -18,6 +18,7 @@ from moorline.core.frames.frame import (
     encode_headers,
     frame_of,
     stored_at,
+    without,
 )
 from moorline.errors import Malformed
 
@@ -87,3 +88,13 @@ def test_no_headers_are_no_bytes() -> None:
 def test_what_are_not_headers_is_refused(data: bytes) -> None:
     with pytest.raises(Malformed, match="these are not headers"):
         decode_headers(data)
+
+
+@given(st.lists(stored(), max_size=5), st.sets(st.integers(0, 9)))
+def test_frames_without_some_are_those_of_the_others(
+    messages: list[Stored], offsets: set[int]
+) -> None:
+    messages = [one._replace(offset=at) for at, one in enumerate(messages)]
+    data = b"".join(frame_of(one, 3) for one in messages)
+    left = [one for one in messages if one.offset not in offsets]
+    assert without(data, offsets) == b"".join(frame_of(one, 3) for one in left)

@@ -117,9 +117,8 @@ class MemberNode:
 
     def check(self) -> None:
         """Called by the simulator, after each of its steps."""
-        if self.world.is_looked_at():
-            self.shared.check()
-            self.delivery.check()
+        self.shared.check()
+        self.delivery.check()
 
     def _timer(self, name: str) -> list[Effect]:
         match name.split()[0]:
@@ -139,7 +138,7 @@ class MemberNode:
         while True:
             while due:
                 due.extendleft(reversed(self._perform(due.popleft(), done)))
-            if self.delivery.ready and not self.is_slow and not self.is_closing:
+            if self.delivery.is_ready and not self.is_slow and not self.is_closing:
                 due.extend(self.delivery.turn(self.now_ms * 1_000))
             elif self.is_closing and not self.taken and not self.telling and not self.burying:
                 self.is_closing = False

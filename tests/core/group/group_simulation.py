@@ -130,6 +130,8 @@ class GroupSimulation:
         for _ in range(8):  # a member that is still saying goodbye does not hear the first
             self.join()
             self.simulator.run(200)
+            if self.is_done():
+                break
         self.simulator.run_until(lambda _: self.is_done(), steps_max)
         leader = self.leader()
         assert leader is not None

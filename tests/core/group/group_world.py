@@ -85,7 +85,6 @@ class World:
     touched: set[str] = field(default_factory=set)
     """Nodes and members that did something since somebody looked."""
     is_calm: bool = False
-    looks: int = 0
     checks_order: bool = True
 
     def __post_init__(self) -> None:
@@ -94,14 +93,6 @@ class World:
             self.ends[shard] = self.dropped[shard] = 0
             self.sealed[shard] = []
             self._changed(shard)
-
-    def is_looked_at(self) -> bool:
-        """Whether a machine checks itself after this step: always, and in the calm at every eighth.
-
-        The calm is long, and what breaks a machine is before it; a state that is broken stays so.
-        """
-        self.looks += 1
-        return not self.is_calm or self.looks % 8 == 0
 
     def matches(self, offset: Offset) -> bool:
         return (offset[1] * 7 + offset[0].number) % 5 != 0
@@ -355,8 +346,8 @@ class LeadingNode:
         self.world.touched.add(self.name)
         leader, effects = self.leader, list[Effect]()
         told = leader.handle(event, self.now_ms)
-        if self.world.is_looked_at():
-            leader.check()
+        # Before its effects, as the simulator does it: they may stop this Leader.
+        leader.check()
         for effect in told:
             match effect:
                 case Send(borrower, message):

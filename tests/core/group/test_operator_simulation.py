@@ -21,6 +21,8 @@ from moorline.core.group.operation import (
 from moorline.core.stream import Shard
 from moorline.testing import SimulationFailed
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("seek", "kick", "change", "delete")
 
 

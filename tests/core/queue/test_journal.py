@@ -252,10 +252,15 @@ TestJournalOfLists = JournalOfLists.TestCase
 TestJournalOfLists.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 
-@pytest.mark.parametrize("broken", ["J1", "J2"])
+@pytest.mark.parametrize("broken", ["J1", "J2", "J3"])
 def test_a_broken_state_is_found(broken: str) -> None:
     machine = journal(ONE)
     machine.check()
-    machine.stored = msgspec.structs.replace(ONE, read_msg=9) if broken == "J1" else TWO
+    at_end = {"read_msg": TWO.read_count, "read_byte": TWO.read_bytes}
+    machine.stored = {
+        "J1": msgspec.structs.replace(ONE, read_msg=9),
+        "J2": TWO,
+        "J3": msgspec.structs.replace(TWO, **at_end),
+    }[broken]
     with pytest.raises(AssertionError, match=broken):
         machine.check()

@@ -8,7 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from moorline.core.queue.queue import MESSAGE, QUOTA_MARKER, Entry, Queue, Verdict
+from moorline.core.queue.queue import (
+    MESSAGE,
+    QUOTA_MARKER,
+    RECORD_HEAD_BYTES,
+    Entry,
+    Queue,
+    SendVerdict,
+)
 from moorline.ids import ID_BYTES
 from moorline.journal.queues import checkpoint
 from moorline.journal.queues.files import StoreOptions
@@ -59,22 +66,22 @@ def test_j03_quota_marks_once_refuses_and_opens_when_all_is_read() -> None:
     """J03: the 4th is refused and marked, then all are refused until the marker is gone too."""
     queue = empty()
     for lsn in (1, 2, 3):
-        assert queue.admit(QUOTA) is Verdict.STORE
+        assert queue.admit(QUOTA) is SendVerdict.STORE
         queue.push(message(lsn))
-    assert queue.admit(QUOTA) is Verdict.MARK
+    assert queue.admit(QUOTA) is SendVerdict.MARK
     queue.push(marker(4))
     for lsn in (5, 6, 7):
-        assert queue.admit(QUOTA) is Verdict.REFUSE
+        assert queue.admit(QUOTA) is SendVerdict.REFUSE
         queue.pop(lsn, lsn - 4)
     assert queue.peek(0) == marker(4)
-    assert queue.admit(QUOTA) is Verdict.REFUSE
+    assert queue.admit(QUOTA) is SendVerdict.REFUSE
     queue.pop(8, 4)
-    assert queue.admit(QUOTA) is Verdict.STORE
+    assert queue.admit(QUOTA) is SendVerdict.STORE
 
 
 def test_a_quota_below_what_waits_marks_too() -> None:
     """An operator may lower the quota under a queue that is fuller than that."""
-    assert filled(message(1), message(2), message(3)).admit(1) is Verdict.MARK
+    assert filled(message(1), message(2), message(3)).admit(1) is SendVerdict.MARK
 
 
 def test_j16_a_quota_marker_never_expires() -> None:
@@ -105,8 +112,9 @@ def test_maybe_expired_never_misses_and_needs_no_file() -> None:
 def test_resolve_takes_from_memory_what_the_files_hold_already() -> None:
     """Files flushed up to 3 in a checkpoint that the index did not live to see."""
     queue = filled(message(1), message(2), message(3), message(5))
-    assert queue.resolve(file_lsn=3, file_size=3, done=0) == 0
+    assert queue.resolve(file_lsn=3, file_size=3, file_bytes=90, done=0) == 0
     assert (queue.stored, queue.pending and list(queue.pending)) == (3, [message(5)])
+    assert queue.bytes == 90 + RECORD_HEAD_BYTES + len(message(5).body)
 
 
 def test_resolve_skips_in_the_files_what_was_acknowledged_after_they_were_written() -> None:
@@ -116,7 +124,7 @@ def test_resolve_skips_in_the_files_what_was_acknowledged_after_they_were_writte
     queue.push(message(2))
     queue.pop(3, 1)
     # The files were written between the sends and the acknowledgement.
-    assert queue.resolve(file_lsn=2, file_size=2, done=1) == 0
+    assert queue.resolve(file_lsn=2, file_size=2, file_bytes=30, done=1) == 0
     assert (queue.stored, queue.consumed) == (1, [3])
 
 
@@ -159,7 +167,7 @@ def test_a_copy_that_is_not_flushed_leaves_nothing() -> None:
 def test_resolve_counts_what_the_files_lack() -> None:
     queue = empty()
     queue.flushed_lsn, queue.stored = 9, 3
-    assert queue.resolve(file_lsn=9, file_size=1, done=0) == 2
+    assert queue.resolve(file_lsn=9, file_size=1, file_bytes=30, done=0) == 2
     assert queue.stored == 1
 
 
@@ -168,7 +176,7 @@ def test_an_acknowledgement_of_a_lost_message_takes_no_other_one_along() -> None
     queue = empty()
     queue.flushed_lsn, queue.stored = 9, 3
     queue.pop(10, 1)
-    assert queue.resolve(file_lsn=9, file_size=2, done=0) == 0
+    assert queue.resolve(file_lsn=9, file_size=2, file_bytes=60, done=0) == 0
     assert (queue.stored, queue.consumed) == (2, [])
 
 
@@ -181,7 +189,7 @@ def test_what_was_acknowledged_in_the_log_is_not_left_waiting_by_files_that_lack
     queue.push(message(12))
     queue.push(message(13))
     queue.pop(14, 12)
-    assert queue.resolve(file_lsn=9, file_size=0, done=0) == 1
+    assert queue.resolve(file_lsn=9, file_size=0, file_bytes=0, done=0) == 1
     assert (queue.size, queue.pending and queue.pending[0]) == (1, message(13))
 
 
@@ -296,7 +304,7 @@ TestQueueAndStore = QueueAndStore.TestCase
 TestQueueAndStore.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.parametrize("broken", ["K1", "K2", "K3", "K4", "K5"])
+@pytest.mark.parametrize("broken", ["K1", "K2", "K3", "K4", "K5", "K6"])
 def test_a_broken_state_is_found(broken: str) -> None:
     queue = filled(message(1), message(2))
     queue.check()
@@ -310,7 +318,17 @@ def test_a_broken_state_is_found(broken: str) -> None:
             queue.cache = deque([message(1)])
         case "K4":
             queue.consumed = [9]
-        case _:
+        case "K5":
             queue.settled_lsn = 1
+        case _:
+            queue.bytes = -1
     with pytest.raises(AssertionError, match=broken):
+        queue.check()
+
+
+def test_k6_a_queue_in_which_nothing_waits_has_no_bytes() -> None:
+    queue = filled()
+    queue.check()
+    queue.bytes = 29
+    with pytest.raises(AssertionError, match="K6"):
         queue.check()

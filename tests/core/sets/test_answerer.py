@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from moorline.core.sets.answerer import FIRST_CELLS, Answerer, InMemory, answer_verify
+from moorline.core.sets.answerer import FIRST_CELLS, Answerer, InMemory, sketch_or_list
 from moorline.core.sets.asker import LISTED_BYTES, Mode, listed_of, sketch_bytes
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.memory_set import MemorySet
@@ -40,7 +40,7 @@ def test_equal_sets_need_nothing_but_the_digest() -> None:
     [(0, 5, Mode.EMPTY), (5, 0, Mode.SURPLUS), (5, 4, Mode.LIST), (100_000, 99_999, Mode.SKETCH)],
 )
 def test_what_is_cheapest_is_sent(own: int, theirs: int, mode: Mode) -> None:
-    found, cells = answer_verify(Digest(own, b"a" * 16), Digest(theirs, b"b" * 16), None, 0)
+    found, cells = sketch_or_list(Digest(own, b"a" * 16), Digest(theirs, b"b" * 16), None, 0)
     assert found is mode
     if mode is Mode.SKETCH:
         assert sketch_bytes(cells) < own * LISTED_BYTES
@@ -48,10 +48,10 @@ def test_what_is_cheapest_is_sent(own: int, theirs: int, mode: Mode) -> None:
 
 def test_an_estimate_decides_how_large_a_sketch_is() -> None:
     own, theirs = Digest(10**6, b"a" * 16), Digest(10**6, b"b" * 16)
-    _, few = answer_verify(own, theirs, 10, 0)
-    _, many = answer_verify(own, theirs, 1_000, 0)
-    _, unknown = answer_verify(own, theirs, None, 0)
-    _, asked = answer_verify(own, theirs, 10, many + 1)
+    _, few = sketch_or_list(own, theirs, 10, 0)
+    _, many = sketch_or_list(own, theirs, 1_000, 0)
+    _, unknown = sketch_or_list(own, theirs, None, 0)
+    _, asked = sketch_or_list(own, theirs, 10, many + 1)
     assert few < many < asked
     assert unknown == FIRST_CELLS
 

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import diagram
-from moorline.core.sets.answerer import answer_verify
+from moorline.core.sets.answerer import sketch_or_list
 from moorline.core.sets.asker import (
     LISTED_BYTES,
     RANGE_BYTES,
+    TRIES_MAX,
     Agreed,
     Answered,
     Asker,
+    Asking,
     AskLists,
     AskRanges,
     AskVerify,
@@ -33,7 +35,7 @@ from moorline.core.sets.asker import (
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.id_set import IdSet
-from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import CELLS_FULL, DIVISORS, Salt, Sketch, Words, cells_for
 
 SALT = Salt(bytes(range(16)))
@@ -80,7 +82,7 @@ class Side:
         if self.estimate:
             self.bytes += ESTIMATE_BYTES
             differences = own.estimate(SALT).differences(asker.estimate(SALT))
-        mode, cells = answer_verify(own.digest(), digest, differences, cells_min)
+        mode, cells = sketch_or_list(own.digest(), digest, differences, cells_min)
         if mode is Mode.SKETCH and not self.sketches:
             return Answered(own.digest(), Mode.EQUAL)
         payload = b""
@@ -112,9 +114,11 @@ def reconcile(client: set[bytes], side: Side) -> list[Effect]:
     own = hashed(names)
     asker = Asker("client", own, SALT)
     (effect,) = asker.handle(Begin(), 0)
+    asker.check()
     story = [effect]
     while not isinstance(effect, Agreed | GiveUp):
         (effect,) = asker.handle(side.answer(effect, own, names), 0)
+        asker.check()
         story.append(effect)
     return story
 
@@ -189,7 +193,9 @@ def test_ten_differences_cost_less_than_a_kilobyte(mix: tuple[int, int]) -> None
     assert side.bytes + 8 * mix[1] < 1_024
 
 
-def test_a_set_that_never_settles_is_given_up() -> None:
+@pytest.mark.parametrize("sketches", [True, False])
+def test_a_set_that_never_settles_is_given_up(sketches: bool) -> None:
+    """Without sketches by one walk after the other: none of them has anything left of the one before (Z3)."""
     ids = make(500, 4)
 
     class Restless(Side):
@@ -200,7 +206,8 @@ def test_a_set_that_never_settles_is_given_up() -> None:
                 return Repaired(hashed(sorted(self.ids)).digest())
             return answer
 
-    assert isinstance(reconcile(set(ids), Restless(set(ids[5:])))[-1], GiveUp)
+    side = Restless(set(ids[5:]), sketches=sketches)
+    assert isinstance(reconcile(set(ids), side)[-1], GiveUp)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +216,7 @@ def test_a_set_that_never_settles_is_given_up() -> None:
 def test_d27_the_full_list_is_chosen_by_cost(ours: int, theirs: int) -> None:
     """D27: around |c-s|/max = 0.5 the list is sent wherever the seed's rule would ask for it."""
     own, other = Digest(ours, b"a" * 16), Digest(theirs, b"b" * 16)
-    mode, cells = answer_verify(own, other, abs(ours - theirs), 0)
+    mode, cells = sketch_or_list(own, other, abs(ours - theirs), 0)
     by_seed = max(ours, theirs) > 0 and abs(ours - theirs) / max(ours, theirs) > 0.5
     if ours == 0:
         assert mode is Mode.EMPTY
@@ -280,6 +287,54 @@ def test_the_document_draws_the_moves_of_the_map() -> None:
     document = (Path(__file__).parents[3] / "docs/design/reconciliation.md").read_text()
     for move in diagram(Asker).splitlines()[1:]:
         assert move.strip() in document
+
+
+def test_ranges_that_all_hold_very_many_do_not_fill_our_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each answer says that every range differs and is full: without a bound they would be 16 times as many
+    after each."""
+    bound = 1_000
+    monkeypatch.setattr("moorline.core.sets.asker.WALKED_RANGES_MAX", bound)
+    asker = Asker("client", hashed(make(100, 6)), SALT)
+    asker.handle(Begin(), 0)
+    (effect,) = asker.handle(Answered(Digest(1 << 40, b"x" * 16), Mode.EQUAL), 0)
+    widest = 0
+    while isinstance(effect, AskRanges):
+        widest = max(widest, len(effect.prefixes))
+        (effect,) = asker.handle(
+            RangesAnswered([RangeDigest(1 << 40, 1)] * len(effect.prefixes)), 0
+        )
+        asker.check()
+    assert bound < widest < bound + 16
+    assert isinstance(effect, AskLists)
+    (effect,) = asker.handle(ListsAnswered([np.empty(0, np.uint64)] * len(effect.prefixes)), 0)
+    assert isinstance(effect, Repair)
+    assert len(effect.missing) == 100, "what is listed in place of divided is compared all the same"
+
+
+@pytest.mark.parametrize("broken", ["Z1", "Z2", "Z3", "Z4"])
+@pytest.mark.parametrize("state", [Asking.WALKING, Asking.LISTING])
+def test_a_broken_state_is_found_and_tells_the_story(broken: str, state: Asking) -> None:
+    asker = Asker("client", hashed(make(100, 6)), SALT)
+    asker.handle(Begin(), 0)
+    asker.handle(Answered(Digest(100, b"x" * 16), Mode.EQUAL), 0)
+    if state is Asking.LISTING:
+        asker.handle(RangesAnswered([RangeDigest(1, 1)] * len(asker._asked)), 0)
+    assert asker.state is state
+    asker.check()
+    match broken:
+        case "Z1":
+            asker._digest = Digest.empty()
+        case "Z2":
+            asker._tries = TRIES_MAX + 1
+        case "Z3":
+            asker._leaves += [Prefix(8, 7), Prefix(12, 7 << 4)]
+        case _:
+            asker._asked, asker._leaves = [], []
+    with pytest.raises(AssertionError, match=broken) as caught:
+        asker.check()
+    assert "story of client" in str(caught.value)
 
 
 def test_a_common_end_of_ids_does_no_harm() -> None:

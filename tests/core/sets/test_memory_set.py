@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -57,6 +58,10 @@ class Changes(RuleBasedStateMachine):
         self.own.estimate()
 
     @invariant()
+    def holds_what_it_says(self) -> None:
+        self.own.check()
+
+    @invariant()
     def is_what_it_would_be_anew(self) -> None:
         fresh = anew(self.plain)
         assert self.own.digest() == fresh.digest() == Digest.of(self.plain)
@@ -76,7 +81,7 @@ class Changes(RuleBasedStateMachine):
             assert self.own.ids(prefix).tolist() == fresh.highs(prefix).tolist()
 
 
-Changes.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Changes.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 TestChanges = Changes.TestCase
 
 
@@ -127,3 +132,25 @@ async def test_an_answerer_over_memory_answers_by_cost() -> None:
     own.remove(ids)
     assert (await answerer.verify(theirs.digest())).mode is Mode.EMPTY
     assert np.frombuffer((await answerer.lists([ALL]))[0], ">u8").tolist() == []
+
+
+@pytest.mark.parametrize("broken", ["digest", "sketch", "estimate", "sorted", "names"])
+def test_ms1_a_broken_state_is_found(broken: str) -> None:
+    own, other = MemorySet(SALT, [b"a", b"b"]), MemorySet(SALT, [b"a", b"c"])
+    for one in (own, other):
+        one.sketch(CELLS)
+        one.estimate()
+        one.check()
+    match broken:
+        case "digest":
+            own._digest = other._digest
+        case "sketch":
+            own._sketch = other._sketch
+        case "estimate":
+            own._estimate = other._estimate
+        case "sorted":
+            own._frozen = other.frozen()
+        case _:
+            own._names = []
+    with pytest.raises(AssertionError, match="MS1"):
+        own.check()

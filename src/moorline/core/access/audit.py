@@ -4,7 +4,7 @@
     lines = trail.looked(now_ms)                   from time to time, `due_ms` says when
 
 An operator's act and a change of rights are a line each, at once. Logins and refusals may come by the
-thousand, and are added up where they are alike, that is of the same principal, act, path and verdict:
+thousand, and are added up where they are alike, that is of the same principal, proof, act, path and verdict:
 
     the first one                       a line at once, and a sum begins
     those within AUDIT_SUM_MS of it     one line when the sum ends, with how many, the first and the last time
@@ -16,6 +16,11 @@ principals there are, and not on what they do.
 
 No secret can be in a line: a field is an `Enum`, a number, or a text of a given form. None takes bytes, nor
 words of a peer's own choice but the principal, the address, and the path that it named.
+
+Invariants, looked at by `check`:
+
+    AT1  sums, and the principals that began some, stand in the order in which they end
+    AT2  there are no more of either than the bounds say
 """
 
 import re
@@ -54,7 +59,7 @@ class Kind(Enum):
     OPERATOR = "operator"
 
 
-class Proof(Enum):
+class AuditProof(Enum):
     """How the principal was shown."""
 
     CERTIFICATE = "certificate"
@@ -96,7 +101,7 @@ class Act(msgspec.Struct, frozen=True):
 
     kind: Kind
     principal: str
-    proof: Proof
+    proof: AuditProof
     address: str
     act: str
     """The name of the message's type, or of the act: a code of ours, never what the message holds."""
@@ -126,6 +131,7 @@ class _Like(NamedTuple):
 
     kind: str
     principal: str
+    proof: str
     act: str
     path: str
     verdict: str
@@ -143,6 +149,7 @@ class _Sum:
         self.proof, self.address, self.detail = first.proof, first.address, first.detail
 
     def add(self, line: AuditLine) -> None:
+        # The first act was a line of its own; the sum begins with the second.
         if not self.count:
             self.first_ms = line.wall_ms
         self.count += line.count
@@ -188,14 +195,18 @@ class AuditTrail:
     def heard(self, act: Act, now_ms: int, wall_ms: int) -> list[AuditLine]:
         """An act; the lines to write now, in order."""
         line = line_of(act, wall_ms)
+        # Never added up: whoever changed a right must be found with the time and the place of each change.
         if act.kind in (Kind.GRANT, Kind.OPERATOR):
             return [line]
+        # What is over goes first, so that lines come in the order of their times, and a new act never joins
+        # a sum that has ended.
         lines = self.looked(now_ms)
         like = self._like(line, now_ms)
         found = self._sums.get(like)
         if found is not None:
             found.add(line)
             return lines
+        # The oldest ends early. It is written with its count: nothing is lost, there is a line more.
         if len(self._sums) >= AUDIT_SUMS_OPEN_MAX:
             lines += self._end(next(iter(self._sums)))
         found = self._sums[like] = _Sum(line, now_ms + AUDIT_SUM_MS)
@@ -227,7 +238,8 @@ class AuditTrail:
 
     def _like(self, line: AuditLine, now_ms: int) -> _Like:
         """Which sum it belongs to; one that is open, one that may be begun, or one for all that is left."""
-        like = _Like(line.kind, line.principal, line.act, line.path, line.verdict)
+        like = _Like(line.kind, line.principal, line.proof, line.act, line.path, line.verdict)
+        # One that is open costs no new line, whatever the bounds say.
         if like in self._sums:
             return like
         if now_ms >= self._begun_by_all.ends_ms:
@@ -237,16 +249,19 @@ class AuditTrail:
             if len(self._begun) >= AUDIT_SUMS_OPEN_MAX:
                 del self._begun[next(iter(self._begun))]
             begun = self._begun[line.principal] = _Begun(now_ms + AUDIT_SUM_MS)
+        # All before each: a principal is cheap to make up where names are guessed, and the bound of each
+        # would bound nothing.
         if self._begun_by_all.count >= AUDIT_SUMS_BEGUN_MAX:
-            return _Like(line.kind, SEVERAL, SEVERAL, "", line.verdict)
+            return _Like(line.kind, SEVERAL, "", SEVERAL, "", line.verdict)
         if begun.count >= AUDIT_SUMS_PER_PRINCIPAL_MAX:
-            return _Like(line.kind, line.principal, SEVERAL, "", line.verdict)
+            return _Like(line.kind, line.principal, "", SEVERAL, "", line.verdict)
         begun.count += 1
         self._begun_by_all.count += 1
         return like
 
     def _end(self, like: _Like) -> list[AuditLine]:
         found = self._sums.pop(like)
+        # Only the first came, and it has been written.
         if not found.count:
             return []
         return [
@@ -265,10 +280,21 @@ class AuditTrail:
             )
         ]
 
+    def check(self) -> None:
+        """Asserts the invariants."""
+        for table in (self._sums, self._begun):
+            ends = [found.ends_ms for found in table.values()]
+            assert ends == sorted(ends), f"AT1: {ends}"
+            assert len(ends) <= AUDIT_SUMS_OPEN_MAX, f"AT2: {len(ends)} are kept"
+        most = max((found.count for found in self._begun.values()), default=0)
+        assert most <= AUDIT_SUMS_PER_PRINCIPAL_MAX, f"AT2: {most} sums of one principal"
+        assert self._begun_by_all.count <= AUDIT_SUMS_BEGUN_MAX, "AT2: of all of them"
+
 
 def line_of(act: Act, wall_ms: int) -> AuditLine:
     """An act as its line has it. A field of another type or form is a mistake of ours, never written."""
     detail = act.detail
+    # The messages of these count characters and do not show them: what is no code may be a secret.
     assert _CODE.fullmatch(act.act), f"not the name of an act: {len(act.act)} characters"
     for code in (detail.reason, detail.quota):
         assert not code or _CODE.fullmatch(code), f"not a code: {len(code)} characters"
@@ -293,6 +319,7 @@ def line_of(act: Act, wall_ms: int) -> AuditLine:
 def bounded(text: str, length_max: int) -> str:
     r"""A text from outside: what cannot be printed as \u001b, a backslash as two, cut with an ellipsis."""
     assert type(text) is str, f"a field of the trail is a text, not {type(text).__name__}"
+    # A backslash is doubled, so that nobody can write an escape as text that looks like one of ours.
     if len(text) <= length_max and text.isprintable() and "\\" not in text:
         return text
     parts: list[str] = []
@@ -301,6 +328,7 @@ def bounded(text: str, length_max: int) -> str:
         part = character if character.isprintable() else _escape(ord(character))
         if character == "\\":
             part = "\\\\"
+        # Cut between two parts: half an escape would be read as something else.
         if len(part) > room:
             return "".join(parts) + "…"
         parts.append(part)
@@ -354,6 +382,7 @@ def encoded(line: AuditLine, node: str) -> bytes:
         line.detail,
     )
     data = _encoder.encode(stored) + b"\n"
+    # All fields are bounded, so this cannot happen; if it did, a reader would take the line for a torn one.
     assert len(data) <= AUDIT_LINE_BYTES_MAX, f"a line of {len(data)} bytes"
     return data
 

@@ -5,20 +5,17 @@ that they thought of; so what could never be a principal is refused here, before
 that is empty, that could be read as two, or that ends a line or a level of a path in the middle.
 """
 
-import unicodedata
-
 import msgspec
 
+from moorline.core.access.principal import ANONYMOUS, has_control_character
+from moorline.errors import (
+    CertificateExpired,
+    CertificateMisused,
+    CertificateNotYetValid,
+    CertificateOfNobody,
+    CertificateUntrusted,
+)
 from moorline.limits import PRINCIPAL_CHARACTERS_MAX
-
-ANONYMOUS_NAME = "anonymous"
-
-_NEVER_IN_NAMES = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Controls (NUL and newlines among them), halves of characters, and the other ends of lines."""
-
-
-def has_control_character(name: str) -> bool:
-    return any(unicodedata.category(character) in _NEVER_IN_NAMES for character in name)
 
 
 class PeerCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,38 +55,48 @@ class PeerCertificate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class CertificateRefused(msgspec.Struct, frozen=True):
+class CertificateProblem(msgspec.Struct, frozen=True):
     """A handshake succeeded, and its certificate is not taken all the same."""
 
+    code: str
+    """Of the error that its owner hears, by the cause."""
     text: str
 
 
-def problem_of(certificate: PeerCertificate, now_ms: int) -> str:
-    """Why nobody can be proven by it, and what to do; empty if somebody may be."""
+def problem_of(certificate: PeerCertificate, now_ms: int) -> CertificateProblem | None:
+    """Why nobody can be proven by it, and what to do; None if somebody may be."""
     # The handshake has looked at the times. One that was resumed has not: it trusts what was seen before.
     if now_ms < certificate.not_before_ms:
-        return "it is not valid yet: set the clock of this machine, or wait"
+        text = "it is not valid yet: set the clock of this machine, or wait"
+        return CertificateProblem(CertificateNotYetValid.code, text)
     if now_ms >= certificate.not_after_ms:
-        return "it has expired: renew it"
+        return CertificateProblem(CertificateExpired.code, "it has expired: renew it")
+    # A certificate of a server is in the hands of whoever runs that server, and proves no user.
     if not certificate.is_for_clients:
-        return (
+        return CertificateProblem(
+            CertificateMisused.code,
             "it is not made for clients: issue one whose extended key usage names client authentication "
-            "(clientAuth)"
+            "(clientAuth)",
         )
     if not (certificate.is_of_client_authority or certificate.is_of_node_authority):
-        return (
+        return CertificateProblem(
+            CertificateUntrusted.code,
             "the authority that signed it is in neither tls_client_ca nor tls_node_ca: where nodes have an "
-            "authority of their own, intermediate authorities stand in these files too"
+            "authority of their own, intermediate authorities stand in these files too",
         )
-    return name_problem_of(certificate)
+    text = name_problem_of(certificate)
+    return CertificateProblem(CertificateOfNobody.code, text) if text else None
 
 
 def name_problem_of(certificate: PeerCertificate) -> str:
     """The part of it that is about names."""
     if not any(certificate.names):
         return "it names nobody: issue one with a common name"
+    # Which of them counts would be chosen by whoever made the certificate.
     if len(certificate.common_names) > 1:
         return f"it has {len(certificate.common_names)} common names: issue one with a single one"
+    # All of its names, also those that no rule asks for today: a rule that is added tomorrow must not find
+    # what was let in before.
     for name in certificate.names:
         if not name:
             return "a name in it is empty: issue one without that"
@@ -98,10 +105,12 @@ def name_problem_of(certificate: PeerCertificate) -> str:
         if len(name) > PRINCIPAL_CHARACTERS_MAX:
             return f"a name in it has more than {PRINCIPAL_CHARACTERS_MAX} characters"
     for name in certificate.common_names:
+        # It would be two levels of a path, and a row of rights for one would reach the other.
         if "/" in name:
             return (
                 "its common name has a / in it, which parts the levels of a path: issue one without"
             )
-        if name.strip().casefold() == ANONYMOUS_NAME:
+        # However it is spelled: people read logs, and would take it for nobody.
+        if name.strip().casefold() == ANONYMOUS:
             return "its common name is anonymous, which nobody can prove to be: issue another name"
     return ""

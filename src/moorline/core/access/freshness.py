@@ -26,6 +26,7 @@ class Knowledge:
 
     def heard(self, asked_ms: int) -> None:
         """The catalog answered what it was asked then."""
+        # The later: answers overtake each other, and one that was asked for earlier makes nothing older.
         self._asked_ms = max(self._asked_ms, asked_ms)
 
     def freshness(self, now_ms: int) -> Freshness:

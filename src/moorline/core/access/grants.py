@@ -16,6 +16,12 @@ topic that the filter takes can lack it only by a row that denies, the deepest t
 the shortest topic at or below that row's path which the filter takes lacks it too. So a filter is judged by
 one such topic for each row that denies something to these subjects there, not by a walk over the tree.
 Design: docs/design/access.md.
+
+Invariants, looked at by `check`:
+
+    GR1  the tree, by which a path is judged, and the lists, by which filters and subtrees are, have the same
+    rows GR2  the rows of a subject are in order: those below a path are found by a search GR3  every leaf of
+    the tree has a row
 """
 
 from bisect import bisect_left, insort
@@ -23,6 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from moorline.core.access.filter_paths import filled, is_filter, named_part, unified
 from moorline.core.access.right import EVERYTHING, NOTHING, WRITE
 from moorline.core.access.row import (
     OWN,
@@ -103,12 +110,14 @@ class Grants:
             self._list(levels, row, is_sorted=False)
             yield
         for entries in self._by_subject.values():
+            # Once, at the end: to insert a hundred thousand one by one would move most of them each time.
             entries.sort(key=_place)
             yield
 
     def put(self, row: Row) -> None:
         """Adds it in place of the one of this path and subject, if there is one."""
         levels = levels_of(row.path)
+        # The old one leaves its list before the new one comes in, or both would be there.
         if self._plant(levels, row) is not None:
             self._unlist(levels, row.subject)
         self._list(levels, row, is_sorted=True)
@@ -144,9 +153,10 @@ class Grants:
     def rights_at(self, subjects: Subjects, path: str) -> int:
         """What they may do there, as bits; of a filter, what they may do at every topic that it takes."""
         levels = levels_of(path)
-        if "+" not in levels and levels[-1:] != ("#",):
+        if not is_filter(levels):
             return self._rights(subjects, levels)
         bits = EVERYTHING
+        # Lacking one right at one topic is lacking it for the filter.
         for one in self._samples(subjects, levels):
             bits &= self._rights(subjects, one)
             if not bits:
@@ -183,6 +193,8 @@ class Grants:
         """
         levels = levels_of(path)
         reserved = RESERVED if len(levels) > 1 else frozenset()
+        # What is below has the same verdict, until a row says otherwise: only rows of the other sign are
+        # looked at.
         has_right = bool(self._rights(subjects, levels, reserved) & right)
         for at, row in self._rows_below(subjects, levels):
             # As with a filter: what differs below differs at the row that decides for it.
@@ -196,7 +208,7 @@ class Grants:
         """Why it is granted or not; the same verdict as `rights_at`."""
         levels = levels_of(path)
         judged = levels
-        if "+" in levels or levels[-1:] == ("#",):
+        if is_filter(levels):
             samples = list(self._samples(subjects, levels))
             lacking = (one for one in samples if not self._rights(subjects, one) & right)
             judged = next(lacking, samples[0])
@@ -229,7 +241,11 @@ class Grants:
                 for row in _rows_of(node, subjects):
                     granted |= row.grants
                     denied |= row.denies
+            # Grants of all branches, then denials of all: node by node of one level the order of the
+            # branches would decide.
             bits = (bits | granted) & ~denied
+        # The last word, behind all rows: not even who may everything writes what clients take for a node's
+        # own.
         if len(levels) > 1 and levels[1] in reserved and levels[0] == TOPICS:
             bits &= ~WRITE
         return bits
@@ -249,6 +265,7 @@ class Grants:
                     found.append(named)
                 if level == own and (named := node.below.get(OWN)) is not None:
                     found.append(named)
+            # No row is deeper: what was found so far is the verdict.
             if not found:
                 return
             nodes = found
@@ -256,13 +273,10 @@ class Grants:
 
     def _samples(self, subjects: Subjects, levels: Levels) -> Iterator[Levels]:
         """Paths that a filter takes, such that it has a right exactly if all of them have it."""
-        yield _filled(levels)
-        known = 0
-        while known < len(levels) and levels[known] not in ("+", "#"):
-            known += 1
+        yield filled(levels)
         # A row at or above the known part decides for the first sample as for every other.
-        for at, row in self._rows_below(subjects, levels[:known]):
-            if row.denies and (sample := _unified(levels, at)) is not None:
+        for at, row in self._rows_below(subjects, named_part(levels)):
+            if row.denies and (sample := unified(levels, at)) is not None:
                 yield sample
 
     def _rows_below(self, subjects: Subjects, levels: Levels) -> Iterator[_Entry]:
@@ -270,12 +284,15 @@ class Grants:
         depth = len(levels)
         for name in subjects.names:
             entries = self._by_subject.get(name, ())
+            # Neighbours, since a path comes right before all that begin with it.
             for place in range(bisect_left(entries, levels, key=_place), len(entries)):
                 at, row = entries[place]
                 if at[:depth] != levels:
                     break
                 if len(at) > depth:
                     yield at, row
+            # They have no place in that order, because it is another one for each principal. There are few:
+            # a handful of rows for everyone.
             for unresolved, row in self._own_by_subject.get(name, {}).items():
                 at = _resolved(unresolved, subjects.level)
                 if len(at) > depth and at[:depth] == levels:
@@ -291,6 +308,7 @@ class Grants:
                 node.below = {}
             found = node.below.get(level)
             if found is None:
+                # Tables are made where they are needed: most nodes of a large tree are leaves with one row.
                 found = node.below[level] = _Node()
             node = found
         if node.rows is None:
@@ -323,6 +341,25 @@ class Grants:
         if not entries:
             del self._by_subject[subject]
 
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants; costs a walk over all rows."""
+        planted: dict[tuple[Levels, str], Row] = {}
+        waiting: list[tuple[Levels, _Node]] = [((), self._root)]
+        while waiting:
+            levels, node = waiting.pop()
+            is_of_use = node is self._root or node.rows or node.below
+            assert is_of_use, f"GR3: nothing is at {levels}"
+            planted.update({(levels, subject): row for subject, row in (node.rows or {}).items()})
+            waiting += [((*levels, level), one) for level, one in (node.below or {}).items()]
+        listed = {(levels_of(row.path), row.subject): row for row in self}
+        assert listed == planted, f"GR1: {len(listed)} rows are listed, {len(planted)} planted"
+        assert self._count == len(planted), f"GR1: {self._count} rows are counted"
+        for subject, entries in self._by_subject.items():
+            places = [levels for levels, _ in entries]
+            assert places == sorted(places), f"GR2: the rows of {subject}"
+
 
 def _place(entry: _Entry) -> Levels:
     return entry[0]
@@ -345,26 +382,3 @@ def _rows_of(node: _Node, subjects: Subjects) -> Iterator[Row]:
 
 def _resolved(levels: Levels, own: str) -> Levels:
     return tuple(own if level == OWN else level for level in levels)
-
-
-def _filled(levels: Levels) -> Levels:
-    """The shortest path that a filter takes, whose wildcards nobody named."""
-    known = levels[:-1] if levels[-1] == "#" else levels
-    return tuple(UNNAMED if level == "+" else level for level in known)
-
-
-def _unified(levels: Levels, at: Levels) -> Levels | None:
-    """The shortest path at or below `at` that the filter takes; None if there is none."""
-    has_rest = levels[-1] == "#"
-    known = levels[:-1] if has_rest else levels
-    if len(at) > len(known) and not has_rest:
-        return None
-    for place, level in enumerate(at):
-        wanted = known[place] if place < len(known) else "#"
-        if wanted in ("+", "#"):
-            # MQTT 5, 4.7.2: at its beginning a wildcard takes no `$…`.
-            if place == 1 and level.startswith("$") and at[0] == TOPICS:
-                return None
-        elif wanted != level:
-            return None
-    return at + _filled((*known[len(at) :], "#")) if len(at) < len(known) else at

@@ -10,7 +10,7 @@ under the HMAC: what one node said to another cannot be passed on to a third. Th
 labels: what the acceptor says can never be sent back to it as the caller's. The caller is silent until the
 acceptor has proven itself; so one that only looks like a node learns nothing.
 
-It proves who is at the ends, and protects nothing that is said later: that is what TLS is for.
+It proves who is at the ends, and protects nothing that is said later: that is what TLS and Kerberos are for.
 """
 
 import hashlib
@@ -20,6 +20,10 @@ import msgspec
 
 from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES
 
+AS_NODE = b"node\0"
+"""What goes before the caller's first words where they follow another proof in the same link, Kerberos."""
+
+# With a version in them: a later form of the proof can never be taken for this one.
 _ACCEPTOR = b"moorline node 1 acceptor"
 _CALLER = b"moorline node 1 caller"
 
@@ -53,6 +57,7 @@ def decode_call(proof: bytes) -> NodeCall | None:
         found = _call_decoder.decode(proof) if len(proof) <= CREDENTIAL_BYTES_MAX else None
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
+    # A short one is refused: whoever chooses an empty nonce leaves the chance to the other end.
     return found if found is not None and len(found.nonce) == NONCE_BYTES else None
 
 

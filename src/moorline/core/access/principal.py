@@ -28,6 +28,8 @@ NODES: Final = "@nodes"
 BUILT_IN: Final = frozenset({EVERYONE, AUTHENTICATED, LOOPBACK, NODES})
 
 NODE_PREFIX: Final = "$node/"
+# @ is a group of users, $ is of the nodes, % is an old owner or a level of its own: a person of such a name
+# would be taken for one of these.
 _RESERVED_BEGINNINGS = ("@", "$", "%")
 _UNCLEAN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Control characters, halves of characters, and the two that break a line."""
@@ -92,9 +94,12 @@ def level_of(principal: str) -> str:
 def built_in_groups(principal: str, proof: Proof, *, is_local: bool) -> frozenset[str]:
     """`is_local`: it comes from a loopback address, on a listener that no proxy stands before."""
     if proof is Proof.NODE:
+        # Not among the authenticated: what is granted to people is not granted to nodes by that.
         return frozenset({EVERYONE, NODES})
     if proof is not Proof.NOTHING:
         return frozenset({EVERYONE, AUTHENTICATED})
+    # By the address, and only where nothing was proven: whoever proves who it is has the rights of that
+    # one, also at home.
     if is_local and principal == ANONYMOUS:
         return frozenset({EVERYONE, LOOPBACK})
     return frozenset({EVERYONE})
@@ -103,9 +108,15 @@ def built_in_groups(principal: str, proof: Proof, *, is_local: bool) -> frozense
 def _fault(text: str) -> str | None:
     if not 1 <= len(text) <= PRINCIPAL_CHARACTERS_MAX:
         return f"it has {len(text)} characters, and 1 to {PRINCIPAL_CHARACTERS_MAX} are taken"
-    if any(category(character) in _UNCLEAN for character in text):
+    if has_control_character(text):
         return "it has a control character"
     return None
+
+
+def has_control_character(text: str) -> bool:
+    """One would end a line of a log or of the audit trail in the middle, and the rest would look like
+    another."""
+    return any(category(character) in _UNCLEAN for character in text)
 
 
 # --- certificates ---------------------------------------------------------------------------------
@@ -151,6 +162,8 @@ class Rule(NamedTuple):
         if principal.count("{}") > 1:
             raise ValueError("the principal has two {}: one at most is taken")
         try:
+            # Now, and not when the first certificate comes: a rule that can prove nobody is a mistake in
+            # the settings.
             check_provable(principal.replace("{}", "x"))
         except BadGrant as error:
             raise ValueError(str(error)) from None
@@ -167,10 +180,13 @@ class Rule(NamedTuple):
     def _taken(self, value: str) -> str | None:
         """What `*` takes, one character at least; empty without a `*`; None if it does not match."""
         before, after = self.before, self.after
+        # Names of hosts alone are the same in capitals (RFC 5280, 7.2); of all others two spellings are
+        # two.
         if self.field == "san:dns":
             value, before, after = value.lower(), before.lower(), after.lower()
         if not self.has_star:
             return "" if value == before else None
+        # What stands before and behind `*` must not overlap: `a*a` takes no `a`.
         if len(value) <= len(before) + len(after):
             return None
         if not value.startswith(before) or not value.endswith(after):
@@ -190,11 +206,14 @@ class CertificateRules:
 
     def principal_of(self, certificate: Certificate) -> str:
         """Whom it proves; ValueError says for the log why that is nobody, or not clear."""
+        # Looked at whatever the rules say: a certificate that could be read in two ways proves nobody.
         own = _common_name(certificate)
         if not self._rules:
             return own
         for rule in self._rules:
             found = rule.principals_of(certificate)
+            # Which of them counts would depend on the order in its bytes, and that is its owner's to
+            # choose.
             if len(found) > 1:
                 raise ValueError(f"several of its names match the rule for {rule.field}")
             for principal in found:

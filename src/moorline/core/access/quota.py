@@ -10,6 +10,11 @@ at once is never given: whoever asks is told the bound, and can ask for less.
 
 All numbers are whole: a bucket counts thousandths, of which `bound` come in a millisecond, so that nothing is
 lost to rounding, however often somebody asks.
+
+Invariants, looked at by `check`:
+
+    QA1  counts alone are held, and each of those that are listed is above 0
+    QA2  a rate that is bounded has a bucket, and that holds between nothing and what a second allows
 """
 
 from collections import OrderedDict
@@ -43,6 +48,13 @@ class Quota(StrEnum):
 
 RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
 COUNTS: Final = frozenset(Quota) - RATES
+OWNED: Final = frozenset({Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.STORED_BYTES})
+"""Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
+account holds none of them but for a moment."""
+SHARED: Final = frozenset(Quota) - OWNED
+"""Those that all who come through one listener can have together."""
+PUBLISHED: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S})
+"""Rates that a publish has to ask for."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +93,14 @@ class OverBound(msgspec.Struct, frozen=True):
 class Account:
     """What one principal, or all who come through one listener, have and may have."""
 
-    __slots__ = ("_bounds", "_buckets", "_held", "has_rates")
+    __slots__ = (
+        "_bounds",
+        "_buckets",
+        "_held",
+        "has_rates",
+        "is_publishing_bounded",
+        "is_rate_bounded",
+    )
 
     def __init__(self, bounds: Bounds = NO_BOUNDS, now_ms: int = 0) -> None:
         self._bounds: dict[Quota, int] = {}
@@ -90,7 +109,11 @@ class Account:
         self._buckets: dict[Quota, list[int]] = {}
         """Of rates that are bounded: [thousandths that are left, when that was so]."""
         self.has_rates = False
-        """Whether any rate is bounded. Who publishes looks at this first: it costs nothing where none is."""
+        """Whether any rate is bounded."""
+        self.is_publishing_bounded = False
+        """Who publishes looks at this first: it costs nothing where nothing is bounded."""
+        self.is_rate_bounded = False
+        """Whether messages or bytes a second are."""
         self.set_bounds(bounds, now_ms)
 
     def bound(self, quota: Quota) -> int:
@@ -102,6 +125,8 @@ class Account:
     def set_bounds(self, bounds: Bounds, now_ms: int) -> None:
         """They hold from now on. What is held above a new bound stays, and no more is given until it is
         below; what is left of a rate stays too, up to what the new one allows."""
+        # All of them are read before one is changed: a bound that is refused leaves the old ones as they
+        # were.
         found = {quota: bounds.of(quota) for quota in Quota}
         new = {quota: bound for quota, bound in found.items() if bound is not None}
         assert all(bound >= 0 for bound in new.values()), "a bound is not below 0"
@@ -110,12 +135,16 @@ class Account:
             if bound >= UNBOUNDED:
                 self._buckets.pop(quota, None)
             elif quota in self._buckets:
+                # Filled by the old bound until now. A new bucket in its place would be full: whoever has
+                # the bounds read anew would have a second's worth again and again.
                 left = min(self._filled(quota, now_ms), bound * _THOUSANDTHS)
                 self._buckets[quota] = [left, now_ms]
             else:
                 self._buckets[quota] = [bound * _THOUSANDTHS, now_ms]
         self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
         self.has_rates = bool(self._buckets)
+        self.is_rate_bounded = not PUBLISHED.isdisjoint(self._bounds)
+        self.is_publishing_bounded = self.is_rate_bounded or Quota.TOPICS in self._bounds
 
     def take(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
         """Gives it, all of it, or says why not."""
@@ -127,6 +156,8 @@ class Account:
     def take_all(self, wanted: Iterable[tuple[Quota, int]], now_ms: int) -> OverBound | None:
         """Several quotas, each named once: all of them or none."""
         wanted = list(wanted)
+        # Asked in one pass and taken in another: a refusal by the last must not have cost anything of the
+        # first.
         for quota, amount in wanted:
             over = self._over(quota, amount, now_ms)
             if over is not None:
@@ -134,6 +165,19 @@ class Account:
         for quota, amount in wanted:
             self._take(quota, amount)
         return None
+
+    def room(self, quota: Quota, held: int, amount: int) -> OverBound | None:
+        """Whether so much more may be had, of what is counted elsewhere: there are `held` of it."""
+        assert quota in OWNED, f"{quota.value} is counted here"
+        bound = self._bounds.get(quota)
+        # What is taken here is on its way to where it is counted.
+        if bound is None or held + self._held.get(quota, 0) + amount <= bound:
+            return None
+        return OverBound(quota, bound, None, is_too_much_at_once=amount > bound)
+
+    def left(self, quota: Quota, now_ms: int) -> int:
+        """Of a rate that is bounded: what may be taken now."""
+        return self._filled(quota, now_ms) // _THOUSANDTHS
 
     def give_back(self, quota: Quota, amount: int) -> None:
         """Of a count. What was taken of a rate comes back with the time."""
@@ -155,20 +199,26 @@ class Account:
 
     def _over(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
         assert amount >= 0, "less than nothing cannot be taken"
+        # Most have no bounds at all: this is asked with every message.
         bound = self._bounds.get(quota)
         if bound is None:
             return None
         if quota in COUNTS:
+            # Nothing can always be had, also by who holds more than a bound that was lowered.
             if self._held.get(quota, 0) + amount <= bound or not amount:
                 return None
             return OverBound(quota, bound, None, is_too_much_at_once=amount > bound)
         left = self._filled(quota, now_ms)
+        # Noted also when it is refused: what has come in counts from here. The later of both times, because
+        # a clock that goes back would else fill the same milliseconds twice.
         self._buckets[quota] = [left, max(now_ms, self._buckets[quota][1])]
         missing = amount * _THOUSANDTHS - left
         if missing <= 0:
             return None
+        # To wait would never be enough; and of a bound of 0 there is no time to wait for.
         if amount > bound:
             return OverBound(quota, bound, None, is_too_much_at_once=True)
+        # Rounded up: who comes back at that time finds enough.
         return OverBound(quota, bound, -(-missing // bound))
 
     def _take(self, quota: Quota, amount: int) -> None:
@@ -183,6 +233,18 @@ class Account:
         left, since_ms = self._buckets[quota]
         bound = self._bounds.get(quota, 0)
         return min(bound * _THOUSANDTHS, left + bound * max(0, now_ms - since_ms))
+
+    def check(self) -> None:
+        """Asserts the invariants."""
+        held = {quota.value: amount for quota, amount in self._held.items()}
+        assert self._held.keys() <= COUNTS, f"QA1: a rate is held: {held}"
+        assert all(amount > 0 for amount in held.values()), f"QA1: {held}"
+        bounded = {quota for quota in RATES if quota in self._bounds}
+        assert self._buckets.keys() == bounded, f"QA2: buckets of {sorted(self._buckets)}"
+        assert self.has_rates == bool(bounded), f"QA2: rates are bounded: {self.has_rates}"
+        for quota, (left, _) in self._buckets.items():
+            is_within = 0 <= left <= self._bounds[quota] * _THOUSANDTHS
+            assert is_within, f"QA2: {left} thousandths are left of {quota.value}"
 
 
 class Accounts:
@@ -214,6 +276,8 @@ class Accounts:
         forgotten = 0
         for _ in range(min(looks, len(self._accounts))):
             name, account = self._accounts.popitem(last=False)
+            # One that owes nothing is made anew when its principal comes; kept, whoever can make up names
+            # would fill our memory with them.
             if account.is_idle(now_ms):
                 forgotten += 1
             else:

@@ -31,6 +31,7 @@ EVERYTHING: Final = 127
 OWNERS: Final = SUBSCRIBE | WRITE | LIST | ADMINISTER
 """What an owner has on what it made, whatever the rows say."""
 
+# In the order in which they are shown, so that two texts of the same rights are equal.
 LETTERS: Mapping[str, int] = {
     "s": SUBSCRIBE,
     "l": LIST,
@@ -50,6 +51,7 @@ NAMES: Mapping[int, str] = {
     GRANT: "grant",
 }
 
+# All 128 of them, made once: lines of audits and lists of rows show thousands.
 _SHOWN = tuple(
     "".join(letter for letter, bit in LETTERS.items() if bits & bit)
     for bits in range(EVERYTHING + 1)
@@ -64,6 +66,8 @@ def bits_of(letters: str) -> int:
         if bit is None:
             known = ", ".join(f"{letter} ({NAMES[bit]})" for letter, bit in LETTERS.items())
             raise BadGrant(f"{letter!r} is no right; accepted: {known}")
+        # Refused, since "ss" is a slip of "sl" as likely as not, and a right too few or too many is found
+        # late.
         if bits & bit:
             raise BadGrant(f"{letters!r} has the right {letter} twice: once is enough")
         bits |= bit
@@ -71,4 +75,5 @@ def bits_of(letters: str) -> int:
 
 
 def letters_of(bits: int) -> str:
+    """In the order of `LETTERS`, which the catalog and the audit trail keep."""
     return _SHOWN[bits]

@@ -47,6 +47,7 @@ def check_row(row: Row) -> None:
     """Refuses what cannot be a row, or would not mean what it seems to."""
     path = row.path
     try:
+        # In bytes and not in characters, as the catalog counts; halves of characters have no bytes.
         size = len(path.encode())
     except UnicodeEncodeError:
         raise BadGrant("this path is not text") from None
@@ -56,13 +57,19 @@ def check_row(row: Row) -> None:
         raise BadGrant(
             f"a path has at most {GRANT_PATH_BYTES_MAX} bytes and {GRANT_LEVELS_MAX} levels"
         )
+    # It is UNNAMED, by which filters are judged: a row there would decide for levels that nobody named.
+    # Postgres has no such text either.
     if "\0" in path:
         raise BadGrant(f"{path!r} has a zero character")
+    # An empty level at the end is a level: the row would be about one strange topic, and look as if it were
+    # about all below.
     if path.endswith("/") and path != "/":
         raise BadGrant(f"{path!r} ends with /: leave it out, a row is for all that is below it")
+    # A level of a topic cannot be called so; a row that seems to be for all would be for nobody.
     if "+" in path or "#" in path:
         raise BadGrant(f"{path!r} has a wildcard: a row is for all that is below it, without one")
     for level in levels_of(path):
+        # `%u-inbox` would be taken literally, which nobody means.
         if OWN in level and level != OWN:
             raise BadGrant(f"{path!r}: {OWN} is a level of its own")
     check_subject(row.subject)

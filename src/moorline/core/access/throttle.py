@@ -14,6 +14,12 @@ The tables are bounded. If the oldest entry made room, whoever can invent names 
 one that it attacks. So the least guilty goes: to push out a name with ten wrong guesses an attacker has to
 bring most of a table to ten, and each of those guesses counts against the address that it comes from. What
 holds the known addresses holds only names that gave the right password, so nobody can push out another.
+
+Invariants, looked at by `check`:
+
+    TH1  no table is longer than its bound, whoever comes under however many names and addresses
+    TH2  a level is between nothing and what makes the longest wait
+    TH3  each known address has a meter and a time
 """
 
 from collections import OrderedDict
@@ -56,6 +62,7 @@ class Pace(msgspec.Struct, frozen=True):
 
     def wait_ms(self, guesses: int) -> int:
         """Behind that many, the last one included."""
+        # Some are free: people mistype, and must not wait for it.
         if guesses < self.free:
             return 0
         doublings = min(guesses - self.free, _DOUBLINGS)
@@ -88,17 +95,26 @@ class Meter:
 
     def wait_ms(self, now_ms: int) -> int:
         """How long until the next guess is looked at."""
+        # From the level as it was at the last guess, not as it is now: a wait that shrank while one waits
+        # would be over before its time. Rounded up, so that a part of a guess counts.
         guesses = -(-self._level_ms // self._pace.forgotten_ms)
         return max(0, self._at_ms + self._pace.wait_ms(guesses) - now_ms)
 
     def guess(self, now_ms: int) -> None:
+        # First what time has forgotten, then the new one: the other way round time would forget it at once.
         level_ms = self.level_ms(now_ms) + self._pace.forgotten_ms
         self._level_ms = min(level_ms, self._pace.level_ms_max)
         self._at_ms = now_ms
 
     def take_back(self) -> None:
         """The last guess was none. What others guessed meanwhile stays."""
+        # From the level at the last guess, as `guess` left it: what has passed since then is taken off by
+        # whoever asks.
         self._level_ms = max(0, self._level_ms - self._pace.forgotten_ms)
+
+    def check(self) -> None:
+        is_within = 0 <= self._level_ms <= self._pace.level_ms_max
+        assert is_within, f"TH2: a level of {self._level_ms} ms"
 
 
 class Meters:
@@ -136,6 +152,11 @@ class Meters:
         for key in by_guilt[: len(by_guilt) // limits.THROTTLE_DROPPED_DIVISOR]:
             del self._meters[key]
 
+    def check(self) -> None:
+        assert len(self._meters) <= self._entries_max, f"TH1: {len(self._meters)} meters"
+        for meter in self._meters.values():
+            meter.check()
+
 
 class _Known:
     """The addresses of one name, the one that came last at the end."""
@@ -172,12 +193,17 @@ class Throttle:
     def ask(self, name: str, address: str, now_ms: int) -> Attempt | Wait:
         """Whether that guess is looked at now. If it is, it counts from now on."""
         network = network_of(address)
+        # A known address has a meter of its own, and neither asks nor feeds the other two: an attack from
+        # elsewhere does not lock its owner out, and the mistakes of the owner tell nothing to an attacker
+        # who watches the waits.
         own = self._known_meter(name, network, now_ms)
         if own is not None:
             wait_ms = own.wait_ms(now_ms)
             if wait_ms == 0:
                 own.guess(now_ms)
         else:
+            # Both are asked before either counts: whoever has to wait has not guessed, or waiting would
+            # prolong itself.
             wait_ms = max(
                 self._names.wait_ms(name, now_ms), self._networks.wait_ms(network, now_ms)
             )
@@ -199,6 +225,8 @@ class Throttle:
         else:
             self._names.take_back(attempt.name)
             self._networks.take_back(attempt.network)
+        # Only the right password makes an address known: a table that guesses could fill would be one to
+        # flush.
         if outcome is Outcome.RIGHT:
             self._remember(attempt.name, attempt.network, now_ms)
 
@@ -206,6 +234,7 @@ class Throttle:
         known = self._known.get(name)
         if known is None or network not in known.meters:
             return None
+        # Not for ever: the address may be another subscriber's by now.
         if now_ms - known.seen_ms[network] >= limits.THROTTLE_KNOWN_MS:
             return None
         return known.meters[network]
@@ -217,12 +246,28 @@ class Throttle:
                 self._known.popitem(last=False)
             known = self._known[name] = _Known()
         self._known.move_to_end(name)
+        # The meter stays, with what was guessed wrong there: to come in once must not clear it.
         known.meters.setdefault(network, Meter(OF_NAMES))
         known.meters.move_to_end(network)
         known.seen_ms[network] = now_ms
         if len(known.meters) > limits.THROTTLE_KNOWN_ADDRESSES_MAX:
             oldest, _ = known.meters.popitem(last=False)
             del known.seen_ms[oldest]
+
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants."""
+        for table in (self._names, self._networks):
+            table.check()
+        names = len(self._known)
+        assert names <= self._known_names_max, f"TH1: {names} names have known addresses"
+        for name, known in self._known.items():
+            count = len(known.meters)
+            assert count <= limits.THROTTLE_KNOWN_ADDRESSES_MAX, f"TH1: {count} addresses of {name}"
+            assert known.meters.keys() == known.seen_ms.keys(), f"TH3: addresses of {name}"
+            for meter in known.meters.values():
+                meter.check()
 
 
 def network_of(address: str) -> str:

@@ -11,17 +11,16 @@ outlet, of which the native protocol is one.
 Invariants, looked at by `check`:
 
     D1  a window counts exactly what its feeds have out
-    D2  a feed is starved only while its window is full
     D3  a feed has at most one question open: READING and WAITING are left by an answer, or by the end
     D4  what is on its way to the dead letters is out, so that no acknowledgement passes it
-    D5  every READY feed has its turn in the queue once
     D6  a feed that waits, for a block or for news, keeps no block in memory meanwhile
 
-with F1 to F5 of each feed (core/delivery/feed.py). Who waits for nothing would never be woken: D2, D3 and D5
-together say that a feed which is not IDLE is waited for by somebody.
+with F1 to F5 of each feed (core/delivery/feed.py), D2 and D5 of their turns (core/delivery/feed_turns.py).
+Who waits for nothing would never be woken: D2, D3 and D5 together say that a feed which is not IDLE is
+waited for by somebody.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 
 from moorline.core.delivery.effects import (
@@ -34,11 +33,12 @@ from moorline.core.delivery.effects import (
     TellLost,
 )
 from moorline.core.delivery.feed import Feed
+from moorline.core.delivery.feed_turns import FeedTurns
 from moorline.core.delivery.open_feed import OpenFeed, State, Window
 from moorline.core.delivery.selection import Selection, select
 from moorline.core.effects import Effect
 from moorline.core.frames.block import Block, part_of
-from moorline.core.frames.frame import FRAME, HEAD
+from moorline.core.frames.frame import without
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import RETENTION, Gap
 from moorline.limits import RANGES_PER_TAKE_MAX, STREAM_READ_BYTES_MAX
@@ -53,8 +53,12 @@ class Delivery:
     def __init__(self) -> None:
         self.feeds: dict[int, OpenFeed] = {}
         self.delivered = 0
-        self.ready: deque[OpenFeed] = deque()
-        """Those whose turn comes."""
+        self._turns = FeedTurns()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether somebody waits for a turn."""
+        return bool(self._turns)
 
     # --- feeds come and go ------------------------------------------------------------------------
 
@@ -63,7 +67,7 @@ class Delivery:
         one = self.feeds[feed.number] = OpenFeed(feed, window)
         # What is gone is told before the first read, which would find it too, and tell it a second time.
         effects = self._look_for_gone(one, kept_from)
-        self._make_ready(one)
+        self._turns.make_ready(one)
         return effects
 
     def close(self, number: int) -> list[Effect]:
@@ -81,7 +85,7 @@ class Delivery:
         # What its client had of it is nobody's any more, and gives room to the other feeds of the
         # subscription.
         window.out -= len(one.feed.out)
-        self._feed_starved(window)
+        self._turns.feed_starved(window)
         return effects
 
     def close_all(self) -> list[Effect]:
@@ -95,7 +99,7 @@ class Delivery:
         if qos == 0:  # of what is out nobody will say anything
             for one in [one for one in self.feeds.values() if one.window is window]:
                 effects += self.ack(one.feed.number, list(one.feed.out))
-        self._feed_starved(window)
+        self._turns.feed_starved(window)
         return effects
 
     # --- what the client says ---------------------------------------------------------------------
@@ -224,20 +228,8 @@ class Delivery:
     def _freed(self, one: OpenFeed, count: int) -> list[Effect]:
         if count:
             one.window.out -= count
-            self._feed_starved(one.window)
+            self._turns.feed_starved(one.window)
         return [FeedMoved(one.feed)]
-
-    def _feed_starved(self, window: Window) -> None:
-        if window.starved and window.out < window.size:
-            # All of them, though there may be room for one message only: whoever finds none starves again,
-            # and which of them has something nobody knows before it has looked.
-            starved, window.starved = window.starved, {}
-            for one in starved.values():
-                self._make_ready(one)
-
-    def _starve(self, one: OpenFeed) -> None:
-        one.state = State.STARVED
-        one.window.starved[one.feed.number] = one
 
     # --- turns ------------------------------------------------------------------------------------
 
@@ -245,24 +237,22 @@ class Delivery:
         """The answer to `AwaitNews`."""
         one = self.feeds.get(number)
         if one is not None and one.state is State.WAITING:
-            self._make_ready(one)
+            self._turns.make_ready(one)
 
     def unread(self, number: int) -> None:
         """What was asked for cannot be read now: it is asked for again."""
         one = self.feeds.get(number)
         if one is not None and one.state is State.READING:
-            self._make_ready(one)
+            self._turns.make_ready(one)
 
     def turn(self, now_us: int) -> list[Effect]:
         """The next feed that is ready has its turn."""
-        one = self.ready.popleft()
-        if one.state is not State.READY:
+        one = self._turns.next()
+        if one is None:
             return []  # it is over
-        # Left at once, so that whatever follows puts it in a state for a reason, and not by omission.
-        one.state = State.IDLE
         feed, window = one.feed, one.window
-        if window.out >= window.size:
-            self._starve(one)
+        if window.is_full:
+            self._turns.starve(one)
             return []
         wanted = feed.wanted(FAR)
         if wanted is None:
@@ -275,7 +265,7 @@ class Delivery:
             effects = self._pass_on(
                 one, wanted, part_of(rest, wanted[0], STREAM_READ_BYTES_MAX), now_us
             )
-            self._make_ready(one)
+            self._turns.make_ready(one)
             return effects
         one.state, one.wanted = State.READING, wanted
         return [ReadBlock(feed.number, feed.stream, wanted[0])]
@@ -298,9 +288,9 @@ class Delivery:
             one.state = State.IDLE
         elif again[0] != wanted[0]:
             # Something is to come again, and goes first: what was read is read once more.
-            self._make_ready(one)
-        elif window.out >= window.size:
-            self._starve(one)
+            self._turns.make_ready(one)
+        elif window.is_full:
+            self._turns.starve(one)
         elif found is None:
             one.state = State.WAITING
             return [AwaitNews(number, feed.stream)]
@@ -313,7 +303,7 @@ class Delivery:
                 # The wait goes first: what follows may close the feed, and that ends the wait.
                 effects.insert(0, AwaitNews(number, feed.stream))
             else:
-                self._make_ready(one)
+                self._turns.make_ready(one)
             return effects
         return []
 
@@ -321,16 +311,9 @@ class Delivery:
         """Something may be to come again; one that is READING looks when it is answered."""
         was_waiting = one.state is State.WAITING
         if was_waiting or one.state is State.IDLE:
-            self._make_ready(one)
+            self._turns.make_ready(one)
+        # Nobody is to wake it for news any more: a second answer would meet another question (D3).
         return [ForgetNews(one.feed.number, one.feed.stream)] if was_waiting else []
-
-    def _make_ready(self, one: OpenFeed) -> None:
-        # Of a member that takes by itself nothing is ever read here.
-        if one.window.is_held:
-            one.state = State.IDLE
-        elif one.is_open and one.state is not State.READY:
-            one.state = State.READY
-            self.ready.append(one)
 
     def _pass_on(
         self, one: OpenFeed, wanted: Range, found: Block | Gap, now_us: int
@@ -360,9 +343,9 @@ class Delivery:
             if any(start <= offset < stop for start, stop in selection.runs)
         ]
         # Failed as often as it may under another member, who did not come to bury it: this one does.
-        hopeless = [offset for offset, _ in tries if feed.is_beyond(offset)]
+        hopeless = [offset for offset, _ in tries if feed.has_failed_too_often(offset)]
         if hopeless:
-            frames = _without(frames, set(hopeless))
+            frames = without(frames, set(hopeless))
             tries = [one_try for one_try in tries if one_try[0] not in hopeless]
         window.out += selection.taken
         self.delivered += selection.taken - len(hopeless)
@@ -383,21 +366,17 @@ class Delivery:
     def check(self) -> None:
         """Asserts the invariants."""
         out: Counter[Window] = Counter()
-        turns = Counter(id(one) for one in self.ready if one.state is State.READY)
         for number, one in self.feeds.items():
             window = one.window
             out[window] += len(one.feed.out)
-            is_starved = one.state is State.STARVED
-            assert is_starved == (number in window.starved), f"D2: {number} is {one.state}"
-            assert not is_starved or window.out >= window.size, f"D2: {number} starves for nothing"
             assert all(offset in one.feed.out for offset in one.burying), f"D4: {number}"
-            assert turns[id(one)] == (one.state is State.READY), f"D5: {number} is {one.state}"
             is_asking = one.state in (State.READING, State.WAITING)
             assert one.rest is None or not is_asking, f"D6: {number} is {one.state} with a block"
             assert one.is_open, f"D3: {number} is over, and still here"
             one.feed.check()
         for window, count in out.items():
             assert window.out == count, f"D1: {window.out} of {count} are counted"
+        self._turns.check(self.feeds.values())
 
 
 def _sparing(ranges: list[Range], burying: set[int]) -> Iterable[Range]:
@@ -408,14 +387,3 @@ def _sparing(ranges: list[Range], burying: set[int]) -> Iterable[Range]:
     for offset in burying:
         left.remove(offset, offset + 1)
     return left
-
-
-def _without(frames: bytes, offsets: set[int]) -> bytes:
-    """The frames but those of some offsets; rare, and so frame by frame."""
-    kept, at = [], 0
-    while at < len(frames):
-        length, _, offset, *_ = FRAME.unpack_from(frames, at)
-        if offset not in offsets:
-            kept.append(frames[at : at + HEAD.size + length])
-        at += HEAD.size + length
-    return b"".join(kept)

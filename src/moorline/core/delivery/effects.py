@@ -1,5 +1,9 @@
-"""Room: core/delivery. What a delivery (core/delivery/delivery.py) wants done. Effects are of blocks,
-never of messages."""
+"""Room: core/delivery. What a delivery (core/delivery/delivery.py) wants done.
+
+Effects are of blocks, never of messages: a million messages a second are some thousands of effects. Each
+names its feed by number, and what it brings back names it too: a feed may be over by then, and its number is
+never another's.
+"""
 
 from moorline.core.delivery.feed import Feed
 from moorline.core.effects import Effect

@@ -132,6 +132,7 @@ class Feed:
         """A range was read: these of it went out, the others are not for this reader and are done."""
         # Out of `again` before it is out: a message is in one of them (F1).
         self.again.remove(first, upto)
+        # Never back: what is delivered again lies below it.
         self.next = max(self.next, upto)
         for start, stop in delivered:
             if first < start:
@@ -164,9 +165,10 @@ class Feed:
         """A member does not want it: True if it is to be buried now, None if it was not out."""
         if offset not in self.out:
             return None
-        failures = self.progress.fail(offset)
-        if self.deliveries_max and failures >= self.deliveries_max:
+        self.progress.fail(offset)
+        if self.has_failed_too_often(offset):
             return True  # it stays out until it is buried, so that nothing passes it
+        # Out before it is put back: a message is in one of them (F1).
         self.out.remove(offset, offset + 1)
         self._put_back(offset, offset + 1)
         return False
@@ -199,11 +201,13 @@ class Feed:
         for gap, _ in losses:
             self.telling[gap.first, gap.upto] = gap
             self.again.remove(gap.first, gap.upto)
+        # Passed in the same step: a read that finds the same gap would tell it again.
         self.next = max(self.next, upto)
         return sorted(losses)
 
     def confirm(self, first: int, upto: int) -> bool:
         """The client knows of a loss: now it is done. False if it was not told so."""
+        # By the very range that was told: a client that confirms more than it heard of confirms nothing.
         gap = self.telling.pop((first, upto), None)
         if gap is None:
             return False
@@ -215,6 +219,8 @@ class Feed:
 
     def _keep(self, gap: Gap) -> None:
         """Neighbours of one reason are one."""
+        # Merged as they come: each report carries all of them, and retention takes whole generations bit by
+        # bit.
         at = bisect_left(self.lost, gap)
         behind = self.lost[at : at + 1]
         if behind and (behind[0].first, behind[0].reason) == (gap.upto, gap.reason):
@@ -241,11 +247,15 @@ class Feed:
     def check(self) -> None:
         """Asserts the invariants."""
         told = Ranges(self.telling)
-        assert len(told) == sum(upto - first for first, upto in self.telling), "F1: told twice"
+        count = sum([upto - first for first, upto in self.telling])
+        assert len(told) == count, "F1: told twice"
         seen = Ranges()
         kinds = {"out": self.out, "again": self.again, "returned": self.returned, "told": told}
         for name, kind in kinds.items():
             kind.check()
+            # Most feeds have nothing in hand most of the time, and simulations ask after every step.
+            if not kind:
+                continue
             before = len(seen)
             for first, upto in kind:
                 seen.add(first, upto)
@@ -268,8 +278,8 @@ class Feed:
         if self.out:
             self.progress.fail(self.out.first)
 
-    def is_beyond(self, offset: int) -> bool:
-        """Whether a message has failed as often as it may."""
+    def has_failed_too_often(self, offset: int) -> bool:
+        """Whether a message is to be buried as a dead letter: it failed as often as it may."""
         return bool(self.deliveries_max) and (
             self.progress.failures.get(offset, 0) >= self.deliveries_max
         )

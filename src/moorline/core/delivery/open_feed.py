@@ -62,6 +62,10 @@ class Window:
         self.starved: dict[int, OpenFeed] = {}
         """Feeds that wait for room."""
 
+    @property
+    def is_full(self) -> bool:
+        return self.out >= self.size
+
 
 class OpenFeed:
     """A feed at work."""

@@ -59,6 +59,7 @@ class PrivateSubscription:
 
     def changed(self, feed: Feed) -> list[Effect]:
         """Something of a feed was delivered, acknowledged or given back."""
+        # A feed that is over may still be spoken of: its client has not heard so yet.
         shard = self._by_feed.get(feed.number)
         if shard is None:
             return []
@@ -102,6 +103,7 @@ class PrivateSubscription:
         # The cursor is kept here while there is no feed: it counts on through the generations.
         view.cursor = feed.progress.cursor()
         del self._by_feed[feed.number]
+        # A read of it that is under way must find nothing wanted when it comes back.
         feed.stopped = True
         return [FeedClosed(feed)]
 

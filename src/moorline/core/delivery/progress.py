@@ -10,8 +10,7 @@ It only grows: merging an old report changes nothing. Going back is a seek, whic
 Invariants, looked at by `check`:
 
     M1  what is done above the low mark does not touch it: else the mark would be higher, and the cursor
-    that is
-        stored longer than it need be
+        that is stored longer than it need be
     M2  only what is not done has failures; a message that is done is never buried
 """
 

@@ -5,6 +5,7 @@ never of a message: a block has thousands, and this is the hottest place of a de
 wanted, which is the rule, no mask is made and the bytes of the block go out as they are.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy.typing as npt
 from moorline.core.frames.block import Block
 from moorline.core.frames.fields import TTL_AT, field, published_by, times_of
 from moorline.core.ranges import Range
-from moorline.core.topic import Matcher
 
 Mask = npt.NDArray[np.bool_]
+Matches = Callable[[str], bool]
+"""Whether a topic is wanted: a filter, or several."""
 
 
 class Selection(NamedTuple):
@@ -28,18 +30,20 @@ class Selection(NamedTuple):
 
 
 def select(
-    block: Block, upto: int, room: int, matcher: Matcher, now_us: int, own_producer: int = 0
+    block: Block, upto: int, room: int, matcher: Matches, now_us: int, own_producer: int = 0
 ) -> Selection:
     """The first `room` messages of a block below `upto` that match and have not expired.
 
     Those of `own_producer` are not for this reader, who has published them.
     """
+    # No further than was wanted: what follows may be another member's, or done.
     count = min(block.upto, upto) - block.first
     mask = _mask(block, count, matcher, now_us)
     if own_producer:
         foreign = ~published_by(block.data, block.positions[:count], own_producer)
         mask = foreign if mask is None else mask & foreign
     if mask is None:
+        # All are wanted, so that what does not fit is a piece at the end, and there is one copy.
         taken = min(count, room)
         stop = block.first + taken
         return Selection(stop, [(block.first, stop)], _cut(block, 0, taken), taken)
@@ -60,7 +64,7 @@ def select(
     return Selection(block.first + count, runs, frames, len(chosen))
 
 
-def _mask(block: Block, count: int, matcher: Matcher, now_us: int) -> Mask | None:
+def _mask(block: Block, count: int, matcher: Matches, now_us: int) -> Mask | None:
     """Which of the first `count` messages are wanted; None if all are."""
     # By name, not by message: a block has few topics, and their numbers are an index into the answers.
     wanted = [matcher(name) for name in block.names]
@@ -80,6 +84,7 @@ def _mask(block: Block, count: int, matcher: Matcher, now_us: int) -> Mask | Non
 def _cut(block: Block, start: int, stop: int) -> bytes:
     if stop <= start:
         return b""
+    # The very bytes of the block, which all its readers share.
     if start == 0 and stop == len(block.positions):
         return block.data
     first = int(block.positions[start])

@@ -1,8 +1,8 @@
 """Room: core/frames. Parts of one buffer, hashed and counted all at once: no part is copied, no loop is
 in Python.
 
-    parts = Parts(data, starts, lengths)
-    parts.hashes(seed)                         # XXH3-64 of each, equal to the scalar one to the bit
+    column = ByteColumn(data, starts, lengths)
+    column.hashes(seed)                        # XXH3-64 of each, equal to the scalar one to the bit
 
 Arrow knows a part by where it begins and how long it is, polars-hash hashes such parts, and neither holds
 other threads up meanwhile. Few parts are done one by one. Both libraries are imported at their first use,
@@ -46,6 +46,8 @@ _WORD_MASKS = np.array(
 def words_at(data: Buffer, kind: str) -> npt.NDArray[Any]:
     """The buffer as numbers of that kind, one beginning at every byte."""
     count = max(len(data) - np.dtype(kind).itemsize + 1, 0)
+    # A stride of one byte: the numbers overlap, and nothing is copied. Frames begin at any byte, so no
+    # aligned view has them all.
     return np.ndarray((count,), kind, data, 0, (1,))
 
 
@@ -66,6 +68,7 @@ class ByteColumn(NamedTuple):
 
     def hashes(self, seed: int = 0) -> npt.NDArray[np.uint64]:
         """XXH3-64 of each."""
+        # To set up a column costs as much as to hash some dozens of parts, and most publishes bring few.
         if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
             scalar = map(xxhash.xxh3_64_intdigest, self._one_by_one(), repeat(seed))
             return np.fromiter(scalar, np.uint64, len(self.starts))
@@ -88,12 +91,14 @@ class ByteColumn(NamedTuple):
     def distinct(self) -> tuple[list[bytes], npt.NDArray[np.uint32]]:
         """Those that there are, the first one first; and which of them each is."""
         if len(self.starts) <= COLUMN_ONE_BY_ONE_MAX:
+            # In the order in which they come, as Arrow does it: both ways give the same numbers.
             known: dict[bytes, int] = {}
             number = known.setdefault
             places = [number(bytes(part), len(known)) for part in self._one_by_one()]
             return list(known), np.array(places, np.uint32)
         import pyarrow
 
+        # Cast first: Arrow has no dictionary of views. That copies the parts, and topics are short.
         encoded = self._padded().views().cast(pyarrow.binary()).dictionary_encode()
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.uint32)
 
@@ -113,6 +118,7 @@ class ByteColumn(NamedTuple):
 
         bitmap = None
         if valid is not None:
+            # Little, because Arrow counts the bits of a byte from the low end.
             bitmap = pyarrow.py_buffer(np.packbits(valid, bitorder="little").tobytes())
         views = _views(words_at(self.data, "<u4"), self.starts, self.lengths)
         buffers = [bitmap, pyarrow.py_buffer(views), pyarrow.py_buffer(self.data)]
@@ -130,6 +136,8 @@ class ByteColumn(NamedTuple):
 
     def _padded(self) -> "ByteColumn":
         """The same, in a buffer that goes on behind the last part that is short."""
+        # Long parts are only pointed at. Of short ones three words are taken, which may reach beyond the
+        # buffer; to copy it for that is rare, since bodies follow most parts.
         short = self.starts[self.lengths <= _INLINE_BYTES]
         if not len(short) or int(short.max()) + PADDING_BYTES <= len(self.data):
             return self
@@ -140,9 +148,11 @@ def _views(words: npt.NDArray[Any], starts: Numbers, lengths: Numbers) -> npt.ND
     """Arrow's sixteen bytes of each value: its length, its first four bytes, and where it is."""
     views = np.empty((len(starts), 4), np.uint32)
     views[:, 0] = lengths
+    # The number of the buffer, of which there is one, and the place in it.
     views[:, 2] = 0
     views[:, 3] = starts
     is_short = lengths <= _INLINE_BYTES
+    # A column is mostly of one kind, all topics short or all bodies long: then no mask is applied.
     if not is_short.any():
         views[:, 1] = words[starts]
     elif is_short.all():
@@ -160,6 +170,8 @@ def _fill_short(
     views: npt.NDArray[np.uint32], words: npt.NDArray[Any], starts: Numbers, lengths: Numbers
 ) -> None:
     """A short value stands in its view, behind its length; what follows it there is zero."""
+    # Zero behind the value, since Arrow compares whole views: two equal values with different bytes behind
+    # them would be two.
     views[:, 1:] = 0
     length_max = int(lengths.max(initial=0))
     for word in range(-(-length_max // 4)):

@@ -16,6 +16,8 @@ FramePositions = npt.NDArray[np.uint32]
 Positions = Numbers | FramePositions
 """Where frames begin, as they are found or as a block has them."""
 
+# Where the fields of core/frames/frame.py stand, counted from the beginning of a frame. A test compares
+# them with its struct.
 OFFSET_AT, TIME_AT, TTL_AT = 8, 16, 24
 TOPIC_AT, KEY_AT, HEADERS_AT, FLAGS_AT = 28, 30, 32, 34
 
@@ -31,12 +33,14 @@ class Sizes(NamedTuple):
     @staticmethod
     def of(frames: Buffer, positions: Numbers) -> "Sizes":
         """The four stand side by side, two bytes each."""
+        # One gather in place of four: this is done for every frame that is published or read.
         together = words_at(frames, "<i8")[positions + TOPIC_AT]
         return Sizes(*(together >> shift & 0xFFFF for shift in (0, 16, 32, 48)))
 
 
 def field(data: bytes, positions: Positions, at: int, kind: str) -> Numbers:
     """A number of each frame's fixed part."""
+    # Wider before the sum: a position near the end of four gigabytes would wrap.
     places = np.asarray(positions, np.int64) + at
     return words_at(data, kind)[places].astype(np.int64)
 
@@ -58,6 +62,8 @@ def published_by(data: bytes, positions: Positions, producer: int) -> npt.NDArra
     starts = np.asarray(positions, np.int64)
     sizes = Sizes.of(data, starts)
     found: npt.NDArray[np.bool_] = sizes.flags & PRODUCER != 0
+    # Only of those that have one: in the others the bytes of the body stand there, and could pass for the
+    # producer.
     some = np.flatnonzero(found)
     behind = (starts + FRAME.size + sizes.topics + sizes.keys + sizes.headers)[some]
     found[some] = words_at(data, "<u8")[behind] == np.uint64(producer)

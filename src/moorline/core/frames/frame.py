@@ -12,6 +12,12 @@
             then     topic, key, headers, [producer u64, sequence u64], body
 
 Little-endian, so that numpy and Arrow read it in place. Design: docs/design/streams.md.
+
+A frame is made once, by the publish, and never again: it is copied to the disk, to other nodes and to
+clients as it is. So its check covers all that a reader relies on, and is seeded by the stream:
+frames that were put into a file of another stream, or left over there, are not taken for its own. The
+numbers of fixed width stand first, at places that do not depend on any other field, so that a column of one
+of them can be read from thousands of frames at once (core/frames/fields.py).
 """
 
 import struct
@@ -25,6 +31,8 @@ from msgspec import Meta
 from moorline.errors import Malformed
 from moorline.limits import HEADER_BYTES_MAX, HEADERS_MAX
 
+# HEAD is what the check does not cover: the check itself, and the length. With a wrong length other bytes are
+# checked, and those fail.
 HEAD = struct.Struct("<II")
 CONTENT = struct.Struct("<QQIHHHH")
 PRODUCER_PART = struct.Struct("<QQ")
@@ -36,8 +44,10 @@ PRODUCER = 4
 QOS0 = 8
 TOMBSTONE = 16
 """There is nothing under this key any more: no body at all, which is not an empty one."""
+# A frame with any other flag is of a later version, and is refused before it is stored.
 FLAGS_ALL = KEYED | RETAIN | PRODUCER | QOS0 | TOMBSTONE
 
+# Half of the hash: 32 bits find a torn or altered frame, and a frame has four bytes less for each message.
 CHECK_MASK = 0xFFFF_FFFF
 
 Headers = Sequence[tuple[str, bytes]]
@@ -66,6 +76,8 @@ class Stored(NamedTuple):
 
 
 def encode_headers(headers: Headers | None) -> bytes:
+    # No headers are no bytes, and not an empty list: most messages have none, and readers skip them without
+    # a look.
     return _encoder.encode(headers) if headers else b""
 
 
@@ -74,6 +86,8 @@ def decode_headers(data: bytes) -> list[tuple[str, bytes]]:
         return []
     try:
         return _decoder.decode(data)
+    # A client can publish bytes in place of headers: they are stored as they are, and whoever reads them
+    # must not stumble.
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"these are not headers: {error}") from error
 
@@ -98,6 +112,7 @@ def frame_of(stored: Stored, seed: int) -> bytes:
         len(stored.headers),
         stored.flags,
     )
+    # The body is last: its length is what is left, and needs no field.
     content = b"".join((fixed, topic, key, stored.headers, producer, stored.body))
     return HEAD.pack(len(content), check_of(content, seed)) + content
 
@@ -109,6 +124,7 @@ def stored_at(data: bytes, start: int) -> Stored:
     at = start + FRAME.size
     name = data[at : at + topic].decode()
     at += topic
+    # By the flag, not by the length: an empty key is a key, and decides the shard.
     key_bytes = data[at : at + key] if flags & KEYED else None
     at += key
     header_bytes = data[at : at + headers]
@@ -146,3 +162,14 @@ def all_stored(data: bytes) -> Iterator[Stored]:
     while start < len(data):
         yield stored_at(data, start)
         start += HEAD.size + HEAD.unpack_from(data, start)[0]
+
+
+def without(frames: bytes, offsets: set[int]) -> bytes:
+    """The frames but those of some offsets; rare, and so frame by frame."""
+    kept, at = [], 0
+    while at < len(frames):
+        length, _, offset, *_ = FRAME.unpack_from(frames, at)
+        if offset not in offsets:
+            kept.append(frames[at : at + HEAD.size + length])
+        at += HEAD.size + length
+    return b"".join(kept)

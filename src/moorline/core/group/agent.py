@@ -7,9 +7,9 @@ one with a new id.
 
 Invariants, looked at by `check`:
 
-    A1  a Borrower is known by its own id, and none that is over is kept A2  a subscription that is wanted
-    has exactly one Borrower that is not leaving: with none it would get nothing,
-        with two it would be two members
+    A1  a Borrower is known by its own id, and none that is over is kept
+    A2  a subscription that is wanted has exactly one Borrower that is not leaving: with none it would get
+        nothing, with two it would be two members
     A3  one that is not wanted has only Borrowers that are leaving
 """
 
@@ -112,11 +112,14 @@ class Agent:
         """The link to a node is gone, and with it the Leaders that were there."""
         effects: list[Effect] = []
         for name, member in list(self.members.items()):
+            # Those that have not found a Leader yet wait for nobody: their timer asks again.
             if member.borrower.leader == node:
                 effects += self._step(name, PeerLost(node), now_ms)
         return effects
 
     def timer(self, name: str, now_ms: int) -> list[Effect]:
+        # Ids have no space, so the name of a timer says whose it is. One that fires for a Borrower that is
+        # over finds nobody.
         borrower, _, timer = name.partition(" ")
         return self._step(borrower, TimerFired(timer), now_ms)
 
@@ -173,8 +176,10 @@ class Agent:
 
     def _again(self, subscription: int, reason: str, now_ms: int) -> list[Effect]:
         code = reason.removeprefix("invalidated: ")
+        # It was unsubscribed while its Borrower was ending.
         if subscription not in self._windows:
             return []
+        # Forgotten before it is told: whoever subscribes again because of it gets a new Borrower.
         if code in FINAL_REASONS:
             del self._windows[subscription]
             return [SubscriptionOver(subscription, code)]

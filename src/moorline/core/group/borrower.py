@@ -73,6 +73,8 @@ class BorrowerState(Enum):
 
 
 class Borrower(Machine[BorrowerState]):
+    # The statuses of the specification, which has no cycle in them either: what could be mended by going
+    # back is mended by another Borrower, and no state has to be thought of together with what was before it.
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         BorrowerState.CONNECTING: frozenset({BorrowerState.CONNECTED, BorrowerState.DESTROYED}),
         BorrowerState.CONNECTED: frozenset({BorrowerState.UNSUBSCRIBING, BorrowerState.DESTROYED}),
@@ -152,6 +154,7 @@ class Borrower(Machine[BorrowerState]):
 
     def _connect(self, response: LeaderConnectResponse) -> list[Effect]:
         self.move(BorrowerState.CONNECTED)
+        # From now on older words are not heard, and those of another Leader end it.
         self.epoch, self.leader = response.epoch, response.leader
         return [CancelTimer("find leader"), SetTimer("ping", self._times.ping_ms)]
 
@@ -223,6 +226,7 @@ class Borrower(Machine[BorrowerState]):
         held = self.leases.get(progress.lease)
         if held is None:
             return []  # of a lease that is over: the session has not heard of it yet
+        # Taken in whatever happens next: the goodbye says what was taken in last.
         held.take_in(progress)
         if self.state is BorrowerState.UNSUBSCRIBING:
             # No reports any more: the goodbye has all of them, when the last is in.

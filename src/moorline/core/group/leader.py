@@ -168,6 +168,7 @@ class Leader(Machine[LeaderState]):
             case Ping():
                 return self._ping(view, message)
             case UpdateProgress():
+                # Never back: a late message must not make an older ping the newest one again.
                 view.number = max(view.number, message.number)
                 return self._update(view, message, now_ms)
             case RevokeFinished(lease=number, lost=lost):
@@ -281,6 +282,8 @@ class Leader(Machine[LeaderState]):
     def _kick(self, member: str) -> list[Effect]:
         effects: list[Effect] = []
         for view in list(self.borrowers.values()):
+            # By either name: operators see members, and one member may have two Borrowers while it
+            # resubscribes.
             if member in (view.member, view.id):
                 self.lending.blame(view)
                 effects += self._expel(view, "KICKED")

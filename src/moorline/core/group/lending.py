@@ -10,12 +10,11 @@ The Leader (core/group/leader.py) knows who is there and for how long it may spe
 and what reports do to the group's progress. Locks on single messages are the same with another plan:
 core/group/queue_leader.py.
 
-Invariants, looked at by `check`:
+Invariant, looked at by `check`:
 
-    G1  a lease is known by its number, at its shard and at its member, or nowhere
     G2  a stream has one lease at most, so that no two members read it (I1 of docs/design/groups.md)
 
-with those of its leases (E1 to E3), its shards (W1, W2) and its commits (C1, C2).
+with those of who holds what (G1), of its leases (E1 to E3), its shards (W1, W2) and its commits (C1, C2).
 """
 
 from collections.abc import Iterable

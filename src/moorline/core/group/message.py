@@ -26,6 +26,8 @@ LeasesDigest = Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
 Losses = Annotated[tuple[Gap, ...], Meta(max_length=LEASE_LOSSES_MAX)]
 
 
+# Arrays on the wire, with a number as tag: a group of many members says these all the time. Fields are only
+# ever added at the end, with a default, so that nodes of two versions understand each other.
 class GroupMessage(msgspec.Struct, frozen=True, array_like=True):
     borrower: MemberName
 
@@ -135,12 +137,15 @@ class Invalidate(FromLeader, frozen=True, tag=16):
     reason: Annotated[str, Meta(max_length=CODE_LENGTH_MAX)]
 
 
+# LeaderWanted has no epoch: whoever asks does not know a Leader yet.
 BorrowerMessage = LeaderWanted | Ping | UpdateProgress | RevokeFinished | Disconnect
 LeaderMessage = LeaderConnectResponse | PingResponse | Grant | Revoke | Revoked | Invalidate
 
 
 def lease_item(lease: int, stream: Stream) -> bytes:
     """What the digest of held leases is made of."""
+    # With the stream: after a change of Leaders the same number may be another stream's, and a digest of
+    # numbers alone would agree.
     return f"{lease} {stream}".encode()
 
 

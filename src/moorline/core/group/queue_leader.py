@@ -297,14 +297,17 @@ class QueueLending(StreamLending):
     def check_exclusive(self) -> None:
         for shard, pool in self._pools.items():
             view = pool.view
-            taken = [*pool.back, *(one for lease in view.leases.values() for one in lease.open)]
+            taken = list(pool.back)
+            for lease in view.leases.values():
+                taken += lease.open
             taken.sort()
             for (_, upto), (first, _) in pairwise(taken):
                 assert upto <= first, f"Q1: {shard} at {first} is taken twice"
             end = taken[-1][1] if taken else 0
             assert end <= pool.next, f"Q1: {shard} at {end} is fresh from {pool.next}, and taken"
-            known = Ranges(taken)
-            for first, upto in view.progress.open_ranges(0, min(pool.next, view.end)):
+            handed_out = view.progress.open_ranges(0, min(pool.next, view.end))
+            known = Ranges(taken) if handed_out else Ranges()
+            for first, upto in handed_out:
                 assert not known.missing(first, upto), f"Q4: {shard} {first}-{upto} is lost"
 
 

@@ -84,6 +84,7 @@ class SharedSubscriptions:
 
     def changed(self, feed: Feed, now_ms: int) -> list[Effect]:
         """Something of this feed was delivered, acknowledged or given back."""
+        # Its lease is over: what its client still says of it is nobody's any more.
         if feed.number not in self._leases:
             return []
         # Somebody waits for a word that something came back or is lost, or that a lock is done with.
@@ -154,6 +155,8 @@ class SharedSubscriptions:
             ranges=install.ranges,
             deliveries_max=install.deliveries_max,
         )
+        # Under a number of its own, and not that of the lease: two Borrowers of one session may have leases
+        # of the same number.
         self.feeds[feed.number] = feed
         self._leases[feed.number] = (install.borrower, install.lease)
         self._by_lease[install.borrower, install.lease] = feed
@@ -176,6 +179,7 @@ class SharedSubscriptions:
             return []
         borrower, lease = known
         returned: tuple[Range, ...] = tuple(feed.returned)
+        # Noted before the Agent hears it: what it answers may come back here.
         self._told[feed.number] = _urgent(feed)
         progress = StreamProgress(
             lease,
@@ -211,5 +215,6 @@ class SharedSubscriptions:
         assert not self._retired, "S4: a feed was stopped and not looked at"
 
 
+# What the Leader must hear at once, because another member may wait for it: the rest can wait for the timer.
 def _urgent(feed: Feed) -> tuple[int, bool, int, bool]:
     return len(feed.returned), feed.is_drained, feed.lost_messages, bool(feed.telling)

@@ -1,8 +1,11 @@
 """Room: core/group. Who holds what in a group: its shards, its members, and the leases between them.
 
 A lease is known three times, by its number, at its shard and at its member: a report names the number,
-a plan asks the shard, and a silence ends all of a member. They change together here and nowhere else, which
-is G1 of core/group/lending.py.
+a plan asks the shard, and a silence ends all of a member. They change together here and nowhere else.
+
+Invariant, looked at by `check`:
+
+    G1  a lease is known by its number, at its shard and at its member, or nowhere; numbers are drawn once
 """
 
 from collections.abc import Iterable
@@ -86,8 +89,9 @@ class Sharing:
         for number, lease in self.leases.items():
             shard = self.shards.get(lease.stream.shard)
             member = self.borrowers.get(lease.borrower)
-            known = [view.leases.get(number) for view in (shard, member) if view is not None]
-            assert known == [lease, lease], f"G1: lease {number} is not known everywhere"
+            is_at_shard = shard is not None and shard.leases.get(number) is lease
+            is_at_member = member is not None and member.leases.get(number) is lease
+            assert is_at_shard and is_at_member, f"G1: lease {number} is not known everywhere"  # noqa: PT018
             assert 0 < number == lease.number < self._next_number, f"G1: lease {number} is new"
         for views in (self.shards, self.borrowers):
             # All of ours are at both, so as many at each means that there is no other.

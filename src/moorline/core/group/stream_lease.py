@@ -20,12 +20,16 @@ from moorline.core.stream import Stream
 
 
 class Status(Enum):
+    """Of an assignment, as the specification has them."""
+
     GRANTING = "granting"
     GRANTED = "granted"
     REVOKING = "revoking"
     REVOKED = "revoked"
 
 
+# From GRANTING straight to REVOKING too: a Borrower that never hears of its grant is asked for it back all
+# the same, and says that it has nothing. Never back: a stream is granted again under another number.
 STATUS_MOVES: Mapping[Status, frozenset[Status]] = {
     Status.GRANTING: frozenset({Status.GRANTED, Status.REVOKING}),
     Status.GRANTED: frozenset({Status.REVOKING}),
@@ -84,6 +88,7 @@ class Lease:
         """Of a lease of ranges: there is nothing left of them but to tell a client that they are gone."""
 
     def move(self, status: Status, now_ms: int) -> None:
+        # Asked twice, as reminders and plans do, it must not begin its deadline anew.
         if status is self.status:
             return
         assert status in STATUS_MOVES[self.status], (
@@ -92,6 +97,7 @@ class Lease:
         self.status = status
         # A deadline runs from the move, not from what is said again later.
         self.since_ms = now_ms
+        # For good: what is being revoked was confirmed before, and is still in the Borrower's digest.
         self.confirmed |= status is Status.GRANTED
 
     @property
@@ -104,9 +110,12 @@ class Lease:
             assert not self.confirmed, f"E1: lease {self.number} was not granted yet"
         if self.status is Status.GRANTED:
             assert self.confirmed, f"E1: lease {self.number} was granted"
-        within = Ranges(self.ranges or ()) if self.open else Ranges()
-        for first, upto in self.open:
-            assert not within.missing(first, upto), f"E2: lease {self.number} has no {first}-{upto}"
+        # Most have all of their ranges open, or nothing.
+        if self.open and tuple(self.open) != self.ranges:
+            within = Ranges(self.ranges or ())
+            for first, upto in self.open:
+                is_mine = not within.missing(first, upto)
+                assert is_mine, f"E2: lease {self.number} has no {first}-{upto}"
         assert self.ranges is not None or not self.is_gone, f"E3: lease {self.number} is a stream"
 
     @property
@@ -131,6 +140,7 @@ class Lease:
             case Status.REVOKED:
                 return Revoked(self.borrower, epoch, self.number)
             case Status.GRANTED:
+                # Nothing is waited for: from here on the Borrower speaks.
                 return None
 
 
@@ -140,8 +150,10 @@ def agrees(digest: bytes, leases: Iterable[Lease]) -> bool:
     It has those that it has for sure, and any of those that are on their way to it or away from it. The
     hash of the latter must be a XOR of some of theirs: that is whether it lies in what they span.
     """
+    # What a peer sends is within its bound, and may still be no digest.
     if len(digest) != DIGEST_BYTES:
         return False
+    # The count is compared too: two leases that cancel in the XOR would pass unseen.
     told, items, span, unsure = Digest.from_bytes(digest), [], _Span(), 0
     for lease in leases:
         item = lease_item(lease.number, lease.stream)
@@ -158,6 +170,8 @@ def agrees(digest: bytes, leases: Iterable[Lease]) -> bool:
 
 def reported(leases: Iterable[Lease]) -> bytes:
     """The digest of what their Borrower reported last."""
+    # One without a report has no item. Its Borrower, which reports each as soon as it holds it, finds the
+    # difference and reports again.
     return bytes(
         Digest.of(report_item(lease.number, lease.reported) for lease in leases if lease.reported)
     )

@@ -54,6 +54,7 @@ class ShardView:
 
     def cursor(self) -> Cursor:
         """What is stored of it."""
+        # Losses are the group's, and not of one lease: they are put in here alone.
         cursor = self.progress.cursor()
         return msgspec.structs.replace(cursor, lost=self.lost) if self.lost else cursor
 
@@ -109,6 +110,7 @@ class ShardView:
     @property
     def lag(self) -> int:
         """Messages of the shard that are there and not done, whether they match the filter or not."""
+        # From what is there still: what retention took is `gone`, and no work is left with it.
         return _count(self.progress.open_ranges(self.first, self.end))
 
     @property
@@ -117,6 +119,7 @@ class ShardView:
         return _count(self.progress.open_ranges(self.progress.low, self.first))
 
     def check(self) -> None:
+        # `current` and `extent_at` search by halves, which is right only while these hold.
         for before, after in pairwise(self.extents):
             assert before.sealed, f"W1: {before.stream} grows, and {after.stream} follows it"
             assert before.end == after.first, f"W1: {before.stream} and {after.stream} are apart"

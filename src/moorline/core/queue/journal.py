@@ -36,6 +36,9 @@ NODE_CHARACTERS = 8
 
 _NODE = " node="
 
+LEFT_OVER = "it stands at the end of a file that should be left"
+"""The problem of a state that breaks J3."""
+
 
 class QueueState(msgspec.Struct, frozen=True):
     """What one line of `queue.log` says."""
@@ -61,6 +64,12 @@ class QueueState(msgspec.Struct, frozen=True):
         unread = self.read_count - self.read_msg
         return unread + self.write_msg if self.has_two_files else unread
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Of their records."""
+        unread = self.read_bytes - self.read_byte
+        return unread + self.write_byte if self.has_two_files else unread
+
     def problem(self) -> str:
         """Why this state cannot be; empty if it can."""
         if not 0 <= self.read_msg <= self.read_count:
@@ -71,7 +80,7 @@ class QueueState(msgspec.Struct, frozen=True):
             return "messages and bytes of the read file do not end together"
         # J3: nobody would ever read on from there, and what is in the second file would wait for ever.
         if self.has_two_files and self.read_msg == self.read_count:
-            return "it stands at the end of a file that should be left"
+            return LEFT_OVER
         same = (self.read_count, self.read_bytes) == (self.write_msg, self.write_byte)
         if not self.has_two_files and not same:
             return "one file has two lengths"
@@ -209,6 +218,7 @@ class QueueJournal(Machine[Files]):
         stored = self.stored
         if stored is None:
             return self._file_messages_max
+        # Asked before a batch is written, so that records which go into two files are never one append.
         left = self._file_messages_max - stored.write_msg
         # A second file takes everything; a full one makes way for a new one, which has all the room.
         return NO_BOUND if stored.has_two_files else left if left > 0 else self._file_messages_max
@@ -230,7 +240,10 @@ class QueueJournal(Machine[Files]):
         return effects
 
     def invariants(self) -> None:
-        problem = "" if self.stored is None else self.stored.problem()
+        stored = self.stored
+        problem = "" if stored is None else stored.problem()
+        is_left = problem == LEFT_OVER
+        assert not is_left, f"J3: {problem}"
         assert not problem, f"J1: {problem}"
         assert self.state is _files(self.stored), f"J2: {self.state.name} of {self.stored}"
 
@@ -245,6 +258,7 @@ class QueueJournal(Machine[Files]):
             # Rotation. While a second file is there it grows, whatever its length: never a third.
             # Performed behind the state: the copy keeps the log with this very change in it.
             rotated.append(CopyState())
+            # Two files only while the first has something unread (J3).
             if old.size:
                 old = msgspec.structs.replace(
                     old, write_file=event.fresh_file, write_msg=0, write_byte=0
@@ -272,6 +286,8 @@ class QueueJournal(Machine[Files]):
     def _acknowledge(self, record_bytes: int, lsn: int) -> list[Effect]:
         old = self.stored
         assert old is not None, "nothing is stored"
+        # As the specification has it: an acknowledgement of nothing is an error of ours, never a message
+        # that is skipped.
         assert old.read_msg < old.read_count, "nothing was delivered"
         new = msgspec.structs.replace(
             old,
@@ -292,6 +308,8 @@ class QueueJournal(Machine[Files]):
             read_count=new.write_msg,
             read_bytes=new.write_byte,
         )
+        # The state first: a crash between the two leaves a file too many, which costs room and nothing else.
+        # The other way round the state would name a file that is gone.
         return [AppendState(new), RemoveFile(old.read_file)]
 
     def _clean(self) -> list[Effect]:

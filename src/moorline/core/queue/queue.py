@@ -22,6 +22,7 @@ Invariants, looked at by `check`:
     K3  the cache is the head of what is stored, and no longer than that
     K4  no acknowledgement is remembered of a change that was not made
     K5  nothing that waits in memory is settled: it would be taken for one of an earlier time, and dropped
+    K6  a queue in which nothing waits has no bytes, and none has less than none
 """
 
 from collections import deque
@@ -30,6 +31,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
+
+from moorline.core.queue.owned import NOT_COUNTED, Owned
+
+RECORD_HEAD_BYTES = 29
+"""What a message has in a file beside its body, and what it counts as beside it."""
 
 MESSAGE = 0
 QUOTA_MARKER = 1
@@ -47,14 +53,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Verdict(Enum):
+class SendVerdict(Enum):
     STORE = "store it"
     MARK = "refuse it and leave a marker"
     REFUSE = "refuse it"
 
 
 # To look up a member of an Enum costs a tenth of a send; these are looked up once.
-STORE, MARK, REFUSE = Verdict
+STORE, MARK, REFUSE = SendVerdict
 
 
 class Queue:
@@ -63,8 +69,10 @@ class Queue:
     __slots__ = (
         "acknowledged_lsn",
         "blocked",
+        "bytes",
         "cache",
         "can_write",
+        "closed",
         "consumed",
         "created_s",
         "damaged",
@@ -73,6 +81,7 @@ class Queue:
         "id",
         "is_subscribed",
         "oldest_s",
+        "owned",
         "owner",
         "pending",
         "popped",
@@ -88,6 +97,8 @@ class Queue:
         self.created_s = created_s
         self.blocked = False
         self.suspended = False
+        self.closed = False
+        """Its id is no right to send to it any more: its owner may, and whoever is granted that."""
         self.damaged = False
         self.can_write = True
         self.flushed_lsn = 0
@@ -95,6 +106,10 @@ class Queue:
         self.acknowledged_lsn = 0
         self.settled_lsn = 0
         self.stored = 0
+        self.bytes = 0
+        """Of all that waits, as records: exact, but for what is acknowledged unread while a log is replayed,
+        until the files are read or written."""
+        self.owned: Owned = NOT_COUNTED
         self.oldest_s = 0
         self.pending: deque[Entry] | None = None
         self.consumed: list[int] | None = None
@@ -110,7 +125,7 @@ class Queue:
 
     @property
     def is_shut(self) -> bool:
-        """Whether senders are turned away whatever the quota says."""
+        """Whether senders are turned away, whoever they are and whatever the quota says."""
         return self.blocked or self.suspended or self.damaged
 
     @property
@@ -118,7 +133,7 @@ class Queue:
         """Whether the files and the index lag behind."""
         return self.touched_lsn > self.flushed_lsn
 
-    def admit(self, quota: int) -> Verdict:
+    def admit(self, quota: int) -> SendVerdict:
         """What is to be done with one more message."""
         waiting = self.stored + (len(self.pending) if self.pending else 0)
         if not self.can_write:
@@ -134,6 +149,9 @@ class Queue:
             self.pending = deque()
         self.pending.append(entry)
         self.touched_lsn = entry.lsn
+        size = len(entry.body) + RECORD_HEAD_BYTES
+        self.bytes += size
+        self.owned.bytes += size
         # Here and not where it was decided, so that a replay of the log comes to the same.
         if entry.kind == QUOTA_MARKER:
             self.can_write = False
@@ -144,19 +162,35 @@ class Queue:
         self.acknowledged_lsn = message
         # What is stored stands before what is pending, so the head is there as long as there is any.
         if self.stored:
-            self.stored -= 1
-            if self.consumed is None:
-                self.consumed = []
-            self.consumed.append(lsn)
-            if self.cache:
-                self.cache.popleft()
+            self._pop_stored(lsn)
             return
         assert self.pending, "an empty queue has no head"
         entry = self.pending.popleft()
+        size = len(entry.body) + RECORD_HEAD_BYTES if self.pending else self.bytes
+        self.bytes -= size
+        self.owned.bytes -= size
         # Only while the files may know more than we do: otherwise a message that came and went in memory
         # leaves nothing behind.
         if self.popped is not None:
             self.popped.append((entry.lsn, lsn))
+
+    def _pop_stored(self, lsn: int) -> None:
+        # Of a log that is replayed nobody has read it: then it is taken to be as long as the others.
+        head = self.cache.popleft() if self.cache else None
+        size = self.bytes // self.size if head is None else len(head.body) + RECORD_HEAD_BYTES
+        self.stored -= 1
+        if self.consumed is None:
+            self.consumed = []
+        self.consumed.append(lsn)
+        self.weigh(max(0, self.bytes - size) if self.stored else self._pending_bytes())
+
+    def _pending_bytes(self) -> int:
+        return sum([len(entry.body) + RECORD_HEAD_BYTES for entry in self.pending or ()])
+
+    def weigh(self, size: int) -> None:
+        """So many bytes wait in it, as somebody knows who has looked."""
+        self.owned.bytes += size - self.bytes
+        self.bytes = size
 
     def peek(self, place: int) -> Entry | None:
         """The message that many places behind the head, if it is in memory."""
@@ -188,8 +222,10 @@ class Queue:
 
     # --- files and memory, brought together -------------------------------------------------------
 
-    def resolve(self, file_lsn: int, file_size: int, done: int) -> int:
+    def resolve(self, file_lsn: int, file_size: int, file_bytes: int, done: int) -> int:
         """Takes in what the files hold; returns how many messages they lack that should be there.
+
+        `file_bytes` are those of what waits there, without the first `done`.
 
         The first `done` of theirs were acknowledged. By its id, not by a count: an acknowledgement of a
         message that is lost must not take another one along.
@@ -217,6 +253,7 @@ class Queue:
         self.consumed = [self.touched_lsn] * done
         self.stored = file_size - done
         self.cache = None
+        self.weigh(file_bytes + self._pending_bytes())
         # What was acknowledged may be gone from the files already; that is no loss.
         return expected - file_size - max(0, acknowledgements - done)
 
@@ -225,6 +262,7 @@ class Queue:
         copy = Queue(self.id, self.owner, self.created_s)
         copy.blocked = self.blocked
         copy.suspended = self.suspended
+        copy.closed = self.closed
         copy.damaged = self.damaged
         copy.can_write = self.can_write
         copy.flushed_lsn = self.flushed_lsn
@@ -232,13 +270,16 @@ class Queue:
         copy.acknowledged_lsn = self.acknowledged_lsn
         copy.settled_lsn = self.settled_lsn
         copy.stored = self.stored
+        copy.bytes = self.bytes
         copy.oldest_s = self.oldest_s
         copy.pending = deque(self.pending) if self.pending else None
         copy.consumed = list(self.consumed) if self.consumed else None
         copy.popped = list(self.popped) if self.popped is not None else None
         # Its first is all that a flush looks at, for the time of the oldest message.
         copy.cache = deque([self.cache[0]]) if self.cache else None
-        found = Copied(copy, len(self.consumed or ()), len(self.popped or ()), self.popped is None)
+        found = Copied(
+            copy, len(self.consumed or ()), len(self.popped or ()), self.popped is None, self.bytes
+        )
         if self.popped is None:
             self.popped = []
         return found
@@ -266,6 +307,9 @@ class Queue:
         self.consumed = since[: copy.stored] or None
         self.stored = copy.stored - len(self.consumed or ())
         self.popped = None
+        # What the flush found otherwise than it was known is so here too.
+        found_bytes = max(0, self.bytes + copy.bytes - copied.bytes)
+        self.weigh(found_bytes if self.size or self.damaged else 0)
         if self.damaged:
             # All of it is aside, acknowledged or not.
             self.consumed, self.stored, self.cache = None, copy.stored, None
@@ -305,6 +349,8 @@ class Queue:
         assert newest <= self.touched_lsn, f"K4: acknowledged by {newest}"
         oldest = pending[0].lsn if pending else self.settled_lsn + 1
         assert oldest > self.settled_lsn, f"K5: {oldest} waits, settled up to {self.settled_lsn}"
+        assert self.bytes >= 0, f"K6: {self.bytes} bytes"
+        assert self.size or self.damaged or not self.bytes, f"K6: {self.bytes} bytes of nothing"
 
 
 class Copied(NamedTuple):
@@ -314,3 +360,4 @@ class Copied(NamedTuple):
     consumed: int
     popped: int
     is_resolved: bool
+    bytes: int

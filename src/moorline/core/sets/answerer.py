@@ -74,12 +74,15 @@ class Answerer:
 
     async def verify(self, theirs: Digest, estimate: bytes = b"", cells_min: int = 0) -> Answered:
         """Our digest; if theirs is another one, with it what helps them to find out."""
+        # The digest first, and what goes along is asked for by it: a set that changes in between would else
+        # be told with a sketch of another one, and the asker would peel what nobody has.
         own = await self._own.digest()
+        # An estimate may cost the store a look at all ids, so it is made only where sizes depend on it.
         differences = None
         if own not in (theirs, Digest.empty()) and len(estimate) == ESTIMATE_BYTES:
             ours = await self._own.estimate(own)
             differences = ours.differences(Estimate.parse(self._own.salt, estimate))
-        mode, cells = answer_verify(own, theirs, differences, cells_min)
+        mode, cells = sketch_or_list(own, theirs, differences, cells_min)
         payload = b""
         if mode is Mode.SKETCH:
             payload = bytes(await self._own.sketch(own, cells))
@@ -94,13 +97,14 @@ class Answerer:
         return await self._own.ids(prefixes)
 
 
-def answer_verify(
+def sketch_or_list(
     own: Digest, theirs: Digest, differences: int | None, cells_min: int
 ) -> tuple[Mode, int]:
-    """What goes with the answer, by cost in bytes; and the size of the sketch, if it is one.
+    """What goes with the answer, by cost in bytes: a sketch of so many cells, the list, or nothing.
 
     `differences` is the estimate, or None where the asker sent none.
     """
+    # From the cheapest to the dearest; the first three cost nothing but the digest.
     if own == theirs:
         return Mode.EQUAL, 0
     if not own.count:
@@ -110,9 +114,14 @@ def answer_verify(
     if differences is None:
         cells = FIRST_CELLS
     else:
+        # The difference of the counts is certain, the estimate is not; a fifth more, because a sketch that
+        # is too small costs a whole round trip, and one that is too large some bytes.
         apart = max(differences, abs(own.count - theirs.count), 1)
         cells = cells_for(apart * 6 // 5 + 1)
+    # What failed before must not be answered by the same size again.
     cells = size_at_least(max(cells, cells_min))
+    # The rule of the seed (more than half differs: the full list) put as what it is for: the list is sent
+    # where it is the cheaper.
     if sketch_bytes(cells) < own.count * LISTED_BYTES:
         return Mode.SKETCH, cells
     return Mode.LIST, 0

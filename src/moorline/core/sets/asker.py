@@ -13,10 +13,18 @@ it was not enough:
 
 The asker is a machine: net/reconcile.py performs what it asks, over whatever wire there is. The answerer
 keeps no state: core/sets/answerer.py. Design: docs/design/reconciliation.md.
+
+Invariants, looked at by `check`:
+
+    Z1  our own set is the one that was asked about: another one would be repaired towards what it is no more
+    Z2  there are TRIES_MAX exchanges at most, and one more only to give up
+    Z3  no two of the ranges that are asked or to be listed overlap: an id would be repaired twice
+    Z4  a walk has ranges to ask for, and a listing has lists
 """
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -25,9 +33,10 @@ from moorline.core.effects import Effect, Event
 from moorline.core.machine import Machine
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import Estimate
-from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
+from moorline.core.sets.prefix import ALL, HASH_BITS, Prefix, RangeDigest
 from moorline.core.sets.sketch import CELL_BYTES, PARTITIONS, Salt, Sketch, Words
 from moorline.errors import Malformed
+from moorline.limits import WALKED_RANGES_MAX
 
 LISTED_BYTES = 8
 """Bytes of an id in a list: the high half of its hash."""
@@ -38,15 +47,21 @@ RANGE_BYTES = 12
 FIRST_BITS = 8
 """The first level of ranges: the 256 buckets that are kept anyway."""
 
+# Sixteen children: half as many would cost more round trips, twice as many more bytes where one id differs.
 CHILD_BITS = 4
 LEAF_COUNT = 16 * RANGE_BYTES // LISTED_BYTES
 """A range of so many ids or fewer is cheaper to list than to divide once more."""
+
+DEEPEST_BITS = HASH_BITS - CHILD_BITS
+"""The children of such a range would be single hashes, which a list names as well."""
 
 TRIES_MAX = 6
 """Exchanges before a reconciliation is given up; a set that changes all the time cannot be proven."""
 
 
 class Mode(Enum):
+    """What came along with a digest; the numbers are those on the wire."""
+
     EQUAL = 0
     EMPTY = 1
     SURPLUS = 2
@@ -151,6 +166,8 @@ class Asking(Enum):
 class Asker(Machine[Asking]):
     """The side that repairs. Its own set does not change while it is at work."""
 
+    # Back to VERIFYING from everywhere: whatever was found, only an equal digest is a proof, and it may
+    # have been found in a set that has changed since.
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         Asking.IDLE: frozenset({Asking.VERIFYING}),
         Asking.VERIFYING: frozenset(
@@ -167,6 +184,7 @@ class Asker(Machine[Asking]):
         super().__init__(name, Asking.IDLE)
         self._own = own
         self._salt = salt
+        # Once: the set does not change, and over a million ids each time would cost as much as the sketch.
         self._digest = own.digest()
         self._cells_min = 0
         self._tries = 0
@@ -186,6 +204,8 @@ class Asker(Machine[Asking]):
             case ListsAnswered(highs), Asking.LISTING:
                 return self._listed(highs)
             case Repaired(digest), Asking.REPAIRING:
+                # Said by the other side of all that it has, not concluded from what was sent: a repair may
+                # be lost in part, and others change the set too.
                 if digest == self._digest:
                     self.move(Asking.AGREED)
                     return [Agreed(digest)]
@@ -195,6 +215,8 @@ class Asker(Machine[Asking]):
                 raise AssertionError(f"{event} is out of place in {self.state.name}")
 
     def _verify(self) -> list[Effect]:
+        # Counted here, where every way round comes by: without a bound a set that changes faster than it is
+        # compared would keep both sides at work for ever.
         self._tries += 1
         if self._tries > TRIES_MAX:
             self.move(Asking.GIVEN_UP)
@@ -207,13 +229,16 @@ class Asker(Machine[Asking]):
     def _answered(self, answer: Answered) -> list[Effect]:
         match answer.mode:
             case Mode.EQUAL:
+                # "Nothing to go with it", which a store without sketches says too: the digests decide.
                 if answer.digest != self._digest:
                     return self._begin_walk()
                 self.move(Asking.AGREED)
                 return [Agreed(answer.digest)]
             case Mode.EMPTY:
+                # Nothing has to travel to us: all of ours is missing there.
                 return self._repair(self._own.highs(ALL), [])
             case Mode.SURPLUS:
+                # And here all of theirs is too much, whatever it is: one prefix says so.
                 return self._repair(np.empty(0, np.uint64), [ALL])
             case Mode.SKETCH:
                 return self._decode(answer)
@@ -224,6 +249,7 @@ class Asker(Machine[Asking]):
         if self._repairs > 1:
             # What the sketch shows does not help: two ids may be equal in the bits that it sees.
             return self._begin_walk()
+        # Of the size that they chose, not that we asked for: only equal sizes can be subtracted.
         theirs = Sketch.parse(self._salt, answer.cells, answer.payload)
         shorts = self._own.sketch(self._salt, answer.cells).difference(theirs)
         if shorts is None:
@@ -233,6 +259,9 @@ class Asker(Machine[Asking]):
                 return self._begin_walk()
             self._cells_min = 2 * answer.cells
             return self._verify()
+        # The sign of a difference is not in a sketch: what is ours is what they lack, the rest is theirs.
+        # Both of two ids with one short id count as missing; to add one that is there already changes
+        # nothing.
         missing, unknown = self._own.of_shorts(shorts)
         return self._repair(missing, [Prefix(48, int(short)) for short in unknown])
 
@@ -240,6 +269,7 @@ class Asker(Machine[Asking]):
 
     def _begin_walk(self) -> list[Effect]:
         self.move(Asking.WALKING)
+        # From the start: what an earlier walk found was of another moment.
         self._leaves = []
         self._asked = ALL.children(FIRST_BITS)
         return [AskRanges(self._asked)]
@@ -252,13 +282,19 @@ class Asker(Machine[Asking]):
         ):
             if theirs == ours:
                 continue
-            if theirs.count <= LEAF_COUNT or prefix.bits >= 60:
+            # By their count, not by ours: the list that would travel is theirs. No deeper than the bits of a
+            # hash, and no wider than the bound: whoever says that every range holds a million would have us
+            # keep sixteen times as many ranges after each answer.
+            is_wide = len(below) >= WALKED_RANGES_MAX
+            if theirs.count <= LEAF_COUNT or prefix.bits >= DEEPEST_BITS or is_wide:
                 self._leaves.append(prefix)
             else:
                 below += prefix.children(CHILD_BITS)
+        # All levels before the first list, so that all lists are asked for in one go.
         if below:
             self._asked = below
             return [AskRanges(below)]
+        # Nothing differs any more: the set changed under the walk, or the digest did in between.
         if not self._leaves:
             return self._verify()
         self.move(Asking.LISTING)
@@ -272,6 +308,7 @@ class Asker(Machine[Asking]):
         missing: list[Words] = []
         extra: list[Prefix] = []
         for prefix, theirs in zip(prefixes, highs, strict=True):
+            # Only what is below this prefix: of the rest of our set the list says nothing.
             own = self._own.highs(prefix)
             missing.append(own[~np.isin(own, theirs)])
             extra += [Prefix(64, int(high)) for high in theirs[~np.isin(theirs, own)]]
@@ -286,9 +323,27 @@ class Asker(Machine[Asking]):
         self.move(Asking.REPAIRING)
         return [Repair(missing, extra)]
 
+    # --- what always holds ------------------------------------------------------------------------
+
+    def invariants(self) -> None:
+        assert self._own.digest() == self._digest, "Z1: our own set has changed"
+        is_last = self._tries == TRIES_MAX + 1 and self.state is Asking.GIVEN_UP
+        assert self._tries <= TRIES_MAX or is_last, f"Z2: try {self._tries}"
+        if self.state is Asking.WALKING:
+            assert self._asked, "Z4: a walk over nothing"
+            self._check_apart([*self._asked, *self._leaves])
+        if self.state is Asking.LISTING:
+            assert self._leaves, "Z4: no list is asked for"
+            self._check_apart(self._leaves)
+
+    def _check_apart(self, prefixes: list[Prefix]) -> None:
+        for before, after in pairwise(sorted(prefixes, key=lambda one: one.first)):
+            assert before.last < after.first, f"Z3: {before} and {after} overlap"
+
 
 def check_answer(mode: Mode, cells: int, payload_bytes: int) -> None:
     """What the other side says is checked before we rely on it."""
+    # Here, before numpy would fail over it in a way that looks like a mistake of ours.
     is_sketch = cells > 0 and payload_bytes == sketch_bytes(cells)
     is_list = payload_bytes % LISTED_BYTES == 0
     fits = {Mode.SKETCH: is_sketch, Mode.LIST: is_list}.get(mode, payload_bytes == 0)

@@ -46,6 +46,8 @@ class Digest(msgspec.Struct, frozen=True):
         return Digest(int.from_bytes(data[:8], "big"), data[8:])
 
     def add(self, data: bytes) -> "Digest":
+        # XOR undoes itself: an item that is added twice would vanish from the hash. So whoever keeps a
+        # digest asks for membership first.
         return Digest(self.count + 1, _mixed(self.hash, xxhash.xxh3_128_digest(data)))
 
     def remove(self, data: bytes) -> "Digest":
@@ -58,6 +60,7 @@ class Digest(msgspec.Struct, frozen=True):
         return Digest(self.count + other.count, _mixed(self.hash, other.hash))
 
     def __bytes__(self) -> bytes:
+        # The count travels too: sets whose hashes cancel out by chance, or by a duplicate, differ in it.
         return self.count.to_bytes(8, "big") + self.hash
 
     def __str__(self) -> str:
@@ -66,5 +69,6 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 def _mixed(one: bytes, other: bytes) -> bytes:
+    # Of bytes of other lengths the XOR would be of numbers that are shifted against each other.
     assert len(one) == len(other) == HASH_BYTES
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(HASH_BYTES, "big")

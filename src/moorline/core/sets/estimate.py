@@ -28,12 +28,17 @@ class Estimate:
         self.bits = np.zeros((LEVELS, BITS), np.uint8) if bits is None else bits
 
     def toggle(self, high: Words) -> None:
+        # A key of its own: drawn like the places of a sketch, ids that fall together there would fall
+        # together here.
         drawn = _mixed_all(short_ids(high) ^ np.uint64(self.salt.keys[4]))
         level = np.zeros(len(drawn), np.int64)
+        # The low eight bits are the place in a level; the level is drawn from others, or it would decide
+        # the place.
         tail = drawn >> np.uint64(8)
         undecided = np.ones(len(drawn), bool)
         for step in range(LEVELS - 1):
             odd = (tail >> np.uint64(step)) & np.uint64(1) == 1
+            # As many zeros as there are before the first one: half of all ids have none, a quarter has one.
             undecided &= ~odd
             level[undecided] = step + 1
         place = (drawn & np.uint64(BITS - 1)).astype(np.int64)
@@ -53,10 +58,14 @@ class Estimate:
         """About how many ids one side has and the other has not."""
         odd = np.sum(self.bits ^ other.bits, axis=1)
         total = 0.0
+        # The sparse levels first: each that can be told adds to the sum, and the first that is too full is
+        # reckoned from those before it.
         for level in reversed(range(LEVELS)):
             share = float(odd[level]) / BITS
             if share >= FULL_SHARE:
                 # The levels above hold 2^-(level+1) of all.
                 return math.ceil(max(total, 1.0) * (1 << (level + 1)))
+            # Two ids on one bit cancel, so the odd bits are fewer than the ids: the formula at the head,
+            # solved for d.
             total += math.log(1 - 2 * share) / math.log(1 - 2 / BITS)
         return math.ceil(total)

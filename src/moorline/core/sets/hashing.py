@@ -17,6 +17,7 @@ from moorline.core.sets.sketch import Words
 
 def hash_ids(ids: Sequence[bytes]) -> Words:
     """The hashes of ids: an array of (high, low) for each."""
+    # Big-endian, as the digest and the catalog have them: a hash has the same halves everywhere.
     joined = b"".join(map(xxhash.xxh3_128_digest, ids))
     return np.frombuffer(joined, ">u8").astype(np.uint64).reshape(-1, 2)
 

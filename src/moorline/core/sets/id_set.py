@@ -2,6 +2,9 @@
 
 The hashes are two arrays of 64-bit halves, sorted by the high one. A *prefix* is the first bits of a
 hash: ranges of it are slices of the arrays, so that no boundary has to be agreed on.
+
+Nothing of it ever changes: an asker compares one state with another, and a set that moves under it would be
+repaired towards what it is no more (Z1 of core/sets/asker.py).
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ class IdSet:
     """The hashes of a set, sorted."""
 
     def __init__(self, high: Words, low: Words) -> None:
+        # The order is kept: by it whoever gave the ids finds their names again.
         order = np.argsort(high, kind="stable")
         self.high: Words = high[order]
         self.low: Words = low[order]
@@ -30,6 +34,8 @@ class IdSet:
         return digest_of(self.high, self.low)
 
     def slice_of(self, prefix: Prefix) -> slice:
+        # Both ends are hashes that belong to it, since the one behind the last prefix of all has no 64
+        # bits.
         start = int(np.searchsorted(self.high, np.uint64(prefix.first)))
         end = int(np.searchsorted(self.high, np.uint64(prefix.last), "right"))
         return slice(start, end)
@@ -37,6 +43,8 @@ class IdSet:
     def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
         found = []
         for prefix in prefixes:
+            # The low halves: the high ones begin alike within a range, and the prefix has said those bits
+            # already.
             part = self.low[self.slice_of(prefix)]
             found.append(
                 RangeDigest(len(part), int(np.bitwise_xor.reduce(part)) if len(part) else 0)
@@ -47,6 +55,8 @@ class IdSet:
         return self.high[self.slice_of(prefix)]
 
     def sketch(self, salt: Salt, cells: int) -> Sketch:
+        # By way of the full size, where it folds: so both sides come to the same cells, kept up or made
+        # anew.
         sketch = Sketch(salt, cells if CELLS_FULL % cells else CELLS_FULL)
         sketch.toggle(self.high)
         return sketch if sketch.cells == cells else sketch.folded(cells)
@@ -58,15 +68,19 @@ class IdSet:
 
     def of_shorts(self, shorts: Words) -> tuple[Words, Words]:
         """The high halves of the hashes with these short ids; and the short ids of no hash."""
+        # Sorted still: short ids are the first bits of what it is sorted by.
         own = short_ids(self.high)
         start = np.searchsorted(own, shorts)
         end = np.searchsorted(own, shorts, "right")
+        # Several hashes may have one short id. All of them are told: which one is meant shows in the next
+        # digest.
         parts = [self.high[a:b] for a, b in zip(start, end, strict=True) if b > a]
         found = np.concatenate(parts) if parts else np.empty(0, np.uint64)
         return found, shorts[start == end]
 
 
 def digest_of(high: Words, low: Words) -> Digest:
+    """That of `Digest.of` over the same ids, from their hashes."""
     if not len(high):
         return Digest.empty()
     halves = int(np.bitwise_xor.reduce(high)), int(np.bitwise_xor.reduce(low))

@@ -8,6 +8,10 @@ Membership decides before XOR does: what is added twice is there once, and what 
 A sketch has 121 KB, and of most sets nobody ever asks one: it is made when it is first asked for, and kept
 up from then on. So is the estimate. What a walk needs is sorted when it is asked for, and good until the next
 change.
+
+Invariant, looked at by `check`:
+
+    MS1  digest, sketch, estimate and the sorted set are those of the ids that are there
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,6 +57,7 @@ class MemorySet:
         # A dict, since one may be named twice in one call.
         new = [one for one in dict.fromkeys(ids) if one not in self._ids]
         self._ids.update(dict.fromkeys(new))
+        # Behind the membership: XOR alone cannot tell a second addition from a removal.
         self._toggle(new, 1)
         return new
 
@@ -69,13 +74,30 @@ class MemorySet:
             return
         hashes = hash_ids(ids)
         high = hashes[:, 0]
+        # Both directions are the same XOR; only the count knows which it was.
         mixed = self._digest.merge(digest_of(high, hashes[:, 1])).hash
         self._digest = Digest(self._digest.count + sign * len(ids), mixed)
         if self._sketch is not None:
             self._sketch.toggle(high)
         if self._estimate is not None:
             self._estimate.toggle(high)
+        # Dropped and not changed: an asker may be at work on it.
         self._frozen = None
+
+    def check(self) -> None:
+        """Asserts the invariant; costs as much as to make all of it anew."""
+        hashes = hash_ids(list(self._ids))
+        anew = IdSet(hashes[:, 0], hashes[:, 1])
+        assert self._digest == anew.digest(), f"MS1: a digest of {self._digest.count} ids"
+        if self._sketch is not None:
+            sketch = anew.sketch(self.salt, CELLS_FULL)
+            assert bytes(self._sketch) == bytes(sketch), "MS1: the sketch is of other ids"
+        if self._estimate is not None:
+            estimate = anew.estimate(self.salt)
+            assert bytes(self._estimate) == bytes(estimate), "MS1: the estimate is of other ids"
+        if self._frozen is not None:
+            assert self._frozen.digest() == self._digest, "MS1: what is sorted is of other ids"
+            assert len(self._names) == len(self._frozen), "MS1: hashes without names"
 
     # --- what a reconciliation asks ---------------------------------------------------------------
 
@@ -129,5 +151,6 @@ class MemorySet:
     def having(self, highs: Words) -> list[bytes]:
         """The ids with these high halves of their hashes."""
         frozen = self.frozen()
+        # All at once: one by one each would be a search of its own.
         places = np.flatnonzero(np.isin(frozen.high, highs))
         return [self._names[place] for place in frozen.order[places].tolist()]

@@ -1,5 +1,8 @@
-"""Room: core/sets. Prefixes of hashes: the ranges that a reconciliation walks, without a boundary to
-agree on."""
+"""Room: core/sets. Prefixes of hashes: the ranges that a reconciliation walks.
+
+Of ranges from id to id, as the seed has them, both ends must travel, and a boundary that one side lacks must
+be found first. A prefix of the hash is known to both sides, and spreads ids evenly whatever they are.
+"""
 
 from typing import NamedTuple
 
@@ -20,6 +23,8 @@ class Prefix(NamedTuple):
 
     @property
     def last(self) -> int:
+        # The last that belongs to it, not the first behind it, which for the highest prefix would have 65
+        # bits.
         return self.first + (1 << (HASH_BITS - self.bits)) - 1
 
     def children(self, bits: int) -> "list[Prefix]":

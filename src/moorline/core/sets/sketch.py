@@ -37,6 +37,8 @@ class Salt:
     def __init__(self, secret: bytes) -> None:
         assert len(secret) == 16, "a salt has 16 bytes"
         low, high = int.from_bytes(secret[:8], "big"), int.from_bytes(secret[8:], "big")
+        # A key for each partition, for the check and for the estimate: with one for all, two ids that fall
+        # together in one partition would do so in the others, and never be told apart.
         self.keys = [
             _mixed(low + number * 0x9E3779B97F4A7C15 & _WORD) ^ high for number in range(5)
         ]
@@ -50,6 +52,7 @@ def _mixed(word: int) -> int:
 
 
 def _mixed_all(words: Words) -> Words:
+    # The same as `_mixed`; the product wraps by itself in 64 bits.
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
@@ -61,6 +64,7 @@ def short_ids(high: Words) -> Words:
 
 
 def _values(shorts: Words, salt: Salt) -> Words:
+    # Of the short id alone, so that a value that was peeled can be known for one without its id.
     check = _mixed_all(shorts ^ np.uint64(salt.keys[3])) & np.uint64(0xFFFF)
     return (shorts << np.uint64(16)) | check
 
@@ -92,11 +96,14 @@ class Sketch:
         """Adds ids that are not there, removes those that are, by the high halves of their hashes."""
         shorts = short_ids(high)
         values = _values(shorts, self.salt)
+        # `at`, because two ids of one call may fall into one cell: a plain `^=` would keep only one of
+        # them.
         for row, places in zip(self.words, _places(shorts, self.salt, self.cells), strict=True):
             np.bitwise_xor.at(row, places, values)
 
     def folded(self, cells: int) -> "Sketch":
         assert self.cells % cells == 0, "a sketch folds to a divisor of its size"
+        # Neighbouring cells become one: a place is divided, as in `_places`.
         words = np.bitwise_xor.reduce(
             self.words.reshape(PARTITIONS, cells, self.cells // cells), axis=2
         )
@@ -115,12 +122,14 @@ class Sketch:
     def difference(self, other: "Sketch") -> Words | None:
         """The short ids that one side has and the other has not; None if there are too many."""
         assert self.cells == other.cells
+        # What both have cancels here, so from now on the cost is by the difference.
         words = self.words ^ other.words
         found: dict[int, None] = {}
         for _ in range(ROUNDS_MAX):
             if not words.any():
                 return np.fromiter(found, np.uint64, len(found))
             pure = self._pure(words)
+            # No cell holds one alone: a knot, which only more cells can loosen.
             if not len(pure):
                 return None
             values = _values(pure, self.salt)
@@ -135,14 +144,17 @@ class Sketch:
     def _pure(self, words: Words) -> Words:
         """The short ids that stand alone in some cell."""
         flat = words.reshape(-1)
+        # An empty cell would pass for the id 0, if its check happened to be 0.
         flat = flat[flat != 0]
         shorts = flat >> np.uint64(16)
         alone = _values(shorts, self.salt) == flat
+        # Once each: an id that stands alone in all three cells would else be taken out and put in again.
         return np.unique(shorts[alone])
 
 
 def cells_for(differences: int) -> int:
     """How many cells a partition needs so that so many differences decode at the first try."""
+    # Few differences need more cells each: with so few cells chance is not evened out yet.
     rate = next(rate for limit, rate in _CELLS_PER_DIFFERENCE if differences <= limit)
     wanted = -(-int(rate * differences) // PARTITIONS)
     return size_at_least(max(wanted, CELLS_MIN))

@@ -17,6 +17,12 @@ at least:
 
 however many connections the others have. With one principal in the ring there is nothing to share: its
 connections have their turns as they came, and it owes nobody anything.
+
+Invariants, looked at by `check`:
+
+    PT1  a principal stands in the ring, once, exactly while a connection of it waits or has its turn PT2  a
+    credit is at most a round, and a debt at most TURN_DEBT_ROUNDS_MAX of them; out of the ring there are
+    debts only PT3  whoever has its turn is in front
 """
 
 from collections import OrderedDict, deque
@@ -73,6 +79,8 @@ class PrincipalTurns:
         found = self._principals.get(principal)
         if found is None:
             found = self._principals[principal] = _Waiting()
+        # By `setdefault`, which keeps the place: a peer that sends byte by byte says this at each, and must
+        # neither gain nor lose by it.
         found.connections.setdefault(connection)
         if not found.in_ring:
             found.in_ring = True
@@ -93,6 +101,8 @@ class PrincipalTurns:
                 ring.rotate(-1)
         principal = ring[0]
         found = self._principals[principal]
+        # Out of the line while it works; who has more to do waits again, behind the others of its
+        # principal.
         connection, _ = found.connections.popitem(last=False)
         self._at_work = principal
         return principal, connection
@@ -101,6 +111,8 @@ class PrincipalTurns:
         """The turn is over, and took so long."""
         principal, self._at_work = self._at_work, ""
         found = self._principals[principal]
+        # The least that a turn is charged makes many small turns as dear as few large ones: what a turn
+        # costs beside its work is not measured.
         found.credit_us -= max(cost_us, TURN_CHARGE_US_MIN)
         # Where nobody else waited it took nothing from anybody.
         found.credit_us = max(found.credit_us, -_DEBT_US_MAX if len(self._ring) > 1 else 0)
@@ -123,7 +135,25 @@ class PrincipalTurns:
             del self._principals[principal]
 
     def _out_of_ring(self, principal: str, found: _Waiting) -> None:
+        # At the front, or in a ring that is short: principals in it have something to do right now.
         self._ring.remove(principal)
         found.in_ring = False
+        # Credit is lost here, a debt is not: else to leave and come again would be a way to get rid of it.
         if found.credit_us >= 0:
             del self._principals[principal]
+
+    # --- what always holds ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Asserts the invariants."""
+        assert len(set(self._ring)) == len(self._ring), f"PT1: {list(self._ring)}"
+        waiting = {name for name, found in self._principals.items() if found.in_ring}
+        assert waiting == set(self._ring), f"PT1: {sorted(waiting)} wait, in {list(self._ring)}"
+        for name, found in self._principals.items():
+            has_work = bool(found.connections) or name == self._at_work
+            assert has_work == found.in_ring, f"PT1: {name} is in the ring: {found.in_ring}"
+            is_within = -_DEBT_US_MAX <= found.credit_us <= ROUND_US
+            assert is_within, f"PT2: {name} has {found.credit_us} us"
+            assert found.in_ring or found.credit_us < 0, f"PT2: {name} is kept for no debt"
+        is_in_front = not self._at_work or self._ring[0] == self._at_work
+        assert is_in_front, f"PT3: {self._at_work} works, and {self._ring[0]} is in front"

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from moorline.core.access.turns import ROUND_US, TURNS_PER_ROUND_MAX, PrincipalTurns
+from moorline.core.access.principal_turns import ROUND_US, TURNS_PER_ROUND_MAX, PrincipalTurns
 from moorline.limits import TURN_CHARGE_US_MIN, TURN_DEBT_ROUNDS_MAX
 
 LONGEST_US = 8_000
@@ -42,7 +42,9 @@ class Loop:
         self.used_us[served[0]] += cost_us
         if served in self.forever:
             self.turns.wait(*served)
+        self.turns.check()
         self.turns.spent(cost_us)
+        self.turns.check()
         return served
 
 
@@ -168,6 +170,7 @@ def test_nobody_is_forgotten_or_served_twice_and_nothing_stays_of_who_left(seed:
                         turns.wait(*found)
                         waiting.add(found)
                     turns.spent(chance.randrange(20_000))
+        turns.check()
         assert len(turns) == len(waiting)
         assert turns.is_empty == (not waiting)
     while (found := turns.next()) is not None:
@@ -205,3 +208,33 @@ def test_a_connection_that_ends_in_its_own_turn_is_gone() -> None:
 
 def test_a_charge_of_a_turn_makes_a_round_of_whole_turns() -> None:
     assert TURNS_PER_ROUND_MAX * TURN_CHARGE_US_MIN == ROUND_US
+
+
+@pytest.mark.parametrize(
+    "broken", ["PT1 twice", "PT1 gone", "PT1 idle", "PT2 debt", "PT2 credit", "PT2 kept", "PT3"]
+)
+def test_a_broken_state_is_found(broken: str) -> None:
+    turns = PrincipalTurns()
+    turns.wait("alice", 1)
+    turns.wait("alice", 2)
+    turns.wait("bob", 3)
+    assert turns.next() == ("alice", 1)
+    turns.check()
+    alice = turns._principals["alice"]
+    match broken:
+        case "PT1 twice":
+            turns._ring.append("bob")
+        case "PT1 gone":
+            turns._ring.remove("bob")
+        case "PT1 idle":
+            turns._principals["bob"].connections.clear()
+        case "PT2 debt":
+            alice.credit_us = -TURN_DEBT_ROUNDS_MAX * ROUND_US - 1
+        case "PT2 credit":
+            alice.credit_us = ROUND_US + 1
+        case "PT2 kept":
+            turns._principals["carol"] = type(alice)()
+        case _:
+            turns._ring.rotate(1)
+    with pytest.raises(AssertionError, match=broken[:3]):
+        turns.check()

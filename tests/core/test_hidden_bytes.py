@@ -2,7 +2,7 @@
 
 import msgspec
 
-from moorline.core.secrecy import without_bytes
+from moorline.core.hidden_bytes import without_bytes
 
 
 class Shown(msgspec.Struct):
