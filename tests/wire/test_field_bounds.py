@@ -1,6 +1,7 @@
 """Every text, bytes, list and map that travels has a bound, and a frame that breaks one is not taken."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +14,7 @@ from moorline.core.group.message import Disconnect
 from moorline.errors import Malformed
 from moorline.limits import (
     CURSOR_RANGES_MAX,
+    FRAME_BYTES_MAX,
     MEMBER_LENGTH_MAX,
     RECORDS_PER_CALL_MAX,
     TEXT_LENGTH_MAX,
@@ -69,6 +71,7 @@ def unbounded(found: Any, path: str, above: tuple[type, ...] = ()) -> Iterator[s
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_message_has_a_bound(kind: type) -> None:
+    """A32."""
     assert list(unbounded(inspect.type_info(kind), kind.__name__)) == []
 
 
@@ -142,3 +145,106 @@ def test_a_text_for_people_is_cut_where_it_is_made(kind: type) -> None:
     said = Failed(1, "INTERNAL", long) if kind is Failed else Goodbye("DONE", long)
     assert len(said.text) == TEXT_LENGTH_MAX
     assert client_decoder.decode(memoryview(frame([said]))[LENGTH.size :]) == [said]
+
+
+# --- at the bound, and one above ------------------------------------------------------------------
+
+
+def least(found: Any) -> Any:
+    """The shortest value of a type, as it travels."""
+    match found:
+        case inspect.StrType():
+            return text_of(found, found.min_length or 0)
+        case inspect.BytesType():
+            return bytes(found.min_length or 0)
+        case inspect.ListType() | inspect.VarTupleType():
+            return [least(found.item_type)] * (found.min_length or 0)
+        case inspect.DictType():
+            return {}
+        case inspect.TupleType():
+            return [least(item) for item in found.item_types]
+        case inspect.UnionType():
+            return least(found.types[0])
+        case inspect.StructType():
+            return _array(found, [least(field.type) for field in found.fields])
+        case inspect.NamedTupleType():
+            return [least(field.type) for field in found.fields]
+        case inspect.IntType():
+            return found.ge or 0
+        case inspect.LiteralType():
+            return found.values[0]
+        case inspect.BoolType():
+            return False
+        case _:
+            return None
+
+
+def text_of(found: inspect.StrType, count: int) -> str:
+    """Of so many characters; what has a form is a path."""
+    if found.pattern is None or re.search(found.pattern, "x" * count):
+        return "x" * count
+    return "/" + "x" * (count - 1)
+
+
+def _array(found: inspect.StructType, values: list[Any]) -> list[Any]:
+    return values if found.tag is None else [found.tag, *values]
+
+
+def stretched(found: Any, path: str) -> Iterator[tuple[str, int, Callable[[int], Any]]]:
+    """Every field below a type that has a bound: its path, the bound, and the value with so much in it."""
+    match found:
+        case inspect.StrType():
+            yield path, found.max_length or 0, lambda count: text_of(found, count)
+        case inspect.BytesType():
+            yield path, found.max_length or 0, bytes
+        case inspect.ListType() | inspect.VarTupleType():
+            item = least(found.item_type)
+            yield path, found.max_length or 0, lambda count: [item] * count
+            for below, bound, make in stretched(found.item_type, f"{path}[]"):
+                yield below, bound, lambda count, make=make: [make(count)]  # type: ignore[misc]
+        case inspect.DictType():
+            item = least(found.value_type)
+            yield path, found.max_length or 0, lambda count: {str(n): item for n in range(count)}
+        case inspect.UnionType():
+            for one in found.types:
+                yield from stretched(one, path)
+        case inspect.TupleType():
+            yield from _placed(found.item_types, lambda values: values, path)
+        case inspect.NamedTupleType():
+            yield from _placed([field.type for field in found.fields], lambda values: values, path)
+        case inspect.StructType():
+            types = [field.type for field in found.fields]
+            names = [field.name for field in found.fields]
+            yield from _placed(types, lambda values: _array(found, values), path, names)
+
+
+def _placed(
+    types: Sequence[Any],
+    whole: Callable[[list[Any]], list[Any]],
+    path: str,
+    names: Sequence[str] = (),
+) -> Iterator[tuple[str, int, Callable[[int], Any]]]:
+    others = [least(one) for one in types]
+    for place, one in enumerate(types):
+        name = f"{path}.{names[place]}" if names else f"{path}[{place}]"
+        for below, bound, make in stretched(one, name):
+            yield (
+                below,
+                bound,
+                lambda count, place=place, make=make: whole(  # type: ignore[misc]
+                    [*others[:place], make(count), *others[place + 1 :]]
+                ),
+            )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_field_at_its_bound_is_taken_and_one_above_is_not(kind: type) -> None:
+    """A32: every text, bytes, list and map, wherever it is in a message."""
+    decoder = node_decoder if kind in get_args(HeardByNode) else client_decoder
+    for path, bound, make in stretched(inspect.type_info(kind), kind.__name__):
+        payload = msgspec.msgpack.encode([make(bound)])
+        # A field that may fill a frame has the frame for its bound.
+        if len(payload) <= FRAME_BYTES_MAX:
+            assert len(decoder.decode(memoryview(payload))) == 1, path
+        with pytest.raises(Malformed):
+            decoder.decode(memoryview(msgspec.msgpack.encode([make(bound + 1)])))

@@ -98,6 +98,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     principal: AnyName
     sessions: int
     groups: int
+    queues: int = 0
+    """At this node, of the certificate whose fingerprint is the name."""
 
 
 # --- who am I -------------------------------------------------------------------------------------
@@ -115,6 +117,8 @@ class Identified(Answer, frozen=True, tag=201):
     groups: Groups
     rights: Annotated[tuple[RightsFacts, ...], Meta(max_length=16)]
     expires_us: int = 0
+    proven_name: AnyName = ""
+    """What Kerberos calls it, where the principal was made of that; empty by another proof."""
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -308,6 +312,24 @@ class QuotasListed(Answer, frozen=True, tag=229):
     quotas: Annotated[tuple[QuotaFacts, ...], PageMax]
 
 
+class QuotaUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    quota: Code
+    used: int
+    """Of a rate: what was taken of the present second."""
+    bound: int | None = None
+
+
+class DescribeQuotas(Call, frozen=True, gc=False, tag=234):
+    """What a principal has at this node; empty for oneself."""
+
+    principal: AnyName = ""
+
+
+class QuotasDescribed(Answer, frozen=True, tag=235):
+    principal: NameText
+    usage: Annotated[tuple[QuotaUsage, ...], PageMax]
+
+
 class ListOwners(Call, frozen=True, gc=False, tag=230):
     after: AnyOwner = ""
     count: PageRows = ACCESS_PAGE_ROWS
@@ -350,6 +372,7 @@ COMMANDS = (
     | ListMembers
     | SetQuota
     | ListQuotas
+    | DescribeQuotas
     | ListOwners
     | MapOwner
 )
@@ -366,6 +389,7 @@ EVENTS = (
     | AccessChanged
     | MembersListed
     | QuotasListed
+    | QuotasDescribed
     | OwnersListed
     | OwnerMapped
 )

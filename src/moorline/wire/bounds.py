@@ -19,6 +19,7 @@ from moorline.limits import (
     FRAME_BYTES_MAX,
     MEMBER_LENGTH_MAX,
     NAME_CHARACTERS_MAX,
+    READ_FILTERS_MAX,
     ROWS_PER_ANSWER_MAX,
     TEXT_LENGTH_MAX,
     TOPIC_WINDOW_MAX,
@@ -32,6 +33,8 @@ Words = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 """Of a node, a role, a program."""
 FilterText = Annotated[str, Meta(max_length=FILTER_LENGTH_MAX)]
+ReadFilters = Annotated[list[FilterText], Meta(max_length=READ_FILTERS_MAX)]
+"""What somebody wants to read who may not read everything."""
 """A topic or a filter, with a group before it or not; perhaps empty."""
 MemberText = Annotated[str, Meta(max_length=MEMBER_LENGTH_MAX)]
 Id = Annotated[bytes, Meta(max_length=ID_BYTES)]

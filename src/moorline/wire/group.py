@@ -21,7 +21,7 @@ from moorline.limits import (
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
 )
-from moorline.wire.bounds import Body, Code, FilterText, MemberText, Name, RowsMax
+from moorline.wire.bounds import Body, Code, FilterText, MemberText, Name, ReadFilters, RowsMax
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.topic import (
     NO_STREAM,
@@ -206,6 +206,7 @@ class FindOffsets(Call, frozen=True, gc=False, tag=135):
     """The first offset of each shard at or after that time; the ends for a time beyond all."""
 
     time_us: Number
+    filters: ReadFilters = msgspec.field(default_factory=list)
 
 
 class OffsetsFound(Answer, frozen=True, gc=False, tag=136):

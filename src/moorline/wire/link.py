@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorline.core.secrecy import without_bytes
+from moorline.core.hidden_bytes import without_bytes
 from moorline.limits import KEEPALIVE_MS, MECHANISM_LENGTH_MAX, PROOF_BYTES_MAX, ROLES_MAX
 from moorline.wire.bounds import Code, Name, Words, cut
 from moorline.wire.message import Message

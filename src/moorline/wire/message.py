@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
+from moorline.errors import CallFailed, MoorlineError, OverQuota
 from moorline.wire.bounds import Code, Words, cut
 
 
@@ -31,14 +32,41 @@ class Answer(Message, frozen=True, gc=False):
     call: int
 
 
+class Excess(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Which quota a call met, for programs that come again by themselves."""
+
+    quota: Code
+    bound: int | None = None
+    """None where it is another principal's, of whom nothing more is said."""
+    retry_after_ms: int | None = None
+    """None where to wait is not enough."""
+
+
 class Failed(Answer, frozen=True, gc=False, tag=6):
-    """The call was refused; `code` is stable, `text` is for people."""
+    """The call was refused; `code` is stable, `text` is for people. `excess` is there with OVER_QUOTA."""
 
     code: Code
     text: Words
+    excess: Excess | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "text", cut(self.text))
+
+    @staticmethod
+    def of(call: int, error: MoorlineError) -> "Failed":
+        """How a call is answered that an error ended."""
+        excess = None
+        if isinstance(error, OverQuota):
+            excess = Excess(error.quota, error.bound, error.retry_after_ms)
+        return Failed(call, error.code, str(error), excess)
+
+    def error(self) -> CallFailed:
+        """The same at the caller."""
+        error = CallFailed.of(self.code, self.text)
+        if isinstance(error, OverQuota) and self.excess is not None:
+            error.quota, error.bound = self.excess.quota, self.excess.bound
+            error.retry_after_ms = self.excess.retry_after_ms
+        return error
 
 
 class CallsGivenUp(Message, frozen=True, gc=False, tag=48):

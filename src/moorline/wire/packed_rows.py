@@ -23,7 +23,6 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from moorline.core.frames.byte_columns import ByteColumn, Numbers, words_at
 from moorline.core.frames.fields import OFFSET_AT, TIME_AT, Sizes
@@ -40,6 +39,7 @@ from moorline.core.frames.frame import (
 from moorline.errors import Malformed
 from moorline.limits import PACKED_SHARDS_MAX
 from moorline.wire.bounds import FilterText, RowsMax
+from moorline.wire.shard_choice import hash_of, shards_of
 from moorline.wire.topic import Record
 
 _HEAD = struct.Struct("<IIII")
@@ -47,7 +47,6 @@ _encoder = msgspec.msgpack.Encoder()
 Names = Annotated[list[FilterText], RowsMax]
 """Topics; whether each of them is one is checked apart."""
 _names_decoder = msgspec.msgpack.Decoder(Names)
-_hash = xxhash.xxh3_64_intdigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +80,12 @@ class PackedRows:
 
         Numbers of two bytes, which are sorted without comparing them.
         """
-        by_name = np.array([_hash(name.encode()) for name in self.names], np.uint64)
+        by_name = np.array([hash_of(name.encode()) for name in self.names], np.uint64)
         found = by_name[self.topics]
         keyed = np.flatnonzero(sizes.flags & KEYED)
         starts = positions + FRAME.size + sizes.topics
         found[keyed] = ByteColumn(self.frames, starts[keyed], sizes.keys[keyed]).hashes()
-        return (found % np.uint64(shards)).astype(np.uint16)
+        return shards_of(found, shards)
 
     def sorted_by(self, shards: int) -> tuple["PackedRows", Numbers]:
         """The same rows for another number of shards, and the place that each of them had."""

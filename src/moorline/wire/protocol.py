@@ -12,6 +12,7 @@ from moorline.wire import (
     group,
     queue,
     queue_contents,
+    resolver,
     service,
     staging,
     stream_file,
@@ -51,6 +52,7 @@ HeardByNode = (
     | holding.COMMANDS
     | access.COMMANDS
     | audit.COMMANDS
+    | resolver.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -73,6 +75,7 @@ HeardByClient = (
     | holding.EVENTS
     | access.EVENTS
     | audit.EVENTS
+    | resolver.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

@@ -123,6 +123,7 @@ class QueueDescribed(Answer, frozen=True, gc=False, tag=35):
     created_s: int
     owner: Words
     unreadable: int = 0
+    is_closed: bool = False
 
 
 class ListQueues(Call, frozen=True, gc=False, tag=36):
@@ -193,6 +194,13 @@ class QueueChecked(Answer, frozen=True, gc=False, tag=42):
     problems: Annotated[list[QueueProblem], Meta(max_length=QUEUE_PROBLEMS_MAX)]
 
 
+class CloseQueue(Call, frozen=True, gc=False, tag=67):
+    """The owner's: while `closed`, to know the id is no right to send to it; who is granted that may."""
+
+    queue: QueueId
+    closed: bool
+
+
 class CheckpointQueues(Call, frozen=True, gc=False, tag=43):
     """The operator's: what the log holds goes into the queues' files and the index, now."""
 
@@ -216,6 +224,7 @@ COMMANDS = (
     | Suspend
     | DeleteQueue
     | BlockQueue
+    | CloseQueue
     | DescribeQueue
     | ListQueues
     | CheckQueue

@@ -154,11 +154,16 @@ queue_rows_decoder = msgspec.msgpack.Decoder(QueueRows)
 
 
 def query_key(principal: str, query: str) -> str:
-    """What a query is known by at a node: its name within its principal. One of nobody is its name alone.
+    """What a query is known by at a node: its name within its principal, which is empty for nobody.
 
     A name cannot begin with a zero character, and no principal has one: no two share a key.
     """
-    return query if principal == ANONYMOUS else f"{_OWNED}{principal}{_OWNED}{query}"
+    return f"{_OWNED}{'' if principal == ANONYMOUS else principal}{_OWNED}{query}"
+
+
+def key_before(key: str) -> str:
+    """What the same query was known by in a folder that is older: one of nobody by its name alone."""
+    return key.removeprefix(_OWNED * 2)
 
 
 def query_name(key: str) -> str:
@@ -184,6 +189,7 @@ def aside_producer_of(key: str, partition: int) -> int:
 
 def _number(text: bytes, seed: int) -> int:
     if not text.startswith(_OWNED.encode()):
+        # Decided by an older program, and it goes on as it began.
         return xxhash.xxh3_64_intdigest(text, seed) or 1
     # Nobody is to find a name whose number is another principal's.
     person = seed.to_bytes(8)

@@ -12,10 +12,11 @@ from moorline.core.stream import Extent, SegmentPart
 from moorline.limits import (
     CLUSTER_NODES_MAX,
     NODE_ADDRESSES_MAX,
+    READ_FILTERS_MAX,
     STREAM_READ_BYTES_MAX,
     STREAM_SHARDS_MAX,
 )
-from moorline.wire.bounds import Body, Code, Name, RowsMax
+from moorline.wire.bounds import Body, Code, FilterText, Name, ReadFilters, RowsMax
 from moorline.wire.message import Answer, Call
 from moorline.wire.node import AddressText
 from moorline.wire.topic import Number
@@ -25,7 +26,13 @@ NodeRow = tuple[Name, NodeAddresses, bool]
 
 
 class DescribeCluster(Call, frozen=True, gc=False, tag=141):
-    """Where the brokers of this cluster are."""
+    """Where the brokers of this cluster are.
+
+    Here as in `DescribeShards` and `FindOffsets`: whoever names the filters that it wants to read needs the
+    right to read these, and not to list all topics.
+    """
+
+    filters: ReadFilters = field(default_factory=list)
 
 
 class ClusterDescribed(Answer, frozen=True, gc=False, tag=142):
@@ -51,6 +58,31 @@ class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
     bytes_max: Annotated[int, Meta(ge=0, le=STREAM_READ_BYTES_MAX)]
 
 
+class ReadMatching(Call, frozen=True, gc=False, tag=68):
+    """The messages of a stream from an offset to before another that one of the filters takes, and no other:
+    for readers who may not read all topics."""
+
+    shard: Number
+    generation: Number
+    offset: Number
+    upto: Number
+    bytes_max: Annotated[int, Meta(ge=1, le=STREAM_READ_BYTES_MAX)]
+    filters: Annotated[list[FilterText], Meta(min_length=1, max_length=READ_FILTERS_MAX)]
+
+
+class MatchingRead(Answer, frozen=True, gc=False, tag=69):
+    """Of the messages `first` to before `upto` the frames that match; `skipped` others are left out.
+
+    With a `reason` the messages are lost. Nothing at all, `upto` being `first`, is the end of the stream.
+    """
+
+    first: int
+    upto: int
+    frames: Body
+    skipped: int = 0
+    reason: Code = ""
+
+
 class StreamFileRead(Answer, frozen=True, gc=False, tag=144):
     """`end` and `size_bytes` are what is committed now; `reason` says why a stream is not there."""
 
@@ -71,6 +103,7 @@ class DescribeShards(Call, frozen=True, gc=False, tag=47):
     since: Annotated[list[tuple[Number, Number]], Meta(max_length=STREAM_SHARDS_MAX)] = field(
         default_factory=list
     )
+    filters: ReadFilters = field(default_factory=list)
 
 
 class ShardsDescribed(Answer, frozen=True, gc=False, tag=49):
@@ -81,5 +114,5 @@ class ShardsDescribed(Answer, frozen=True, gc=False, tag=49):
     is_more: bool = False
 
 
-COMMANDS = DescribeCluster | ReadStreamFile | DescribeShards
-EVENTS = ClusterDescribed | StreamFileRead | ShardsDescribed
+COMMANDS = DescribeCluster | ReadStreamFile | ReadMatching | DescribeShards
+EVENTS = ClusterDescribed | StreamFileRead | MatchingRead | ShardsDescribed

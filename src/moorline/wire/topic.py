@@ -90,10 +90,16 @@ class OpenSession(Call, frozen=True, gc=False, tag=102):
 
 
 class SessionOpened(Answer, frozen=True, gc=False, tag=103):
-    """`subscriptions` are those that it had: (number, filter); their deliveries begin."""
+    """`subscriptions` are those that it had: (number, filter); their deliveries begin.
+
+    `left_out` are those that do not go on now: (filter, the code why). They keep their places.
+    """
 
     resumed: bool
     subscriptions: Annotated[list[tuple[int, FilterText]], Meta(max_length=SUBSCRIPTIONS_MAX)]
+    left_out: Annotated[list[tuple[FilterText, Code]], Meta(max_length=SUBSCRIPTIONS_MAX)] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
