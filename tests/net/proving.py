@@ -32,7 +32,7 @@ NONCE = b"a nonce of the node"
 
 
 class Passwords:
-    """The test's authenticator: `password` in one step, `gssapi` by an HMAC over a nonce, both ways."""
+    """The test's authenticator: `password` in one step, `node` by an HMAC over a nonce, both ways."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, Peer]] = []
@@ -108,7 +108,7 @@ class Password:
 class Signature:
     """Content only when it has been asked by a node that knows the nonce."""
 
-    mechanism = "gssapi"
+    mechanism = "node"
 
     def __init__(self, name: str, password: bytes) -> None:
         self.is_content = False

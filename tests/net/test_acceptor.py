@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.net.test_session import Certificates, certificates
 
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.config.addresses import Address
 from moorline.core.descriptors import Descriptors, Shares, Use
 from moorline.errors import ConnectionLost, Refused

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
 from moorline.limits import (
     ANSWERS_AT_ONCE_MAX,

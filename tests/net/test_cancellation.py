@@ -11,7 +11,7 @@ import pytest
 import trustme
 from tests.net.test_session import Server, serving
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
 from moorline.errors import WrongLoop
 from moorline.limits import CALLS_IN_FLIGHT_MAX

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
 import msgspec
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
+from moorline.core.accepting_link import AcceptingLink
 from moorline.core.effects import Event, Say
-from moorline.core.link import AcceptingLink, EndLink, GoodbyeHeard, HelloHeard, SayWelcome
+from moorline.core.link import EndLink, GoodbyeHeard, HelloHeard, SayWelcome
 from moorline.errors import FrameTooLarge, Malformed
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol

@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 from tests.net.authority import CLIENT, DAY, SERVER, Authority, Issued
 
-from moorline.client.moor import Connecting, connect
+from moorline.client.connecting import Connecting, connect
 from moorline.config.addresses import Address
 from moorline.core.access.principal import CertificateRules, Proof
-from moorline.errors import ConnectionLost, MoorlineError, Refused
+from moorline.errors import (
+    CertificateExpired,
+    CertificateMisused,
+    CertificateNotYetValid,
+    CertificateOfNobody,
+    CertificateRefused,
+    CertificateRevoked,
+    CertificateUntrusted,
+    Expired,
+)
 from moorline.net.clock import wall_ms
 from moorline.net.listener import Admission, Listeners, LoginRefused
 from moorline.net.native import NativeProtocol
@@ -100,6 +109,7 @@ async def test_a_certificate_proves_its_common_name_and_says_until_when(tmp_path
 
 
 async def test_a02_a_renewed_certificate_is_the_same_principal(tmp_path: Path) -> None:
+    """A02: its fingerprint is another one."""
     async with serving(World(tmp_path)) as world:
         found = []
         for _ in range(2):
@@ -112,6 +122,7 @@ async def test_a02_a_renewed_certificate_is_the_same_principal(tmp_path: Path) -
 
 
 async def test_a03_a_certificate_under_another_rule_is_another_principal(tmp_path: Path) -> None:
+    """A03: and none where no rule matches."""
     async with serving(World(tmp_path)) as world:
         world.use("issuer:users=from users", "cn:*={}")
         async with world.connect(USERS.issue("billing")) as moor:
@@ -122,7 +133,10 @@ async def test_a03_a_certificate_under_another_rule_is_another_principal(tmp_pat
         async with world.connect(USERS.issue("billing")) as moor:
             await moor.echo(b"in")
             assert world.session.identity.principal == "b/ing"
-        with pytest.raises(Refused, match=r"AUTH: .*no rule of access\.certificates matches"):
+        with pytest.raises(
+            CertificateOfNobody,
+            match=r"no rule of access\.certificates matches",
+        ):
             await world.connect(USERS.issue("alice"))
 
 
@@ -142,72 +156,90 @@ async def test_a03_a_certificate_under_another_rule_is_another_principal(tmp_pat
 async def test_a04_a_certificate_that_could_be_nobodys_is_refused_and_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, shown: Issued, text: str
 ) -> None:
+    """A04: both ends hear the reason."""
     caplog.set_level(logging.WARNING)
     async with serving(World(tmp_path)) as world:
-        with pytest.raises(Refused, match=f"AUTH: the node refused your certificate: .*{text}"):
+        with pytest.raises(CertificateRefused, match=f"refused your certificate: .*{text}") as met:
             await world.connect(shown)
+        is_of_nobody = "not made for" not in text
+        assert type(met.value) is (CertificateOfNobody if is_of_nobody else CertificateMisused)
         assert "a client's certificate is refused" in caplog.text
         (told,) = world.refused
         assert (told.address, told.mechanism) == ("127.0.0.1", "certificate")
         await until(lambda: not world.listeners.sessions)
 
 
+REVOKED = USERS.issue("alice")
+
+
 @pytest.mark.parametrize(
-    "shown",
+    ("shown", "kind"),
     [
-        USERS.issue("alice", end=-timedelta(hours=1)),
-        USERS.issue("alice", begin=timedelta(hours=1)),
-        USERS.issue("alice", uses=(SERVER,)),
-        USERS.issue("alice", is_self_signed=True),
-        NODES.issue("alice"),
+        (USERS.issue("alice", end=-timedelta(hours=1)), CertificateExpired),
+        (USERS.issue("alice", begin=timedelta(hours=1)), CertificateNotYetValid),
+        (USERS.issue("alice", uses=(SERVER,)), CertificateMisused),
+        (USERS.issue("alice", is_self_signed=True), CertificateUntrusted),
+        (NODES.issue("alice"), CertificateUntrusted),
+        (REVOKED, CertificateRevoked),
     ],
 )
-async def test_a05_what_the_handshake_refuses_is_told(tmp_path: Path, shown: Issued) -> None:
+async def test_t18_each_cause_of_a_refused_certificate_is_an_error_of_its_own(
+    tmp_path: Path, shown: Issued, kind: type[CertificateRefused]
+) -> None:
+    """A05, T18: and the node is told of each, for its trail."""
     async with serving(World(tmp_path)) as world:
-        with pytest.raises(MoorlineError):
+        world.crl.write_bytes(USERS.revocations(REVOKED))
+        assert await world.files.reload() == ""
+        with pytest.raises(CertificateRefused) as met:
             async with world.connect(shown) as moor:
                 await moor.echo(b"let me in")
+        assert (type(met.value), met.value.reason) == (kind, kind.code)
         await until(lambda: len(world.refused) == 1)
         assert world.refused[0].mechanism == "certificate"
 
 
+@pytest.mark.slow
 async def test_a05_a_certificate_that_expires_ends_the_session_at_that_time(tmp_path: Path) -> None:
+    """A05: and not before."""
     shown = USERS.issue("alice", end=timedelta(seconds=3))
     end_ms = shown.certificate.not_valid_after_utc.timestamp() * 1_000
     async with serving(World(tmp_path)) as world, world.connect(shown) as moor:
         await moor.echo(b"in")
         await until(lambda: not world.listeners.sessions)
         assert wall_ms() >= end_ms
-        with pytest.raises(ConnectionLost, match="EXPIRED: your proof has expired"):
+        with pytest.raises(Expired, match="EXPIRED: your proof has expired"):
             await moor.echo(b"still")
 
 
 async def test_a05_a_revoked_certificate_ends_its_session_at_the_reload_and_no_other(
     tmp_path: Path,
 ) -> None:
+    """A05: a list that is read again counts for links that are open."""
     bad, good = USERS.issue("mallory"), USERS.issue("alice")
     async with serving(World(tmp_path)) as world, world.connect(good) as stays:
         async with world.connect(bad) as moor:
             await moor.echo(b"in")
             world.crl.write_bytes(USERS.revocations(bad))
             assert await world.files.reload() == ""
-            with pytest.raises(ConnectionLost, match="EXPIRED: the certificate is revoked"):
+            with pytest.raises(Expired, match="EXPIRED: the certificate is revoked"):
                 await moor.echo(b"still")
         assert await stays.echo(b"here") == b"here"
 
 
 async def test_a07_an_authority_that_left_takes_its_sessions_along(tmp_path: Path) -> None:
+    """A07: their proof has ended."""
     async with serving(World(tmp_path)) as world, world.connect(USERS.issue("alice")) as moor:
         await moor.echo(b"in")
         Authority("others").write(world.ca)
         assert await world.files.reload() == ""
-        with pytest.raises(ConnectionLost, match=r"EXPIRED: .*not trusted any more"):
+        with pytest.raises(Expired, match=r"EXPIRED: .*not trusted any more"):
             await moor.echo(b"still")
 
 
 async def test_a07_new_links_get_the_new_certificate_and_a_broken_file_changes_nothing(
     tmp_path: Path,
 ) -> None:
+    """A07: and the old link stays."""
     async with serving(World(tmp_path)) as world, world.connect(USERS.issue("alice")) as old:
         node = tmp_path / "node.pem"
         others = Authority("others")
@@ -225,5 +257,5 @@ async def test_a07_new_links_get_the_new_certificate_and_a_broken_file_changes_n
 
 async def test_a_certificate_of_the_nodes_authority_proves_no_user(tmp_path: Path) -> None:
     async with serving(World(tmp_path, has_node_authority=True)) as world:
-        with pytest.raises(Refused, match=r"AUTH: .*of the nodes' authority"):
+        with pytest.raises(CertificateUntrusted, match=r"of the nodes' authority"):
             await world.connect(NODES.issue("alice", uses=(CLIENT,), end=DAY))

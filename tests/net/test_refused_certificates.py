@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from tests.net.authority import DAY, Authority, Issued
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
-from moorline.errors import Refused
+from moorline.errors import (
+    CertificateExpired,
+    CertificateRefused,
+    CertificateRevoked,
+    CertificateUntrusted,
+)
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.tls import server_context
@@ -18,6 +23,8 @@ from moorline.wire.node import Echo, Echoed
 
 USERS = Authority("users")
 REVOKED = USERS.issue("revoked")
+LATE = USERS.issue("late", begin=-2 * DAY, end=-DAY)
+STRANGER = Authority("others").issue("stranger")
 
 
 def welcome(version: int, keepalive_ms: int) -> Welcome:
@@ -25,12 +32,13 @@ def welcome(version: int, keepalive_ms: int) -> Welcome:
 
 
 @pytest.mark.parametrize(
-    ("issued", "crl_end", "said"),
+    ("issued", "crl_end", "said", "kind"),
     [
-        (REVOKED, DAY, "it is revoked, by a list in tls_client_crl"),
-        (USERS.issue("late", begin=-2 * DAY, end=-DAY), DAY, "it has expired"),
-        (Authority("others").issue("stranger"), DAY, "does tls_client_ca hold the authority"),
-        (USERS.issue("billing"), -DAY, "tls_client_crl is out of date"),
+        (REVOKED, DAY, "it is revoked, by a list in tls_client_crl", CertificateRevoked),
+        (LATE, DAY, "it has expired", CertificateExpired),
+        (STRANGER, DAY, "does tls_client_ca hold the authority", CertificateUntrusted),
+        # Its own times are right: so it is not the certificate that has ended.
+        (USERS.issue("billing"), -DAY, "tls_client_crl is out of date", CertificateRefused),
     ],
 )
 async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
@@ -38,6 +46,7 @@ async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
     issued: Issued,
     crl_end: timedelta,
     said: str,
+    kind: type[CertificateRefused],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ca, crl = USERS.write(tmp_path / "ca.pem"), tmp_path / "crl.pem"
@@ -55,9 +64,10 @@ async def test_the_log_of_a_node_says_why_a_certificate_is_refused(
             protocol,
         )
         for _ in range(3):
-            with pytest.raises(Refused, match=r"AUTH: .*: the node refused our certificate"):
+            with pytest.raises(CertificateRefused, match="the node refused our certificate") as met:
                 async with connect(str(address), ca=ca, certificate=shown, key=shown) as moor:
                     await moor.echo(b"let me in")
+            assert type(met.value) is kind
         async with asyncio.timeout(20):
             while not any(said in text for text in caplog.messages):
                 await asyncio.sleep(0.002)

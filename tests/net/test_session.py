@@ -13,10 +13,16 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from moorline.client.moor import Connecting, connect
+from moorline.client.connecting import Connecting, connect
 from moorline.config.addresses import Address
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, Refused, TooLarge, Unreachable
-from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX, RECORDS_PER_CALL_MAX
+from moorline.limits import (
+    CALLS_IN_FLIGHT_MAX,
+    CALLS_PER_STEP,
+    FRAME_BYTES_MAX,
+    RECORDS_PER_CALL_MAX,
+)
+from moorline.net.fair_turns import FairTurns
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Handlers, Session
@@ -32,6 +38,28 @@ KEEPALIVE_MS = 600_000
 """So long that nobody is taken for silent because the machine is busy."""
 SHORT_KEEPALIVE_MS = 400
 """For tests of silence itself."""
+
+
+class Other:
+    """A connection of another principal, which never says anything."""
+
+    def hear(self, data: bytes) -> None: ...
+    def keep(self, data: bytes) -> None: ...
+    def take_turn(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+def crowded() -> FairTurns:
+    line = FairTurns()
+    line.enter(Other(), "another")
+    return line
+
+
+@pytest.fixture(autouse=True, params=["alone", pytest.param("crowded", marks=pytest.mark.slow)])
+def _alone_or_in_line(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever holds of a session holds also where it has its turns among those of others."""
+    if request.param == "crowded":
+        monkeypatch.setattr("moorline.net.listener.FairTurns", crowded)
 
 
 class Server:
@@ -161,6 +189,31 @@ async def test_too_many_calls_in_flight_stop_the_reading_and_nothing_is_lost() -
             await asyncio.sleep(0)
 
 
+async def test_whoever_is_held_waits_with_what_is_heard_already_and_goes_on_by_the_step() -> None:
+    """One frame of many calls: a hold that only stops the reading would let all of them pass."""
+    server, steps = Server(), list[int]()
+
+    def echo(session: Session, calls: list[Echo]) -> list[Answer]:
+        steps.append(len(calls))
+        session.hold_work("others")
+        return [Echoed(call.call, call.body) for call in calls]
+
+    server.protocol.handlers[Echo] = echo
+    async with serving(server) as (_, address), connect(str(address)) as moor:
+        calls = asyncio.create_task(moor.echo_all([b"x"] * (3 * CALLS_PER_STEP)))
+        while not steps:
+            await asyncio.sleep(0)
+        (session,) = server.listeners.sessions
+        for done in (1, 2, 3):
+            while len(steps) < done:
+                await asyncio.sleep(0)
+            for _ in range(20):  # turns in which more would be handled
+                await asyncio.sleep(0)
+            assert steps == [CALLS_PER_STEP] * done
+            session.release_work("others")
+        assert len(await calls) == 3 * CALLS_PER_STEP
+
+
 async def test_calls_and_answers_beyond_all_buffers_do_not_stop_each_other() -> None:
     """Each end has more to say than the other and the kernel between them can hold."""
     async with serving(Server(keepalive_ms=10_000)) as (_, address), connect(str(address)) as moor:
@@ -262,6 +315,7 @@ async def test_silence_of_the_peer_is_noticed() -> None:
         writer.close()
 
 
+@pytest.mark.slow
 async def test_a_live_but_idle_client_stays() -> None:
     server = Server(keepalive_ms=SHORT_KEEPALIVE_MS)
     async with serving(server) as (_, address), connect(str(address)) as moor:
@@ -338,6 +392,7 @@ async def test_a_certificate_proves_who_the_client_is(certificates: Certificates
 async def test_without_a_certificate_nobody_enters_where_anonymous_is_never(
     certificates: Certificates,
 ) -> None:
+    """A08: though the handshake lets it through."""
     async with serving(Server(anonymous="never"), certificates.context()) as (_, address):
         with pytest.raises((Refused, ConnectionLost), match="AUTH"):
             async with certificates.connect(address, proven=False) as moor:
@@ -351,6 +406,7 @@ async def test_an_unknown_authority_is_refused_by_the_client(certificates: Certi
 
 
 async def test_a_plain_client_at_a_tls_port_is_closed(certificates: Certificates) -> None:
+    """A08: before it is answered."""
     async with serving(Server(), certificates.context()) as (_, address):
         with pytest.raises(ConnectionLost):
             await connect(f"tcp://127.0.0.1:{address.port}", timeout_ms=2_000)
@@ -398,6 +454,7 @@ class SlowReader:
                 return count
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only coarser steps can be seen")
 @pytest.mark.parametrize("is_tls", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_slow_reader_is_not_silent_and_one_that_hangs_is(

@@ -10,7 +10,7 @@ The machines of a link (core.link) keep order, rounds and time; nothing here has
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,7 @@ from moorline.core.proof import (
 )
 from moorline.errors import ConfigError
 from moorline.limits import MECHANISM_LENGTH_MAX, PROOF_BYTES_MAX, PROOF_CHECKS_AT_ONCE_MAX
+from moorline.net.records import Wrapping
 
 log = logging.getLogger("moorline.net")
 
@@ -82,6 +83,16 @@ class Credentials(Protocol):
         """The answer to a challenge; raises if it is not one of the node that is meant."""
 
 
+@runtime_checkable
+class Wraps(Protocol):
+    """An exchange, or credentials, by which the link comes to be wrapped."""
+
+    def has_keys(self) -> bool:
+        """Whether what is said next is wrapped."""
+
+    def wrapping(self) -> Wrapping: ...
+
+
 class Authentication(msgspec.Struct, frozen=True):
     """What is demanded at one address: whoever proves itself by one of `mechanisms` comes in, nobody else."""
 
@@ -137,6 +148,10 @@ class Proofs:
     def claimed(self) -> str:
         return self._exchange.claimed if self._exchange is not None else ""
 
+    def wrapping(self) -> Wrapping:
+        assert isinstance(self._exchange, Wraps), "a mechanism that has no keys"
+        return self._exchange.wrapping()
+
     def check(self, mechanism: str, proof: bytes, peer: Peer) -> Awaitable[Verdict]:
         if self._exchange is None:
             assert mechanism in self._authentication.proofs, f"{mechanism} is not taken here"
@@ -169,7 +184,9 @@ def checked_mechanism(credentials: Credentials | None) -> str:
     return name
 
 
-async def made_proof(credentials: Credentials, make: MakeProof) -> ProofMade | ProofFailed:
+async def made_proof(
+    credentials: Credentials, make: MakeProof, *, is_wrapped: bool = False
+) -> ProofMade | ProofFailed:
     """What a client answers; a failure of its credentials is told to whoever connects, not to the node."""
     try:
         if make.challenge is None:
@@ -182,4 +199,5 @@ async def made_proof(credentials: Credentials, make: MakeProof) -> ProofMade | P
         return ProofFailed(
             f"a proof by {credentials.mechanism} of {len(proof)} bytes: at most {PROOF_BYTES_MAX} are taken"
         )
-    return ProofMade(proof, credentials.is_content)
+    has_keys = isinstance(credentials, Wraps) and credentials.has_keys()
+    return ProofMade(proof, credentials.is_content, has_keys and not is_wrapped)

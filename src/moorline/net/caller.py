@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from moorline.config.addresses import Address
+from moorline.core.connecting_link import ConnectingLink
 from moorline.core.effects import Event
-from moorline.core.link import ConnectingLink
 from moorline.core.proof import MakeProof
 from moorline.errors import (
-    CallFailed,
     ConnectionLost,
+    Expired,
     FrameTooLarge,
+    KerberosError,
     Malformed,
     Refused,
     Unreachable,
@@ -24,20 +25,25 @@ from moorline.errors import (
     WrongLoop,
 )
 from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
-from moorline.net.authentication import Credentials, checked_mechanism, made_proof
+from moorline.net.authentication import Credentials, Wraps, checked_mechanism, made_proof
 from moorline.net.connection import Connection
-from moorline.net.native import NativeClientEnd
-from moorline.net.tls import client_context, why_refused_there, why_untrusted
+from moorline.net.native import OF_NODES, NativeClientEnd, Tongue
+from moorline.net.records import Wrapping
+from moorline.net.refused_certificate import alert_of, certificate_refused
+from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.bounds import fault_of
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import node_decoder
+from moorline.wire.protocol import MessageDecoder
 
 log = logging.getLogger("moorline.net")
 
 Reply = TypeVar("Reply", bound=Answer)
 Heard = Callable[[Answer], object]
 Make = Callable[[int], Message]
+
+KERBEROS = "gssapi"
+"""The mechanism whose refusals have an error of their own."""
 
 REFUSALS = frozenset(
     {
@@ -47,8 +53,8 @@ REFUSALS = frozenset(
         "FRAME_TOO_LARGE",
         "HELLO_TIMEOUT",
         "MALFORMED",
-        "OVER_QUOTA",
         "VERSION",
+        *Refused.by_reason,
     }
 )
 """Codes of a goodbye that the caller should be told about, instead of a bare `connection lost`."""
@@ -103,6 +109,7 @@ class Caller(Connection):
         keepalive_ms: int,
         pushed: Callable[[list[Message]], None] | None = None,
         credentials: Credentials | None = None,
+        tongue: Tongue = OF_NODES,
     ) -> None:
         """With `credentials` it proves who it is; without them its certificate does, or nothing."""
         link = ConnectingLink(
@@ -112,9 +119,10 @@ class Caller(Connection):
             mechanism=checked_mechanism(credentials),
         )
         self._credentials = credentials
-        self.certificate_refused = ""
+        self.alert = ""
         """What the node said of our certificate, if that is why it hung up."""
-        self._native = NativeClientEnd(link, software)
+        self._native = NativeClientEnd(link, software, tongue)
+        self._tongue = tongue
         super().__init__(self._native)
         self.pushed = pushed
         self.established: asyncio.Future[None] = self._loop.create_future()
@@ -142,7 +150,7 @@ class Caller(Connection):
             [make], heard=heard, unheard=unheard, must_arrive=must_arrive
         )
         if isinstance(answer, Failed):
-            raise CallFailed.of(answer.code, answer.text)
+            raise answer.error()
         if not isinstance(answer, reply):
             raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
         return answer
@@ -232,7 +240,7 @@ class Caller(Connection):
             self.pushed(pushed)
 
     def unsendable(self, message: Any) -> None:
-        code, text = _why_unsendable(message)
+        code, text = _why_unsendable(message, self._tongue.other)
         if isinstance(message, Call):
             self.received([Failed(message.call, code, text)])
         else:
@@ -240,7 +248,11 @@ class Caller(Connection):
 
     def make_proof(self, make: MakeProof) -> Awaitable[Event]:
         assert self._credentials is not None, "nobody proves itself with nothing"
-        return made_proof(self._credentials, make)
+        return made_proof(self._credentials, make, is_wrapped=self._link.is_wrapped)
+
+    def wrapping(self) -> Wrapping:
+        assert isinstance(self._credentials, Wraps), "credentials that have no keys"
+        return self._credentials.wrapping()
 
     def opened(self) -> None:
         if not self.established.done():
@@ -248,17 +260,20 @@ class Caller(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         # With TLS 1.3 the node looks at our certificate when we think that the link is open.
-        self.certificate_refused = why_refused_there(exc)
+        self.alert = alert_of(exc)
         super().connection_lost(exc)
 
     def ended(self, code: str, text: str) -> None:
         error: ConnectionLost | Refused
-        if code == "LOST" and self.certificate_refused:
-            code, text = "AUTH", self.certificate_refused
-        if code in REFUSALS:
-            error = Refused(code, text)
+        if code == "LOST" and self.alert:
+            error = certificate_refused(self.alert)
+        elif code == "AUTH" and self._link.mechanism == KERBEROS:
+            error = KerberosError(code, text)
+        elif code in REFUSALS:
+            error = Refused.of_reason(code, text)
         else:
-            error = ConnectionLost(f"the connection to the node is gone ({code}: {text})")
+            kind = Expired if code == Expired.code else ConnectionLost
+            error = kind(f"the connection to the node is gone ({code}: {text})")
         self.lost.set_result(error)
         if not self.established.done():
             self.established.set_exception(error)
@@ -283,10 +298,10 @@ class Caller(Connection):
                 return
 
 
-def _why_unsendable(message: Message) -> tuple[str, str]:
+def _why_unsendable(message: Message, other: MessageDecoder) -> tuple[str, str]:
     """The code of the refusal, and its text."""
     try:
-        fault = fault_of(message, node_decoder)
+        fault = fault_of(message, other)
     except (FrameTooLarge, OverflowError, TypeError, ValueError):
         fault = None
     if fault is None:
@@ -300,7 +315,7 @@ def _unanswered(error: ConnectionLost | Refused) -> ConnectionLost | Refused:
     """For calls that were sent: nobody may take the end of the link for an answer."""
     if isinstance(error, Refused):
         return error
-    return ConnectionLost(f"{error}; what was asked last may have been done or not")
+    return type(error)(f"{error}; what was asked last may have been done or not")
 
 
 async def open_caller(
@@ -347,13 +362,17 @@ async def _established(
     except ssl.SSLCertVerificationError as error:
         raise Untrusted(f"{address}: TLS failed: {why_untrusted(error, ca)}") from error
     except ssl.SSLError as error:
-        if refused := why_refused_there(error):
-            raise _certificate_refused(address, certificate, refused) from error
+        if alert := alert_of(error):
+            raise certificate_refused(alert, str(address), certificate) from error
         why = error.reason or error
         raise Unreachable(f"{address}: TLS failed: {why}: is it a tls:// port?") from error
+    except KerberosError as error:
+        raise KerberosError(error.reason, f"{address}: {error.text}") from None
     except Refused:
-        if refused := caller.certificate_refused:
-            raise _certificate_refused(address, certificate, refused) from None
+        if caller.alert:
+            raise certificate_refused(caller.alert, str(address), certificate) from None
+        raise
+    except Expired:
         raise
     except ConnectionLost as error:
         hint = "is it a tls:// port, or no node at all?" if tls is None else "is it a node?"
@@ -368,9 +387,3 @@ async def _established(
         why = os.strerror(error.errno) if error.errno else str(error)
         raise Unreachable(f"{address}: {why}: is the node running?") from error
     return caller
-
-
-def _certificate_refused(address: Address, certificate: Path | None, why: str) -> Refused:
-    return Refused(
-        "AUTH", f"{address}: {certificate}: {why}" if certificate else f"{address}: {why}"
-    )

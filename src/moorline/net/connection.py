@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, cast
 
 from moorline.core.effects import Event, Say
@@ -26,8 +26,8 @@ from moorline.core.link import (
     SayPing,
     SilentFor,
 )
-from moorline.core.proof import CheckProof, HearOn, MakeProof
-from moorline.errors import Malformed, WireError
+from moorline.core.proof import CheckProof, HearOn, MakeProof, Wrap
+from moorline.errors import Malformed, Tampered, WireError
 from moorline.limits import (
     FRAME_BYTES_MAX,
     FRAMES_UNCHECKED_MAX,
@@ -37,8 +37,9 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.driver import Driver
 from moorline.net.interpreter import Performer
-from moorline.net.outflow import Outflow
-from moorline.net.protocol import LinkProtocol
+from moorline.net.protocol import LinkProtocol, WrappableProtocol
+from moorline.net.records import Records, Wrapping
+from moorline.net.slow_reader import Outflow
 from moorline.wire.message import Message
 
 log = logging.getLogger("moorline.net")
@@ -78,6 +79,8 @@ class Connection(asyncio.Protocol):
         self._is_proving = False
         self._unheard: deque[memoryview | list[Message]] = deque()
         """Frames, or the rest of one, that came while we were behind: no more than one read gave."""
+        self._records: Records | None = None
+        """From the moment on from which the link is wrapped."""
         self._heard_ms = 0
         self._outflow: Outflow | None = None
         self._room: list[asyncio.Future[None]] = []
@@ -104,6 +107,10 @@ class Connection(asyncio.Protocol):
         """Who we are; only connecting ends with credentials are asked."""
         raise NotImplementedError
 
+    def wrapping(self) -> Wrapping:
+        """The keys that the mechanism brought; only where it brings some."""
+        raise NotImplementedError
+
     # --- what owners do ---------------------------------------------------------------------------
 
     @property
@@ -112,6 +119,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_encrypted(self) -> bool:
+        if self._records is not None:
+            return True
         return self._transport is not None and bool(self._transport.get_extra_info("ssl_object"))
 
     def shown_certificate(self) -> bytes:
@@ -138,6 +147,12 @@ class Connection(asyncio.Protocol):
         if self._pending and not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
+
+    def send_frames(self, made: Sequence[bytes | bytearray]) -> None:
+        """Frames that were encoded for many: they leave at once, behind what was sent before."""
+        self._flush()
+        if self._transport is not None and not self._transport.is_closing():
+            self._write(made)
 
     async def room_to_write(self) -> None:
         """Waits while the peer is slower than we are."""
@@ -226,12 +241,11 @@ class Connection(asyncio.Protocol):
         self._heard_ms = monotonic_ms()
         try:
             for payload in self._feed(data):
-                if self._is_behind:
-                    self._unheard.append(payload)
-                    if self._is_proving:
-                        self._check_unheard()
+                if self._records is None:
+                    self._take(payload)
                 else:
-                    self._heard(self._decode(payload))
+                    for frame in self._records.frames(payload):
+                        self._take(frame)
         except WireError as error:
             self._driver.post(BadBytes(error.code, str(error)))
 
@@ -254,6 +268,14 @@ class Connection(asyncio.Protocol):
         self._wake_writers()
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _take(self, frame: memoryview) -> None:
+        if not self._is_behind:
+            self._heard(self._decode(frame))
+            return
+        self._unheard.append(frame)
+        if self._is_proving:
+            self._check_unheard()
 
     def _heard(self, messages: list[Message]) -> None:
         if self.is_open and self._link_messages.isdisjoint(map(type, messages)):
@@ -293,15 +315,26 @@ class Connection(asyncio.Protocol):
         if not pending or self._transport is None or self._transport.is_closing():
             return
         made, unsendable = self._encode(pending)
-        self._transport.writelines(made)
+        self._write(made)
         for message in unsendable:
             self.unsendable(message)
+
+    def _write(self, made: Sequence[bytes | bytearray]) -> None:
+        assert self._transport is not None
+        if self._records is not None and made:
+            try:
+                made = self._records.wrapped(made)
+            except WireError as error:
+                self._failed(error)
+                return
+        self._transport.writelines(made)
 
     def _performers(self) -> dict[type[Any], Performer]:
         return {
             **dict.fromkeys(SAID, self._say),
             CheckProof: lambda check: self._proving(self.check_proof(check)),
             MakeProof: lambda make: self._proving(self.make_proof(make)),
+            Wrap: self._wrap,
             HearOn: self._hear_on,
             CheckSilence: lambda _: SilentFor(self._silent_ms()),
             Established: self._established,
@@ -330,6 +363,21 @@ class Connection(asyncio.Protocol):
             self._is_proving = self._is_behind = True
             self.hold_reading(PROOF)
         return answer
+
+    def _wrap(self, _: Wrap) -> None:
+        """What waits goes out in clear; what has come and was not heard must be wrapped already."""
+        self._flush()
+        assert isinstance(self._protocol, WrappableProtocol)
+        self._records = records = Records(self.wrapping(), self._protocol.wrapped())
+        came, self._unheard = self._unheard, deque()
+        try:
+            for frame in came:
+                if isinstance(frame, list):
+                    raise Tampered("something was said in clear behind the handshake")
+                self._unheard.extend(records.frames(frame))
+        except WireError as error:
+            self._unheard.clear()
+            self._driver.post(BadBytes(error.code, str(error)))
 
     def _hear_on(self, _: HearOn) -> None:
         if self._is_proving:

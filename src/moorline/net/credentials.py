@@ -19,6 +19,7 @@ from moorline.core.access import node_proof
 from moorline.core.access.node_proof import NodeCall
 from moorline.errors import ConfigError, Untrusted
 from moorline.limits import NONCE_BYTES, SECRET_FILE_BYTES_MAX
+from moorline.net.kerberos import KerberosCall, Keys
 
 
 class Secret(Protocol):
@@ -138,6 +139,43 @@ class NodeCredentials:
             )
         self.is_content = True
         return node_proof.caller_proof(self._secret, call, found.nonce)
+
+
+class KerberosNodeCredentials:
+    """A node that shows its keytab first and then, wrapped, the cluster's secret. It wraps (`Wraps`)."""
+
+    mechanism = "gssapi"
+    needs_privacy = False
+
+    def __init__(self, call: KerberosCall, node: NodeCredentials) -> None:
+        self._call, self._node = call, node
+
+    def __repr__(self) -> str:
+        return f"KerberosNodeCredentials({self._call!r}, {self._node!r})"
+
+    @property
+    def is_content(self) -> bool:
+        return self._call.is_content and self._node.is_content
+
+    def has_keys(self) -> bool:
+        return self._call.has_keys()
+
+    def wrapping(self) -> Keys:
+        return self._call.wrapping()
+
+    async def prepare(self) -> None:
+        await self._call.prepare()
+
+    async def first(self) -> bytes:
+        return await self._call.first()
+
+    async def answer(self, challenge: bytes, /) -> bytes:
+        if self._call.has_keys():
+            return await self._node.answer(challenge)
+        answer = await self._call.answer(challenge)
+        if not self._call.has_keys():
+            return answer
+        return node_proof.AS_NODE + await self._node.first()
 
 
 def check_privacy(credentials: Secret, address: Address) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from moorline.errors import MoorlineError, OutcomeUnknown, StartError
 from moorline.limits import COMMIT_BYTES_MAX
@@ -59,22 +59,13 @@ class Caller(Protocol):
     def release_reading(self, reason: str) -> None: ...
 
 
-class _Commit(Generic[Batch]):
+class _Commit(NamedTuple, Generic[Batch]):
     """One commit on its way: a batch, or None where only somebody waits, and who is to hear of it."""
 
-    __slots__ = ("answers", "batch", "callbacks", "started_s")
-
-    def __init__(
-        self,
-        batch: Batch | None,
-        answers: dict[Caller, list[Answer]],
-        callbacks: list[Callable[[], None]],
-        started_s: float,
-    ) -> None:
-        self.batch = batch
-        self.answers = answers
-        self.callbacks = callbacks
-        self.started_s = started_s
+    batch: Batch | None
+    answers: dict[Caller, list[Answer]]
+    callbacks: list[Callable[[], None]]
+    started_s: float
 
 
 class GroupCommit(Generic[Batch]):
@@ -208,7 +199,11 @@ class GroupCommit(Generic[Batch]):
         # In the thread, although a lone client would be answered sooner without the way there and back: a
         # disk that hangs must not take the loop with it.
         written = self._loop.run_in_executor(self._thread, self._store.write, batch)
-        written.add_done_callback(lambda done: self._written(commit, _error_of(done)))
+        written.add_done_callback(
+            lambda done: self._written(
+                commit, OSError("a write was given up") if done.cancelled() else done.exception()
+            )
+        )
 
     def _write_here(self, commit: _Commit[Batch]) -> None:
         try:
@@ -235,12 +230,14 @@ class GroupCommit(Generic[Batch]):
             return
         self._under_way = None
         self._settled.set()
-        self._release()
+        if self._held:
+            self._release()
         # The next write begins before anybody is answered: the disk works while the loop talks.
         self._commit()
         for caller, ready in commit.answers.items():
             caller.answer(ready)
-        self._call_back(commit.callbacks)
+        if commit.callbacks:
+            self._call_back(commit.callbacks)
         if batch is not None:
             self._answered(batch)
 
@@ -321,7 +318,3 @@ class GroupCommit(Generic[Batch]):
         await self.drained()
         self._end(OutcomeUnknown("the node stops"))
         await asyncio.to_thread(self._thread.shutdown)
-
-
-def _error_of(done: "asyncio.Future[None]") -> BaseException | None:
-    return OSError("a write was given up") if done.cancelled() else done.exception()

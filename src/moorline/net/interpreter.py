@@ -84,3 +84,8 @@ class Interpreter:
             self._failed(error)
         elif error is None:
             self._post(task.result())
+
+
+def nothing_awaited(error: Exception) -> None:
+    """The `failed` of a machine whose effects are all performed at once."""
+    raise AssertionError("nothing was awaited") from error

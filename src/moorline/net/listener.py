@@ -18,12 +18,13 @@ from typing import Final, Protocol
 import msgspec
 
 from moorline.config.addresses import Address
-from moorline.core.access.certificate import CertificateRefused, PeerCertificate
-from moorline.core.access.principal import Certificate, CertificateRules, Proof
+from moorline.core.access.certificate import CertificateProblem, PeerCertificate
+from moorline.core.access.principal import NODE_PREFIX, Certificate, CertificateRules, Proof
 from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
+from moorline.errors import CertificateOfNobody, CertificateUntrusted
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import (
@@ -37,9 +38,10 @@ from moorline.net.authentication import (
 )
 from moorline.net.clock import wall_ms
 from moorline.net.descriptors import of_process
-from moorline.net.peer_certificate import Trust
+from moorline.net.fair_turns import FairTurns
 from moorline.net.protocol import LinkProtocol
-from moorline.net.session import Handlers, Session, SessionRights
+from moorline.net.session import Handlers, Session
+from moorline.net.session_rights import SessionRights
 from moorline.net.tls import Identity, why_refused_here
 
 OPEN_TO_TRANSPORT: Final = Authentication()
@@ -76,7 +78,7 @@ class ServedProtocol(Protocol):
 class Describer(Protocol):
     """Knows whose certificates are taken: `net.peer_certificate.Trust`."""
 
-    def describe(self, encoded: bytes, now_ms: int) -> PeerCertificate | CertificateRefused: ...
+    def describe(self, encoded: bytes, now_ms: int) -> PeerCertificate | CertificateProblem: ...
 
     def problem_of(self, certificate: PeerCertificate, now_ms: int) -> str: ...
 
@@ -99,7 +101,16 @@ class FixedTls(msgspec.Struct, frozen=True):
 
     @property
     def trust(self) -> Describer:
+        # Not at the top: who listens without TLS needs no package for certificates.
+        from moorline.net.peer_certificate import Trust
+
         return Trust(None, None)
+
+
+class PrincipalOf(Protocol):
+    """Which principal a certificate proves: `core.access.principal.CertificateRules`."""
+
+    def principal_of(self, certificate: Certificate, /) -> str: ...
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -131,7 +142,7 @@ class Listeners:
         descriptors: Descriptors | None = None,
         rights_of: Callable[[Session], SessionRights] | None = None,
         *,
-        rules: CertificateRules = OWN_NAME,
+        rules: PrincipalOf = OWN_NAME,
         refused: Callable[[LoginRefused], None] = lambda _: None,
     ) -> None:
         """`rights_of` is asked for each session behind its proof, before anything of it is heard; `refused`
@@ -146,6 +157,8 @@ class Listeners:
         self.door = Door(account, Use.CONNECTIONS)
         self._acceptor = Acceptor(self.door)
         self._checks = Checks()
+        self.turns = FairTurns()
+        """Among principals, whatever listener they came by."""
 
     @property
     def accepted(self) -> int:
@@ -227,13 +240,15 @@ class Listeners:
             keepalive_ms=self._admission.keepalive_ms,
             mechanisms=served.authentication.proofs,
         )
+        proofs = Proofs(served.authentication, self._checks)
         return Session(
             name,
             spoken,
             served.protocol.handlers,
             self._joined,
-            partial(self._check_proof, served, visit, Proofs(served.authentication, self._checks)),
+            partial(self._check_proof, served, visit, proofs),
             partial(self._admit, visit),
+            proofs.wrapping,
         )
 
     def _joined(self, session: Session) -> None:
@@ -271,8 +286,8 @@ class Listeners:
         if not encoded:
             return None
         found = served.tls.trust.describe(encoded, wall_ms())
-        if isinstance(found, CertificateRefused):
-            return self._certificate_refused(session, found.text)
+        if isinstance(found, CertificateProblem):
+            return self._certificate_refused(session, found)
         session.certificate = found
         return None
 
@@ -295,7 +310,8 @@ class Listeners:
     def _judged_by_certificate(self, session: Session, certificate: PeerCertificate) -> Event:
         if not certificate.is_of_client_authority:
             text = "it is of the nodes' authority: a user needs one of tls_client_ca"
-            return self._certificate_refused(session, text)
+            problem = CertificateProblem(CertificateUntrusted.code, text)
+            return self._certificate_refused(session, problem)
         try:
             principal = self._rules.principal_of(
                 Certificate(
@@ -307,7 +323,8 @@ class Listeners:
                 )
             )
         except ValueError as error:
-            return self._certificate_refused(session, str(error))
+            problem = CertificateProblem(CertificateOfNobody.code, str(error))
+            return self._certificate_refused(session, problem)
         end_ms = certificate.not_after_ms
         session.identity = Identity(principal, Proof.CERTIFICATE, end_ms, certificate)
         return ProofAccepted(expires_ms=end_ms - wall_ms())
@@ -320,12 +337,14 @@ class Listeners:
             return self._told(session, mechanism, proofs.claimed, verdict)
         if not isinstance(verdict, ProofAccepted):
             return verdict
-        proof = PROOFS[mechanism]
+        is_node = verdict.principal.startswith(NODE_PREFIX)  # which no other proof may give
+        proof = Proof.NODE if is_node else PROOFS[mechanism]
         left_ms, certificate = verdict.expires_ms, None
         shown = session.certificate
         if proof is Proof.NODE and shown is not None and shown.is_of_node_authority:
             # Where nodes have an authority of their own, the certificate is a part of the proof.
-            certificate, left_ms = shown, shown.not_after_ms - wall_ms()
+            of_certificate_ms = shown.not_after_ms - wall_ms()
+            certificate, left_ms = shown, min(left_ms or of_certificate_ms, of_certificate_ms)
         session.identity = Identity(
             verdict.principal,
             proof,
@@ -334,13 +353,15 @@ class Listeners:
             verdict.user_version,
             verdict.token,
             verdict.token_version,
+            verdict.proven_name,
         )
         return ProofAccepted(verdict.principal, left_ms)
 
-    def _certificate_refused(self, session: Session, text: str) -> ProofRefused:
-        self._acceptor.note(f"a client's certificate is refused: {text}")
+    def _certificate_refused(self, session: Session, problem: CertificateProblem) -> ProofRefused:
+        self._acceptor.note(f"a client's certificate is refused: {problem.text}")
         names = session.certificate.common_names if session.certificate is not None else ()
-        refused = ProofRefused(f"the node refused your certificate: {text}")
+        text = f"the node refused your certificate: {problem.text}"
+        refused = ProofRefused(text, problem.code)
         return self._told(session, BY_CERTIFICATE, names[0] if names else "", refused)
 
     def _told(
@@ -354,6 +375,9 @@ class Listeners:
             session.rights = self._rights_of(session)
         if visit.is_refused:
             self._tell_busy(session)
+        if session.is_open and session.identity.proof is not Proof.NODE:
+            # Nodes are never held: what they pass on is of many principals.
+            session.stand_in_line(self.turns)
 
     def _tell_busy(self, session: Session) -> None:
         session.close(

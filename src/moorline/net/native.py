@@ -3,16 +3,17 @@
 The bytes are those of wire; docs/protocols/native.md draws them.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
+from moorline.core.accepting_link import AcceptingLink
+from moorline.core.connecting_link import ConnectingLink
 from moorline.core.effects import Event, Say
 from moorline.core.link import (
-    AcceptingLink,
     BadBytes,
-    ConnectingLink,
     EndLink,
     GoodbyeHeard,
     HelloHeard,
@@ -23,7 +24,12 @@ from moorline.core.link import (
     WelcomeHeard,
 )
 from moorline.core.proof import ChallengeHeard, ResponseHeard, SayChallenge, SayResponse
-from moorline.limits import FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX, PROOF_FRAME_BYTES_MAX
+from moorline.limits import (
+    FRAME_BYTES_MAX,
+    HELLO_FRAME_BYTES_MAX,
+    PROOF_FRAME_BYTES_MAX,
+    RECORD_BYTES_MAX,
+)
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers
 from moorline.wire.frame import Check, Splitter, frames
@@ -46,11 +52,22 @@ MakeWelcome = Callable[[int, int], Welcome]
 """What a node says of itself, from the version chosen and the keepalive."""
 
 
+class Tongue(NamedTuple):
+    """Which messages pass on a link: what the calling end hears, and what the called one does."""
+
+    own: MessageDecoder
+    other: MessageDecoder
+
+
+OF_NODES: Final = Tongue(client_decoder, node_decoder)
+
+
 class NativeProtocol(msgspec.Struct, frozen=True):
-    """What a node serves at a native address."""
+    """What a node serves at a native address; a publisher of values hears other messages."""
 
     handlers: Handlers
     welcome: MakeWelcome
+    decoder: MessageDecoder = node_decoder
 
     def accepting(
         self,
@@ -66,7 +83,7 @@ class NativeProtocol(msgspec.Struct, frozen=True):
             keepalive_ms=keepalive_ms,
             mechanisms=mechanisms,
         )
-        return NativeNodeEnd(link, self.welcome)
+        return NativeNodeEnd(link, self.welcome, self.decoder)
 
 
 class NativeEnd:
@@ -83,13 +100,20 @@ class NativeEnd:
         self.link = link
         # Only where proofs are expected is there room for one: a stranger gets no more memory than it needs.
         self._splitter = Splitter(PROOF_FRAME_BYTES_MAX if has_proofs else HELLO_FRAME_BYTES_MAX)
+        self._of_frames = self._splitter
+        """The same, until the link is wrapped: then that one cuts records, and this what is in them."""
         # Not methods of ours around them: a frame is to cost no call more.
         self.feed = self._splitter.feed
         self.decode = decoder.decode
         self.encode: Encode = frames if check is None else partial(frames, check=check)
 
     def opened(self) -> None:
-        self._splitter.payload_bytes_max = FRAME_BYTES_MAX
+        self._of_frames.payload_bytes_max = FRAME_BYTES_MAX
+
+    def wrapped(self) -> Callable[[bytes], Iterator[memoryview]]:
+        self._of_frames = Splitter(self._splitter.payload_bytes_max)
+        self._splitter.payload_bytes_max = RECORD_BYTES_MAX
+        return self._of_frames.feed
 
     def meant(self, message: Message) -> Event | Message | None:
         match message:
@@ -109,8 +133,10 @@ class NativeEnd:
 
 
 class NativeNodeEnd(NativeEnd):
-    def __init__(self, link: AcceptingLink, welcome: MakeWelcome) -> None:
-        super().__init__(link, node_decoder, has_proofs=bool(link.mechanisms))
+    def __init__(
+        self, link: AcceptingLink, welcome: MakeWelcome, decoder: MessageDecoder = node_decoder
+    ) -> None:
+        super().__init__(link, decoder, has_proofs=bool(link.mechanisms))
         self._welcome = welcome
 
     def meant(self, message: Message) -> Event | Message | None:
@@ -137,9 +163,10 @@ class NativeNodeEnd(NativeEnd):
 class NativeClientEnd(NativeEnd):
     """`welcome` is what the node said of itself."""
 
-    def __init__(self, link: ConnectingLink, software: str) -> None:
+    def __init__(self, link: ConnectingLink, software: str, tongue: Tongue = OF_NODES) -> None:
         # A field that breaks its bound would cost the link, and with it what others have asked.
-        super().__init__(link, client_decoder, node_decoder.decode, has_proofs=bool(link.mechanism))
+        check = tongue.other.decode
+        super().__init__(link, tongue.own, check, has_proofs=bool(link.mechanism))
         self.welcome: Welcome | None = None
         self._software = software
 

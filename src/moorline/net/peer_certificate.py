@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from moorline.core.access.certificate import CertificateRefused, PeerCertificate, problem_of
-from moorline.errors import ConfigError
+from moorline.core.access.certificate import CertificateProblem, PeerCertificate, problem_of
+from moorline.errors import CertificateOfNobody, ConfigError
 from moorline.net.pem import REVOCATION_LIST, Pem
 
 # A name of any length is refused by us, with a reason; a stranger's certificate prints nothing to stderr.
@@ -68,15 +68,15 @@ class Trust(msgspec.Struct, frozen=True):
     nodes: Authorities | None
     revoked: tuple[RevocationList, ...] = ()
 
-    def describe(self, encoded: bytes, now_ms: int) -> PeerCertificate | CertificateRefused:
+    def describe(self, encoded: bytes, now_ms: int) -> PeerCertificate | CertificateProblem:
         """What the certificate of a finished handshake says; DER, as `getpeercert(True)` gives it."""
         try:
             found = self._described(encoded)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             # OpenSSL has read it, and we cannot: whom two readers may understand differently is nobody.
-            return CertificateRefused("it cannot be read: issue one with plain names")
-        problem = problem_of(found, now_ms)
-        return CertificateRefused(problem) if problem else found
+            text = "it cannot be read: issue one with plain names"
+            return CertificateProblem(CertificateOfNobody.code, text)
+        return problem_of(found, now_ms) or found
 
     def problem_of(self, certificate: PeerCertificate, now_ms: int) -> str:
         """Why one that was taken before is not taken any more; empty if it is."""

@@ -7,8 +7,8 @@
 All else is the connection's (net.connection): bounds, flow control, holds, silence, goodbye.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -47,3 +47,11 @@ class LinkProtocol(Protocol):
 
     def said(self, say: Say, /) -> Message | None:
         """The message for what the machine wants said; None where this protocol has no word for it."""
+
+
+@runtime_checkable
+class WrappableProtocol(Protocol):
+    """A protocol whose links may be wrapped (net.records)."""
+
+    def wrapped(self) -> Callable[[bytes], Iterator[memoryview]]:
+        """From now on what `feed` gives are records; what is returned cuts their contents into frames."""

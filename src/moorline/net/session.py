@@ -7,18 +7,17 @@ has at once. Answers that come later (after an fsync) go through `session.answer
 hundred sends costs one call, not a hundred.
 
 What a client may make us hold is bounded here, for every kind of call: a frame is handled step by step, and
-no step begins while the client does not read, has too many calls in flight, or has had its turn.
+no step begins while the client does not read, has too many calls in flight, has had its turn, or is told to
+wait for others.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from moorline.core.access.certificate import PeerCertificate
-from moorline.core.access.principal import Proof
-from moorline.core.access.quota import Quota
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof
 from moorline.errors import CallFailed
@@ -31,7 +30,10 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.connection import SLOW, Connection
+from moorline.net.fair_turns import FairTurns
 from moorline.net.protocol import LinkProtocol
+from moorline.net.records import Wrapping
+from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.net.tls import ANONYMOUS
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
 
@@ -45,60 +47,19 @@ Handlers = dict[type[Message], Handler]
 CALLS = "calls in flight"
 """Why reading is held: too many calls are unanswered."""
 
+TURN = "its turn"
+"""Why reading is held: what was read waits for its turn among principals."""
+
+NO_LINE: Final = FairTurns()
+"""Of those that stand in none: nodes, and who is not known yet. It is never crowded."""
+
 
 def mistaken(call: Call, error: Exception) -> Failed:
     """The answer to a call whose handler failed by a mistake of ours; the log says more than the type."""
     if isinstance(error, CallFailed):
         # It may come from deep below, such as a file that could not be opened: it has its own name.
-        return Failed(call.call, error.code, str(error))
+        return Failed.of(call.call, error)
     return Failed(call.call, "INTERNAL", type(error).__name__)
-
-
-class SessionRights(Protocol):
-    """What a session may do: `access.rights.Rights`, as the rooms see it that judge by it.
-
-    Rights are bits of `core.access.right`, at a path or of a filter.
-    """
-
-    @property
-    def principal(self) -> str: ...
-    @property
-    def is_node(self) -> bool: ...
-    @property
-    def proof(self) -> Proof:
-        """With `is_local` all that another node needs to know, beside the principal, to judge the same."""
-
-    @property
-    def is_local(self) -> bool: ...
-    @property
-    def is_known(self) -> bool:
-        """False if the node has not heard from the catalog for too long: then nothing is allowed."""
-
-    def at(self, path: str) -> int: ...
-    def everywhere(self, subtree: str) -> int:
-        """At a path and at everything below it."""
-
-    def denied(self, right: int, path: str) -> bool:
-        """Whether rows take away what one has without any, as by knowing a queue's id."""
-
-    def denied_within(self, right: int, subtree: str) -> bool:
-        """Whether that is so anywhere at or below a path."""
-
-    def owns(self, owner: str) -> bool: ...
-    def check_known(self) -> None: ...
-
-
-class SessionAllowance(Protocol):
-    """What a session may take of each quota: `access.quotas.Allowance`, as the rooms see it."""
-
-    @property
-    def has_rates(self) -> bool:
-        """Whether any rate is bounded: who publishes looks at this first."""
-
-    def take(self, *wanted: tuple[Quota, int]) -> None:
-        """All of it, or `OverQuota` and nothing."""
-
-    def give_back(self, *given: tuple[Quota, int]) -> None: ...
 
 
 class Session(Connection):
@@ -117,6 +78,7 @@ class Session(Connection):
         joined: Callable[["Session"], None],
         check_proof: Callable[["Session", CheckProof], Event | Awaitable[Event] | None],
         admit: Callable[["Session"], None],
+        wrapping: Callable[[], Wrapping] | None = None,
     ) -> None:
         super().__init__(protocol)
         self.name = name
@@ -138,6 +100,7 @@ class Session(Connection):
         self._joined = joined
         self._check_proof = check_proof
         self._admit = admit
+        self._wrapping = wrapping
         self._in_flight = 0
         self._waiting: set[int] = set()
         """Calls that wait for their turn."""
@@ -148,6 +111,11 @@ class Session(Connection):
         """What is left of the frame that was heard last."""
         self._is_working = False
         self._turn_ends_ms = 0
+        self._line = NO_LINE
+        self._kept: list[bytes] = []
+        """Bytes that wait for their turn among principals, as they came: no more than one read gave."""
+        self._waits_for: set[str] = set()
+        """Why no step begins: reasons of `hold_work`."""
 
     def answer(self, answers: list[Answer]) -> None:
         """Answers that were not ready when their calls were handled."""
@@ -155,7 +123,7 @@ class Session(Connection):
         self._send_answers(answers)
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
-            self._loop.call_soon(self._next_turn)
+            self._turn_soon()
 
     def at_end(self, hook: Callable[[], None]) -> None:
         """Calls it when the session ends; at once if it is over, or what the hook is to free would stay."""
@@ -163,6 +131,18 @@ class Session(Connection):
             hook()
         else:
             self._hooks.append(hook)
+
+    def hold_work(self, reason: str) -> None:
+        """Nothing is read, and of what is heard already no further step begins, until it is released."""
+        self._waits_for.add(reason)
+        self.hold_reading(reason)
+
+    def release_work(self, reason: str) -> bool:
+        """Whether there is work at hand, which goes on in the next turn of the loop."""
+        self._waits_for.discard(reason)
+        self.release_reading(reason)
+        self._turn_soon()
+        return self._is_behind and not self._line.is_crowded
 
     def wait_for_turn(self, calls: Iterable[Call]) -> None:
         self._waiting.update(call.call for call in calls)
@@ -184,12 +164,25 @@ class Session(Connection):
     def check_proof(self, check: CheckProof) -> Event | Awaitable[Event] | None:
         return self._check_proof(self, check)
 
+    def wrapping(self) -> Wrapping:
+        assert self._wrapping is not None, "nobody has keys for this session"
+        return self._wrapping()
+
     def opened(self) -> None:
         self._admit(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._line.is_crowded:
+            self._line.heard(self, data)
+            return
         self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
         super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # What was said before the end counts, also if its turn has not come.
+        if self._kept and self.is_open:
+            self._hear_kept()
+        super().connection_lost(exc)
 
     def received(self, messages: list[Message]) -> None:
         self._work = self._steps(messages)
@@ -203,7 +196,7 @@ class Session(Connection):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.release_reading(SLOW)
-        self._loop.call_soon(self._next_turn)
+        self._turn_soon()
 
     def ended(self, code: str, text: str) -> None:
         log.debug("session ended", extra={"session": self.name, "code": code, "text": text})
@@ -223,8 +216,49 @@ class Session(Connection):
 
     # --- turns ------------------------------------------------------------------------------------
 
+    def stand_in_line(self, line: FairTurns) -> None:
+        """From now on it has its turns among those of other principals."""
+        self._line = line
+        line.enter(self, self.identity.principal)
+        self.at_end(self._leave_line)
+
+    def _leave_line(self) -> None:
+        line, self._line = self._line, NO_LINE
+        line.leave(self)
+
+    def hear(self, data: bytes) -> None:
+        self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+        super().data_received(data)
+
+    def keep(self, data: bytes) -> None:
+        self._kept.append(data)
+        self.hold_reading(TURN)
+
+    def take_turn(self) -> None:
+        was_behind = self._is_behind
+        if self._kept:
+            self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+            self._hear_kept()
+            self.release_reading(TURN)
+        if was_behind:
+            self._next_turn()
+
+    def _hear_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for data in kept:
+            super().data_received(data)
+
+    def _turn_soon(self) -> None:
+        """Whatever kept it from going on is over."""
+        if self._line.is_crowded:
+            if self._is_behind:
+                self._line.wait(self)
+        else:
+            self._loop.call_soon(self._next_turn)
+
     def _next_turn(self) -> None:
-        if self._is_behind and self.writable and self._in_flight < CALLS_IN_FLIGHT_MAX:
+        may_work = self.writable and not self._waits_for
+        if self._is_behind and may_work and self._in_flight < CALLS_IN_FLIGHT_MAX:
             self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
             self._work_on()
 
@@ -237,10 +271,13 @@ class Session(Connection):
             if self._in_flight >= CALLS_IN_FLIGHT_MAX:
                 self.hold_reading(CALLS)
                 break
-            if not self.writable:
+            if not self.writable or self._waits_for:
                 break
             if monotonic_ms() >= self._turn_ends_ms:
-                self._loop.call_soon(self._next_turn)
+                if self._line.is_crowded:
+                    self._line.wait(self)
+                else:
+                    self._loop.call_soon(self._next_turn)
                 break
         else:
             self._is_working = False
@@ -339,6 +376,6 @@ def each(handler: Callable[[Session, Calls], Answer]) -> Handler:
             try:
                 yield handler(session, call)
             except CallFailed as error:
-                yield Failed(call.call, error.code, str(error))
+                yield Failed.of(call.call, error)
 
     return handle

@@ -31,6 +31,8 @@ class Identity(msgspec.Struct, frozen=True):
     token: bytes = b""
     """The hash of the token that proved it."""
     token_version: int = 0
+    proven_name: str = ""
+    """What Kerberos calls it; the principal is made of that by rules."""
 
     @property
     def name(self) -> str:
@@ -40,10 +42,6 @@ class Identity(msgspec.Struct, frozen=True):
     def fingerprint(self) -> bytes:
         """What an owner was known by before there were principals; never an identity."""
         return self.certificate.fingerprint if self.certificate is not None else b""
-
-    @property
-    def is_anonymous(self) -> bool:
-        return self.proof is Proof.NOTHING
 
 
 ANONYMOUS = Identity(ANONYMOUS_NAME)
@@ -122,21 +120,6 @@ _REFUSED_HERE = {
     _OTHER_USE: "it is not made for clients: its extended key usage does not name client authentication",
 }
 
-_REFUSED_THERE = {
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it is revoked: ask for another one",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has expired, or the node's revocation list has: renew it, or ask "
-    "the node's operator",
-    "TLSV1_ALERT_UNKNOWN_CA": "the node does not know the authority that signed it: does the node's "
-    "tls_client_ca hold that one, and its tls_client_crl, if there is one, the list of that one?",
-    "TLSV1_ALERT_DECRYPT_ERROR": "its signature is of another authority of the same name: which of the two "
-    "does the node's tls_client_ca hold?",
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not made for clients: ask for one whose extended key "
-    "usage names client authentication",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it is not valid yet, or damaged: is the clock of one machine wrong?",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the node says no more: its log does",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "there is none, and the node wants one: give --certificate",
-}
-
 
 def why_untrusted(error: ssl.SSLCertVerificationError, ca: Path | None) -> str:
     """What is wrong with the certificate of a node, and what to do."""
@@ -161,17 +144,6 @@ def why_refused_here(error: ssl.SSLCertVerificationError) -> str:
     return (
         f"{error.verify_message.rstrip('.')}: does tls_client_ca hold the authority that signed it?"
     )
-
-
-def why_refused_there(error: BaseException | None) -> str:
-    """What the node said of our certificate when it hung up; empty if it was not about that.
-
-    With TLS 1.3 a client is through its handshake before the node has looked at its certificate: the answer
-    comes as an alert, at the end of a link that seemed to be open.
-    """
-    if not isinstance(error, ssl.SSLError) or error.reason not in _REFUSED_THERE:
-        return ""
-    return f"the node refused our certificate: {_REFUSED_THERE[error.reason]}"
 
 
 def _load_chain(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:

@@ -31,7 +31,7 @@ class TrustedClock:
         return self.machine.expiry_ms(wall_ms(), boot_ms())
 
     def expiry_us(self) -> int:
-        return self.expiry_ms() * 1_000
+        return self.machine.expiry_ms(wall_us() // 1_000, boot_ms()) * 1_000
 
     def expiry_s(self) -> int:
         return self.expiry_ms() // 1_000
@@ -43,16 +43,14 @@ class TrustedClock:
     def stamp_us(self) -> int:
         """The same in microseconds, which only the wall clock has."""
         now_us = wall_us()
-        return _exact(self.machine.stamp_ms(now_us // 1_000, boot_ms()), now_us)
+        time_ms = self.machine.stamp_ms(now_us // 1_000, boot_ms())
+        return now_us if time_ms == now_us // 1_000 else time_ms * 1_000
 
     def start_us(self) -> int:
         """The time from which on somebody wants messages."""
         now_us = wall_us()
-        return _exact(self.machine.start_ms(now_us // 1_000, boot_ms()), now_us)
+        time_ms = self.machine.start_ms(now_us // 1_000, boot_ms())
+        return now_us if time_ms == now_us // 1_000 else time_ms * 1_000
 
     def stamp_s(self) -> int:
         return self.stamp_ms() // 1_000
-
-
-def _exact(time_ms: int, now_us: int) -> int:
-    return now_us if time_ms == now_us // 1_000 else time_ms * 1_000

@@ -119,7 +119,7 @@ async def _answered(session: Session, calls: list[Call], handle: HandleRun) -> N
     try:
         answers = await handle(session, calls)
     except MoorlineError as error:
-        answers = [Failed(call.call, error.code, str(error)) for call in calls]
+        answers = [Failed.of(call.call, error) for call in calls]
     except Exception as error:
         log.exception("a handler failed", extra={"call": type(calls[0]).__name__})
         answers = [mistaken(call, error) for call in calls]

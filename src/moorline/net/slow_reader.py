@@ -1,4 +1,9 @@
-"""Room: net. Whether a peer that says nothing takes what waits for it."""
+"""Room: net. A slow reader: whether a peer that says nothing takes what waits for it, or is to be cut.
+
+One that takes nothing is silent, and ends as every silent peer does (core/link.py); one that takes some of it
+lives. While it has not taken enough, nothing more is read from it (`pause_writing` in net/session.py), and
+nothing more is delivered to it (sessions/delivery_host.py).
+"""
 
 import asyncio
 import socket

@@ -1,0 +1,72 @@
+"""Room: net. What a session may do and may take, as the rooms see it that judge by it.
+
+Who gives it to a session is in the room above: access/rights.py and access/quotas.py.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from moorline.core.access.principal import Proof
+from moorline.core.access.quota import Quota
+
+
+class SessionRights(Protocol):
+    """What a session may do: `access.rights.Rights`, as the rooms see it that judge by it.
+
+    Rights are bits of `core.access.right`, at a path or of a filter.
+    """
+
+    @property
+    def principal(self) -> str: ...
+    @property
+    def is_node(self) -> bool: ...
+    @property
+    def proof(self) -> Proof:
+        """With `is_local` all that another node needs to know, beside the principal, to judge the same."""
+
+    @property
+    def is_local(self) -> bool: ...
+    @property
+    def is_known(self) -> bool:
+        """False if the node has not heard from the catalog for too long: then nothing is allowed."""
+
+    def at(self, path: str) -> int: ...
+    def everywhere(self, subtree: str) -> int:
+        """At a path and at everything below it."""
+
+    def denied(self, right: int, path: str) -> bool:
+        """Whether rows take away what one has without any, as by knowing a queue's id."""
+
+    def denied_within(self, right: int, subtree: str) -> bool:
+        """Whether that is so anywhere at or below a path."""
+
+    def owns(self, owner: str) -> bool: ...
+    def check_known(self) -> None: ...
+
+
+class SessionAllowance(Protocol):
+    """What a session may take of each quota: `access.quotas.Allowance`, as the rooms see it."""
+
+    @property
+    def is_rate_bounded(self) -> bool:
+        """Whether messages or bytes a second are bounded: who publishes looks at this first."""
+
+    @property
+    def is_publishing_bounded(self) -> bool:
+        """Whether they, or topics, are."""
+
+    def bound(self, quota: Quota) -> int: ...
+
+    def check_room(self, quota: Quota, held: int, amount: int = 1) -> None:
+        """Of what is counted elsewhere, where there are `held` of it: `OverQuota` if that is too much."""
+
+    def take_topics(self, topics: Collection[str]) -> None:
+        """Names that it brings up: all of them, or `OverQuota`."""
+
+    def take_published(self, messages: int, size_bytes: int) -> None:
+        """What a publish needs of its rates, or `OverQuota`."""
+
+    def take(self, *wanted: tuple[Quota, int]) -> None:
+        """All of it, or `OverQuota` and nothing."""
+
+    def give_back(self, *given: tuple[Quota, int]) -> None: ...
