@@ -13,7 +13,7 @@ import xxhash
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import UpdateProgress
 from moorline.node.access import OF_LINKS
-from moorline.wire import access, group, queue, service, staging, topic
+from moorline.wire import access, group, queue, resolver, service, staging, topic
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
 from moorline.wire.packed_rows import packed
@@ -67,27 +67,36 @@ class Things(NamedTuple):
 
 FIELDS: dict[str, Any] = {
     "amount": 10,
+    "address": "tcp://0.0.0.0:1",
     "asked_by": "owner",
     "attempt": 0,
     "batch": 0,
     "blocked": True,
+    "closed": True,
     "body": b"m",
     "bytes_max": 4_096,
+    "claims": [],
     "count": 0,
     "deliveries_max": 3,
+    "entries": [],
     "epoch": 1,
     "expiry_s": 60,
     "feed": 1,
     "filter": TOPIC,
+    "filters": [TOPIC],
     "generation": 1,
+    "glob": "/owner/*",
     "grants": "s",
     "group": GROUP,
     "hash": bytes(16),
+    "instance": bytes(16),
     "is_disabled": False,
+    "key": bytes(32),
     "kind": "queues",
     "known_as": "ab" * 32,
     "label": "nightly",
     "letters": "s",
+    "mechanisms": ("anonymous",),
     "member": "nobody",
     "message": 1,
     "name": "guest",
@@ -95,6 +104,7 @@ FIELDS: dict[str, Any] = {
     "part": "segment",
     "partition": 0,
     "path": "/topics/owner",
+    "paths": ["/owner/value"],
     "position": 0,
     "prefixes": [(0, 0)],
     "principal": "guest",
@@ -112,6 +122,7 @@ FIELDS: dict[str, Any] = {
     "ticket": 1,
     "time_us": 0,
     "upto": 1,
+    "watch": 1,
     "work": group.DeleteGroup(0, GROUP),
 }
 OF_KIND: dict[type[Message], dict[str, Any]] = {
@@ -123,6 +134,7 @@ OF_KIND: dict[type[Message], dict[str, Any]] = {
         "message": UpdateProgress("borrower", 1, 1, 1, Cursor(1_000_000), 1_000_000, final=True)
     },
     staging.CloseStage: {"count": 1, "hash": HASH},
+    resolver.ListPaths: {"path": "/owner"},
     topic.OpenSession: {"name": SESSION},
 }
 OPTIONAL: dict[type[Message], tuple[str, ...]] = {
@@ -160,6 +172,7 @@ VARIANTS: tuple[Row, ...] = (
     Row(queue.Get, "that is not there", {"queue": bytes(24)}),
     Row(queue.DescribeQueue, "that is not there", {"queue": bytes(24)}),
     Row(operator.DescribeService, "that is not there", {"service": "none"}),
+    Row(resolver.ResolvePaths, "of a node", {"paths": ["/nodes/node-1"]}),
     Row(staging.CommitStaged, "with a topic for what is refused", {"aside": TOPIC}),
     Row(topic.ListTopics, "of all", {"filter": "#"}),
     Row(topic.OpenSession, "of a new name", {"name": NEW}),

@@ -38,6 +38,7 @@ from moorline.wire.group import CreateGroup, WatchStreams
 from moorline.wire.message import Answer, Call, Failed
 from moorline.wire.node import Echo, Echoed
 from moorline.wire.queue import NewQueue, QueueMade, Send, Sent
+from moorline.wire.resolver import PathsResolved
 from moorline.wire.service import Associated, OpenService
 from moorline.wire.service_operator import OpenNamedService, VerifyService
 from moorline.wire.staging import (
@@ -220,6 +221,8 @@ def _outcome(answer: Answer) -> str:
         ((_, code),) = answer.refused
     elif isinstance(answer, Failed):
         code = answer.code
+    elif isinstance(answer, PathsResolved) and answer.found[0].code:
+        code = answer.found[0].code
     else:
         return GRANTED
     return DENIED if code in REFUSALS else f"`{code}`"

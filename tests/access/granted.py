@@ -40,7 +40,7 @@ class GivenRights:
 def as_before_rows(session: Session) -> GivenRights:
     """Anonymous on this machine may do everything, whoever has a certificate what is its own."""
     identity = session.identity
-    return GivenRights(identity.name, EVERYTHING if identity.is_anonymous else NOTHING)
+    return GivenRights(identity.name, EVERYTHING if identity.proof is Proof.NOTHING else NOTHING)
 
 
 def unguarded(declared: Declarations) -> Handlers:

@@ -45,7 +45,7 @@ class Rowed:
 
     def rights_of(self, session: Session) -> Rights:
         identity = session.identity
-        if identity.is_anonymous:
+        if identity.proof is Proof.NOTHING:
             return self.world.table.rights("anonymous", Proof.NOTHING, is_local=True)
         self.fingerprints.add(identity.fingerprint)
         name = self.principals.get(identity.fingerprint, identity.name)

@@ -6,10 +6,10 @@ from typing import Any
 
 from moorline.access.commands import AccessBroker
 from moorline.access.guard import Guard
-from moorline.access.rights import RightsTable
+from moorline.access.rights_table import RightsTable
 from moorline.catalog import Catalog
 from moorline.catalog.users import Users
-from moorline.client.moor import Connecting, connect
+from moorline.client.connecting import Connecting, connect
 from moorline.config.addresses import Address
 from moorline.core.access.audit import Detail
 from moorline.core.access.principal import Proof

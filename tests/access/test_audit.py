@@ -8,19 +8,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.journal.audit_pages import read_all_pages
 
 from moorline.access.audit import GAP, Audit, open_audit
 from moorline.core.access.audit import (
     Act,
+    AuditProof,
     Detail,
     Kind,
-    Proof,
     StoredLine,
     Verdict,
     decoded,
 )
 from moorline.errors import NotAudited
-from moorline.journal.audit import FOLDER, Wanted, name_of, read_all_pages
+from moorline.journal.audit import FOLDER, Wanted, name_of
 from moorline.journal.disk import DiskFile, FileDisk
 from moorline.limits import AUDIT_PENDING_LINES_MAX, AUDIT_SUM_MS
 from moorline.testing.memory_disk import MemoryDisk
@@ -32,14 +33,20 @@ WAIT_S = 20
 
 def refusal(principal: str = "mallory", path: str = "/topics/a") -> Act:
     return Act(
-        Kind.REFUSAL, principal, Proof.CERTIFICATE, "10.0.0.1:5", "Publish", path, Verdict.DENIED
+        Kind.REFUSAL,
+        principal,
+        AuditProof.CERTIFICATE,
+        "10.0.0.1:5",
+        "Publish",
+        path,
+        Verdict.DENIED,
     )
 
 
 GRANT = Act(
     Kind.GRANT,
     "olga",
-    Proof.PASSWORD,
+    AuditProof.PASSWORD,
     "127.0.0.1:9",
     "ChangeRows",
     "/topics/a",
@@ -47,7 +54,7 @@ GRANT = Act(
     Detail(subject="alice", letters="+sw", version=7),
 )
 OPERATOR = Act(
-    Kind.OPERATOR, "olga", Proof.PASSWORD, "", "DeleteQueue", "/queues/x", Verdict.GRANTED
+    Kind.OPERATOR, "olga", AuditProof.PASSWORD, "", "DeleteQueue", "/queues/x", Verdict.GRANTED
 )
 
 
@@ -186,6 +193,7 @@ async def test_behind_the_end_nothing_is_recorded_and_nobody_waits() -> None:
 
 
 async def test_a_full_disk_is_counted_and_told_and_acts_go_on() -> None:
+    """A42: what was lost is a line of its own behind it."""
     disk = MemoryDisk(capacity_bytes=0)
     async with open_audit(disk, "node-1", sync=True, full="go_on") as audit:
         await audit.recorded(GRANT)
@@ -202,6 +210,7 @@ async def test_a_full_disk_is_counted_and_told_and_acts_go_on() -> None:
 
 
 async def test_a_full_disk_refuses_what_must_be_recorded_where_the_operator_says_so() -> None:
+    """A42: by the setting."""
     disk = MemoryDisk(capacity_bytes=0)
     async with open_audit(disk, "node-1", sync=True, full="stop") as audit:
         with pytest.raises(NotAudited, match=r"access\.audit_full"):
@@ -290,6 +299,28 @@ async def test_lines_are_published_under_their_kind() -> None:
     assert len(stored(disk)) == 3
 
 
+@pytest.mark.parametrize("proof", [AuditProof.NOTHING, AuditProof.NODE])
+async def test_who_merely_connects_is_in_the_file_and_puts_no_message_among_others(
+    proof: AuditProof,
+) -> None:
+    disk, stream = MemoryDisk(), Stream()
+    quiet = Act(Kind.LOGIN, "anonymous", proof, "127.0.0.1", "Login", "/", Verdict.GRANTED)
+    proven = msgspec.structs.replace(quiet, principal="alice", proof=AuditProof.PASSWORD)
+    refused = msgspec.structs.replace(quiet, verdict=Verdict.FAILED)
+    async with open_audit(disk, "node-1", sync=True) as audit:
+        audit.publish = stream
+        for act in (quiet, quiet, quiet, proven, refused):
+            audit.heard(act)
+        await until(lambda: len(stream.found) == 2)
+    published = [msgspec.json.decode(body) for _, body in stream.found]
+    assert [(one["principal"], one["verdict"]) for one in published] == [
+        ("alice", "granted"),
+        ("anonymous", "failed"),
+    ]
+    lines = stored(disk)
+    assert [line.count for line in lines if line.verdict == "granted"] == [1, 1, 2]
+
+
 async def test_a_stream_that_fails_or_hangs_loses_and_delays_no_line_of_the_file() -> None:
     disk, stream = MemoryDisk(), Stream()
     async with open_audit(disk, "node-1", sync=True) as audit:
@@ -319,7 +350,7 @@ def act_of(call: Message, audit: Audit) -> None:
         Act(
             Kind.REFUSAL,
             "mallory",
-            Proof.TOKEN,
+            AuditProof.TOKEN,
             "10.0.0.1:5",
             type(call).__name__,
             "/queues/x",
@@ -330,6 +361,7 @@ def act_of(call: Message, audit: Audit) -> None:
 
 
 async def test_no_bytes_of_a_body_or_a_proof_are_in_a_file_or_a_message() -> None:
+    """A40."""
     disk, stream = MemoryDisk(), Stream()
     async with open_audit(disk, "node-1", sync=True) as audit:
         audit.publish = stream

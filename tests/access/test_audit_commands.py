@@ -10,7 +10,7 @@ from tests.access.granted import unguarded
 from moorline.access.audit import Audit, open_audit
 from moorline.access.audit_commands import AuditCommands
 from moorline.config.addresses import Address
-from moorline.core.access.audit import Act, Kind, Proof, Verdict, decoded
+from moorline.core.access.audit import Act, AuditProof, Kind, Verdict, decoded
 from moorline.limits import AUDIT_PAGE_BYTES_MAX, AUDIT_ROWS_PER_PAGE_MAX, HELLO_TIMEOUT_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.net.listener import Admission, Listeners
@@ -26,7 +26,7 @@ def operator(number: int) -> Act:
     return Act(
         Kind.OPERATOR,
         f"p{number % 3}",
-        Proof.PASSWORD,
+        AuditProof.PASSWORD,
         "",
         "DeleteQueue",
         f"/queues/{'x' * 400}/{number}",

@@ -52,6 +52,21 @@ async def test_who_am_i(server: Server) -> None:
     assert {row.path: row.at for row in found.rights}["/topics"] == ""
 
 
+async def test_a_table_without_rows_denies_all(server: Server) -> None:
+    """A21, T14: also to whoever emptied it."""
+    async with server.connect() as operator, server.connect("alice") as alice:
+        rows = await operator.access.grants()
+        for row in sorted(rows, key=lambda row: row.path == "/"):  # the one that allows it last
+            await operator.access.remove_grant(row.path, row.subject)
+        for moor in (operator, alice):
+            found = await moor.access.who_am_i()
+            assert {row.at + row.everywhere for row in found.rights} == {""}
+            for asked in (moor.access.grants(), moor.access.add_grant("/", "alice", "g")):
+                with pytest.raises(Denied):
+                    await asked
+    assert (await server.users.grants("/", "", ("", ""), 10)) == []
+
+
 async def test_nobody_changes_what_it_has_no_right_to(server: Server) -> None:
     version = await server.users.version()
     async with server.connect("mallory") as moor:
@@ -239,6 +254,7 @@ def moor(server: Server, capsys: pytest.CaptureFixture[str]) -> Commands:
 
 
 async def test_grants_by_commands(moor: Commands) -> None:
+    """A26: explain names the row that decided, and says where there is none."""
     assert await moor("grant", "add", "/topics/a", "@sales", "sl") == "/topics/a @sales +sl"
     assert await moor("grant", "add", "/topics/a", "@sales", "w", "--deny") == (
         "/topics/a @sales +sl -w"
@@ -300,13 +316,14 @@ async def test_users_by_commands(
 
 
 async def test_quotas_owners_and_who_by_commands(moor: Commands, server: Server) -> None:
+    """A09: `moor owner map` and `list`."""
     assert await moor("quota", "set", "alice", "queues", "7") == "alice queues 7"
     assert await moor.json("quota", "list") == [{"subject": "alice", "kind": "queues", "amount": 7}]
-    assert await moor("quota", "unset", "alice", "queues") == "alice has no queues of its own"
+    assert await moor("quota", "remove", "alice", "queues") == "alice has no queues of its own"
     assert "accepted: connections" in await moor("quota", "set", "alice", "beer", "7", code=12)
     assert await moor("owner", "map", "cafe", "alice") == "alice owns 0 sessions and 0 groups more"
     assert await moor.json("owner", "list") == [
-        {"name": "cafe", "principal": "alice", "sessions": 0, "groups": 0}
+        {"name": "cafe", "principal": "alice", "sessions": 0, "groups": 0, "queues": 0}
     ]
     assert (await moor("whoami")).splitlines()[0] == "anonymous, proven by nothing"
     server.become("alice")

@@ -22,12 +22,18 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 FOR_STRANGERS = frozenset(
     {
         # The same for all, or about the caller alone.
-        "Echo", "Describe", "WhoAmI", "CheckGrant", "ExplainGrant",
+        "Echo", "Describe", "WhoAmI", "CheckGrant", "ExplainGrant", "DescribeQuotas",
         # Who knows the id of a queue may send to it.
         "Send",
         # These name what the connection holds, and a stranger's holds nothing.
         "CloseService", "UnsubscribeTopic", "TakeMessages", "AckMessages", "RejectMessage", "GiveBack",
         "ConfirmLost", "OpenStage", "StageRows", "CloseStage", "AbortStaged", "CommitStaged",
+        "UnwatchPaths", "PublishPaths", "UnpublishPaths", "UnpublishHashes", "Heartbeat", "AskEntryRanges",
+        "AskEntryLists", "JudgeHolders", "ClosePublisher",
+        # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
+        "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
+        # A login publishes nothing yet. It has the address dialled, and tells nothing of what is there.
+        "OpenPublisher",
     }
 )  # fmt: skip
 """What docs/design/access.md lets everybody call, and no more."""

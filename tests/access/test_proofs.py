@@ -175,6 +175,7 @@ async def test_without_the_catalog_nobody_is_blamed_and_nobody_let_in(world: Wor
 
 
 async def test_a_thousand_wrong_passwords_are_slowed_and_others_are_not(world: World) -> None:
+    """A06."""
     attacker = Visitor(address="198.51.100.7")
     assert await world.password("alice", "right") == ProofAccepted("alice")
     looked_at = 0

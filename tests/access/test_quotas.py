@@ -13,7 +13,7 @@ TABLE = QuotaTable(
         "@small": Bounds(queues=100, groups=5, messages_per_s=10),
         "@large": Bounds(groups=50, messages_per_s=UNBOUNDED),
     },
-    default=Bounds(queues=7, groups=1, stages=3),
+    defaults={"@everyone": Bounds(queues=7, groups=1, stages=3), "stranger": Bounds(groups=2)},
     listeners={"tcp://0.0.0.0:7411": Bounds(connections=3, messages_per_s=4)},
 )
 
@@ -28,7 +28,7 @@ class Hand:
 
 def quotas(table: QuotaTable = TABLE) -> tuple[Quotas, Hand]:
     now = Hand()
-    return Quotas(table, lambda name: GROUPS.get(name, ()), now), now
+    return Quotas(table, lambda name: GROUPS.get(name, ("@everyone",)), now), now
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,8 @@ def quotas(table: QuotaTable = TABLE) -> tuple[Quotas, Hand]:
         ("alice", Quota.STAGES, 3),  # nobody said anything: the default
         ("alice", Quota.TOPICS, UNBOUNDED),
         ("bob", Quota.QUEUES, 7),
-        ("stranger", Quota.GROUPS, 1),
+        ("carol", Quota.GROUPS, 1),
+        ("stranger", Quota.GROUPS, 2),  # the settings have a line for it
     ],
 )
 def test_the_first_that_says_anything_decides(principal: str, quota: Quota, bound: int) -> None:
@@ -60,9 +61,9 @@ def test_at_the_bound_it_is_refused_and_below_it_given_again() -> None:
 
 
 def test_a_rate_says_when_to_come_again() -> None:
-    found, now = quotas(QuotaTable(default=Bounds(messages_per_s=1_500)))
+    found, now = quotas(QuotaTable(defaults={"bob": Bounds(messages_per_s=1_500)}))
     bob = found.held_by("bob")
-    assert bob.has_rates
+    assert bob.is_publishing_bounded
     found.take(bob, (Quota.MESSAGES_PER_S, 1_500))
     with pytest.raises(
         OverQuota, match="the quota messages_per_s is 1,500: come again in 1,000 ms"
@@ -91,8 +92,8 @@ def test_a_listener_has_bounds_for_all_who_come_through_it() -> None:
     found.take(found.held_by("dave", "tls://0.0.0.0:7412"), (Quota.CONNECTIONS, 1))
     found.give_back(through[0], (Quota.CONNECTIONS, 1))
     found.take(dave, (Quota.CONNECTIONS, 1))
-    assert dave.has_rates
-    assert not found.held_by("dave", "tls://0.0.0.0:7412").has_rates
+    assert dave.is_publishing_bounded
+    assert not found.held_by("dave", "tls://0.0.0.0:7412").is_publishing_bounded
 
 
 def test_other_bounds_hold_at_once_for_those_who_are_here() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.access.world import STALE_MS, Rows, World
 from tests.catalog.waiting import until
 
-from moorline.access.rights import RightsTable
+from moorline.access.rights_table import RightsTable
 from moorline.core.access.freshness import Freshness
 from moorline.core.access.right import ADMINISTER, EVERYTHING, LIST, SUBSCRIBE, WRITE
 from moorline.core.access.row import Row
@@ -168,6 +168,7 @@ async def test_two_connections_of_one_principal_remember_together() -> None:
 
 
 async def test_known_rights_go_on_for_their_time_and_come_back() -> None:
+    """A27."""
     world = await World.loaded(ORDERS)
     alice, heard = world.user(), []
     world.table.on_change(lambda: heard.append(alice.at("/topics/orders")))

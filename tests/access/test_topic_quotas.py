@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import xxhash
 from tests.access.topic_server import NODES, TopicServer, row, topic_server
 from tests.catalog.databases import new_database
-from tests.staging.staged_writes import committed, staged
+from tests.staging.staged_writes import committed, encoded_rows, staged
 from tests.topics.scenes import Reader
 
 from moorline.catalog import EmbeddedPostgres
@@ -15,7 +16,14 @@ from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.core.access.quota import Bounds
 from moorline.errors import OverQuota
-from moorline.wire.staging import OpenStage, StageOpened
+from moorline.wire.staging import (
+    CloseStage,
+    OpenStage,
+    RowsStaged,
+    StageClosed,
+    StageOpened,
+    StageRows,
+)
 
 
 @pytest.fixture
@@ -27,6 +35,7 @@ async def server(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[To
 
 
 async def test_subscriptions_are_bounded_and_come_back(server: TopicServer) -> None:
+    """A30: subscriptions, private and of groups."""
     server.bound("alice", Bounds(subscriptions=2))
     async with server.connected("bob") as bob:
         async with server.connected("alice") as alice, server.connected("alice") as other:
@@ -72,6 +81,7 @@ async def opened_stage(moor: Moor, partition: int) -> bytes:
 
 
 async def test_stages_that_are_open_are_bounded_and_come_back(server: TopicServer) -> None:
+    """A30: stages, of all connections of a principal."""
     server.bound("alice", Bounds(stages=2))
     async with server.connected("alice") as other:
         async with server.connected("alice") as alice:
@@ -96,6 +106,7 @@ async def test_stages_that_are_open_are_bounded_and_come_back(server: TopicServe
 
 
 async def test_messages_and_bytes_a_second_are_bounded(server: TopicServer) -> None:
+    """A30: rates, and others have their own."""
     server.bound("alice", Bounds(messages_per_s=10, bytes_per_s=1_000))
     async with (
         server.connected("alice") as alice,
@@ -116,3 +127,32 @@ async def test_messages_and_bytes_a_second_are_bounded(server: TopicServer) -> N
         server.bound("alice", Bounds())
         await alice.publish_all([record("a", b"3") for _ in range(100)])
         assert await bob.topics("#") == [("a", 310)]
+
+
+async def test_staged_rows_count_as_published_when_they_are_staged(server: TopicServer) -> None:
+    """A30: rates and topics, by the way of staged writes; a stage that was refused rows goes on."""
+    server.bound("alice", Bounds(messages_per_s=10, topics=2))
+    async with server.connected("alice") as alice, server.connected("bob") as bob:
+        call = alice._caller.call
+        with pytest.raises(OverQuota, match=r"messages_per_s is 10.*ask for less"):
+            await staged(alice, "q", 1, 0, [[record("a", b"x") for _ in range(11)]])
+        name = await opened_stage(alice, 1)
+        shards = 2
+        first = encoded_rows([record("a", b"1") for _ in range(10)], shards)
+        second = encoded_rows([record("b", b"2") for _ in range(10)], shards)
+        await call(lambda n: StageRows(n, name, first), RowsStaged)
+        with pytest.raises(OverQuota) as over:
+            await call(lambda n: StageRows(n, name, second), RowsStaged)
+        assert over.value.retry_after_ms is not None
+        await staged(bob, "q", 1, 0, [[record("a", b"x") for _ in range(100)]])
+        server.bound("alice", Bounds(topics=2))
+        await call(lambda n: StageRows(n, name, second), RowsStaged)
+        third = encoded_rows([record("c", b"3")], shards)
+        with pytest.raises(OverQuota, match="topics is 2"):
+            await call(lambda n: StageRows(n, name, third), RowsStaged)
+        server.bound("alice", Bounds(messages_per_s=1))
+        # What is staged was paid for: a commit is not refused by a rate.
+        stage = name, 20, xxhash.xxh3_128_digest(first + second)
+        await call(lambda n: CloseStage(n, *stage), StageClosed)
+        assert (await committed(alice, "q", 1, [stage])).published == 20
+    assert ("alice", "StageRows", "/quotas/messages_per_s", "OVER_QUOTA") in server.heard.refusals

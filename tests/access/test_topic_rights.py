@@ -67,6 +67,8 @@ from moorline.wire.topic import (
     TopicSubscribed,
 )
 
+pytestmark = pytest.mark.slow
+
 USUAL = (
     row("/topics/%u", "@authenticated", "slwp"),
     row("/groups/%u", "@authenticated", "slp"),
@@ -91,6 +93,7 @@ async def is_denied(asked: Awaitable[object]) -> str:
 
 
 async def test_what_somebody_may_do_with_topics_is_what_its_rows_say(server: TopicServer) -> None:
+    """A20: publish, subscribe and list, with the right and without."""
     async with server.connected("alice") as alice:
         await alice.publish("alice/news", b"one", retain=True)
         reader = Reader(await alice.subscribe("alice/#", start="beginning"))
@@ -117,7 +120,7 @@ async def test_what_somebody_may_do_with_topics_is_what_its_rows_say(server: Top
 async def test_nobody_but_a_node_publishes_to_what_is_reserved(
     server: TopicServer, topic: str
 ) -> None:
-    """Also who may do everything, also once the topic is there, also among others, also by stages."""
+    """A20: also who may do everything, also once the topic is there, also among others, also by stages."""
     async with server.connected() as operator:
         await is_denied(operator.publish(topic, b"forged"))
         async with server.connected(NODES) as node:
@@ -136,6 +139,7 @@ async def test_nobody_but_a_node_publishes_to_what_is_reserved(
 
 
 async def test_groups_want_rights_to_them_and_to_what_they_read(server: TopicServer) -> None:
+    """A20, A28: create, seek, change and delete; another hears nothing of what exists."""
     async with server.connected("alice") as alice, server.connected("bob") as bob:
         await alice.group("$shared/alice/alice/#").create()
         await alice.group("$shared/alice/alice/#").info()
@@ -167,6 +171,7 @@ async def test_groups_want_rights_to_them_and_to_what_they_read(server: TopicSer
 
 
 async def test_one_who_may_read_a_groups_topics_still_cannot_join_it(server: TopicServer) -> None:
+    """A20, A28: to join is a right of its own."""
     await server.change(row("/topics", "@authenticated", "slw"))
     async with server.connected("alice") as alice, server.connected("bob") as bob:
         await alice.group("$queue/alice/alice/#").create(start="beginning")
@@ -184,6 +189,7 @@ async def test_one_who_may_read_a_groups_topics_still_cannot_join_it(server: Top
 
 
 async def test_a_filter_is_granted_only_if_all_that_it_matches_is(server: TopicServer) -> None:
+    """A22: to subscribe and to list."""
     await server.change(
         row("/topics/orders", "alice", "sl"), row("/topics/orders/secret", "alice", "", "sl")
     )
@@ -195,6 +201,7 @@ async def test_a_filter_is_granted_only_if_all_that_it_matches_is(server: TopicS
 
 
 async def test_a_denial_below_a_filter_that_runs_ends_it(server: TopicServer) -> None:
+    """A23, T15: and one beside it goes on."""
     given = row("/topics/orders", "alice", "s")
     await server.change(given)
     async with server.connected("alice") as alice, server.connected() as operator:
@@ -217,6 +224,7 @@ async def test_a_denial_below_a_filter_that_runs_ends_it(server: TopicServer) ->
 async def test_a_member_of_a_group_that_may_not_read_any_more_leaves_it(
     server: TopicServer,
 ) -> None:
+    """A24: the others get what it had."""
     topics, group = row("/topics/orders", "@authenticated", "s"), row("/groups/g", "alice", "sp")
     await server.change(topics, group, row("/groups/g", "bob", "s"))
     name = "$shared/g/orders/#"
@@ -243,6 +251,7 @@ async def test_a_member_of_a_group_that_may_not_read_any_more_leaves_it(
 
 
 async def test_a_durable_session_is_judged_when_it_is_opened_again(server: TopicServer) -> None:
+    """A24: offline it keeps its place, and gets nothing."""
     given = row("/topics/orders", "alice", "s")
     await server.change(given)
     async with server.connected("alice") as alice:
@@ -270,7 +279,7 @@ async def test_a_durable_session_is_judged_when_it_is_opened_again(server: Topic
 async def test_a_right_that_is_taken_while_a_session_opens_leaves_one_subscription_out(
     server: TopicServer, monkeypatch: pytest.MonkeyPatch, filter_text: str
 ) -> None:
-    """The catalog is asked for the place of the one, and for the group of the other."""
+    """A24: the catalog is asked for the place of the one, and for the group of the other."""
     given = row("/topics/orders", "alice", "s")
     await server.change(given)
     async with server.connected("alice") as alice:
@@ -283,7 +292,7 @@ async def test_a_right_that_is_taken_while_a_session_opens_leaves_one_subscripti
     async def take() -> None:
         monkeypatch.undo()  # once is enough
         await server.change(removed=(given,))
-        await until(lambda: not server.topics.sessions._is_judging)
+        await until(lambda: not server.topics.sessions._judging.is_at_work)
 
     async def cursors(reader: int) -> list[CursorRow]:
         await take()
@@ -307,6 +316,7 @@ async def test_a_right_that_is_taken_while_a_session_opens_leaves_one_subscripti
 async def test_a_stage_whose_right_is_taken_away_is_neither_filled_nor_published(
     server: TopicServer,
 ) -> None:
+    """A24: a stage under way."""
     given = row("/topics/orders", "alice", "w")
     await server.change(given)
     async with server.connected("alice") as alice, server.connected() as operator:
@@ -370,13 +380,38 @@ async def test_staged_rows_for_queues_need_what_a_send_needs(
             await server.change(closed)
             await is_denied(sent(alice, 2, mine, theirs))
             await is_denied(sent(alice, 2, mine, theirs, aside="alice/aside"))
-            denied = "alice", "CommitStaged", f"/queues/{text_of(theirs)}", "DENIED"
-            assert server.refusals == [denied] * 2
+            denied = "alice", "StageRows", f"/queues/{text_of(theirs)}", "DENIED"
+            assert server.refusals == [denied] * 2, "before anything is stored"
             assert await sent(alice, 2, mine) == 1
             assert await sent(bob, 1, theirs) == 1
             await server.change(row("/queues", "@everyone", "", "w"))
             assert await sent(alice, 3, mine) == 1
             await is_denied(sent(bob, 2, mine))
+
+
+async def test_what_was_staged_for_a_queue_is_judged_again_at_the_commit(
+    server: TopicServer, tmp_path: Path
+) -> None:
+    """By a row, or by its owner who closes it."""
+    async with open_queues(tmp_path / "queues", Queues(sync="process")) as queues:
+        server.topics.staging.serve_queues(queues)
+        theirs = queues.store.create(owner_of("bob"))
+        path = f"/queues/{text_of(theirs.id)}"
+        async with server.connected("alice") as alice, server.connected("bob") as bob:
+            stage = await staged(alice, "q", 1, 0, [[QueueRow(theirs.id, b"1")]], target=QUEUES)
+            queues.store.close_to_strangers(theirs, closed=True)
+            await is_denied(committed(alice, "q", 1, [stage]))
+            assert server.refusals == [("alice", "CommitStaged", path, "DENIED")]
+            await is_denied(staged(alice, "q", 2, 0, [[QueueRow(theirs.id, b"2")]], target=QUEUES))
+            assert server.refusals[1:] == [("alice", "StageRows", path, "DENIED")]
+            own = await staged(bob, "q", 1, 0, [[QueueRow(theirs.id, b"3")]], target=QUEUES)
+            assert (await committed(bob, "q", 1, [own])).published == 1
+            queues.store.close_to_strangers(theirs, closed=False)
+            assert (await committed(alice, "q", 1, [stage])).published == 1
+            denying = row(path, "@everyone", "", "w")
+            later = await staged(alice, "q", 3, 0, [[QueueRow(theirs.id, b"4")]], target=QUEUES)
+            await server.change(denying)
+            await is_denied(committed(alice, "q", 3, [later]))
 
 
 def waiting_read(server: TopicServer, moor: Moor) -> "asyncio.Task[StreamRead]":
@@ -397,6 +432,7 @@ async def is_waiting(server: TopicServer, count: int) -> None:
 
 
 async def test_a_read_that_waits_ends_when_its_right_is_taken_away(server: TopicServer) -> None:
+    """A24: as a query of Spark waits."""
     given = row("/topics", "alice", "s")
     await server.change(given)
     async with (
@@ -420,7 +456,7 @@ async def test_a_read_that_waits_ends_when_its_right_is_taken_away(server: Topic
 async def test_a_read_that_waited_gives_nothing_to_whom_may_not_read_any_more(
     server: TopicServer,
 ) -> None:
-    """Also where news come before it is judged again."""
+    """A24: also where news come before it is judged again."""
     given = row("/topics", "alice", "s")
     await server.change(given)
     async with server.connected("alice") as alice, server.connected() as operator:
@@ -449,6 +485,7 @@ async def test_what_is_judged_again_while_rights_are_unknown_ends_as_unavailable
 
 
 async def test_anothers_producer_name_makes_no_duplicates(server: TopicServer) -> None:
+    """A28: also forged with a principal inside."""
     await server.change(row("/topics/shared", "@authenticated", "slw"))
     async with (
         server.connected("alice") as alice,
@@ -473,6 +510,7 @@ async def test_anothers_producer_name_makes_no_duplicates(server: TopicServer) -
 
 
 async def test_anothers_query_name_swallows_no_batch(server: TopicServer) -> None:
+    """A28: nor removes who knows the id of a stage anything."""
     await server.change(row("/topics/shared", "@authenticated", "slw"))
     async with (
         server.connected("alice") as alice,
@@ -500,6 +538,7 @@ async def test_anothers_query_name_swallows_no_batch(server: TopicServer) -> Non
 
 
 async def test_anothers_session_is_refused_and_goes_on(server: TopicServer) -> None:
+    """A28: in the words of a right that is not there."""
     async with (
         server.connected("alice") as alice,
         server.connected("bob") as bob,
@@ -523,7 +562,7 @@ async def test_anothers_session_is_refused_and_goes_on(server: TopicServer) -> N
 
 
 async def test_what_nodes_ask_each_other_is_refused_to_others(server: TopicServer) -> None:
-    """Also to whoever may do everything with its own topics, and nothing else."""
+    """A10: also to whoever may do everything with its own topics, and nothing else."""
     calls: list[tuple[Callable[[int], Call], type[Answer]]] = [
         (WatchStreams, StreamsSeen),
         (lambda n: ReadStream(n, 0, 0, 0, 100), StreamRead),
@@ -541,6 +580,7 @@ async def test_what_nodes_ask_each_other_is_refused_to_others(server: TopicServe
 
 
 async def test_a_forged_word_to_a_leader_moves_nobodys_cursor(server: TopicServer) -> None:
+    """A10: each is refused and told to the audit."""
     name = "$shared/g/orders/#"
     async with server.connected() as operator, server.connected("mallory") as mallory:
         await operator.group(name).create(start="beginning")
@@ -615,6 +655,7 @@ async def forwarding(server: TopicServer) -> AsyncIterator[Forwarding]:
 async def test_a_call_that_is_passed_on_is_judged_as_its_originators(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
+    """A12: and never as the node's."""
     boss = Originator("boss", "password")
     nobodies = [
         boss,
@@ -635,6 +676,7 @@ async def test_a_call_that_is_passed_on_is_judged_as_its_originators(
 async def test_a_call_that_is_passed_on_too_late_or_to_another_epoch_is_refused(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
+    """A13: and takes no effect."""
     await server.change(row("/groups/g", "boss", "lsa"))
     boss = Originator("boss", "password")
     with pytest.raises(CallFailed, match="given up"):
@@ -647,6 +689,7 @@ async def test_a_call_that_is_passed_on_too_late_or_to_another_epoch_is_refused(
 async def test_only_nodes_pass_calls_on_and_an_originator_of_others_means_nothing(
     server: TopicServer, forwarding: Forwarding
 ) -> None:
+    """A10, A12: an originator is a node's word."""
     name, operator = "$shared/g/orders/#", Originator("anonymous", "nothing", is_local=True)
     async with server.connected("mallory") as mallory, server.connected(NODES) as node:
         work = SeekGroup(0, name, "now")
@@ -691,7 +734,7 @@ async def test_what_is_no_filter_is_refused_and_the_connection_stays(
 
 
 async def test_what_a_handler_refuses_is_told_to_the_audit(server: TopicServer) -> None:
-    """The guard knows nothing of these: the catalog, the disk or the topic itself says who may."""
+    """A40: the guard knows nothing of these: the catalog, the disk or the topic itself says who may."""
     name, path = "$shared/g/alice/#", "/groups/g"
     await server.change(row("/topics", "@authenticated", "w"))
     async with server.connected() as operator, server.connected("alice") as alice:
@@ -728,6 +771,7 @@ async def test_what_a_handler_refuses_is_told_to_the_audit(server: TopicServer) 
 async def test_an_operators_act_on_a_group_is_written_down_before_it_is_done(
     server: TopicServer,
 ) -> None:
+    """A40: and is not done where it cannot be."""
     name, given = "$shared/alice/alice/#", row("/groups/alice", "boss", "a")
     await server.change(given)
     async with server.connected("alice") as alice, server.connected("boss") as boss:

@@ -12,7 +12,8 @@ from moorline.access.guard import Guard
 from moorline.access.quotas import Allowance, Quotas, QuotaTable
 from moorline.access.rights import Rights
 from moorline.catalog import Catalog
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address
 from moorline.config.settings import Config, Groups, Streams

@@ -3,7 +3,8 @@
 import uuid
 from collections.abc import Callable
 
-from moorline.access.rights import Rights, RightsTable
+from moorline.access.rights import Rights
+from moorline.access.rights_table import RightsTable
 from moorline.catalog.access import Loaded, Removal, Version
 from moorline.core.access.freshness import Freshness
 from moorline.core.access.principal import Proof

@@ -20,14 +20,15 @@ from typing import Final, Literal
 from moorline.core.access.audit import (
     Act,
     AuditLine,
+    AuditProof,
     AuditTrail,
     Kind,
-    Proof,
     Verdict,
     counted,
     encoded,
     line_of,
 )
+from moorline.core.access.quiet_logins import QuietLogins, is_quiet, is_quiet_line
 from moorline.errors import DiskFull, NotAudited, TooManyFiles
 from moorline.journal.audit import AuditCursor, AuditFiles, Page, Wanted, first_place, read_page
 from moorline.journal.disk import Disk
@@ -78,6 +79,7 @@ class Audit:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._trail = AuditTrail()
+        self._quiet = QuietLogins()
         self._pending: deque[AuditLine] = deque()
         self._waiters: list[tuple[AuditLine, asyncio.Future[None]]] = []
         self._outgoing: deque[tuple[str, bytes]] = deque()
@@ -106,7 +108,8 @@ class Audit:
 
     def heard(self, act: Act) -> None:
         """A login or a refusal: in the file within a second, or counted."""
-        self._add(self._trail.heard(act, self._now_ms(), self._wall_ms()))
+        heard = self._quiet.heard if is_quiet(act) else self._trail.heard
+        self._add(heard(act, self._now_ms(), self._wall_ms()))
 
     async def recorded(self, act: Act) -> None:
         """A change of rights, or an operator's act: to be called before it is done."""
@@ -148,7 +151,7 @@ class Audit:
         while not self._is_stopping:
             await self._something_due()
             await self._write()
-        self._add(self._trail.ended())
+        self._add([*self._trail.ended(), *self._quiet.ended()])
         while self._pending or self._waiters:
             await self._write()
         self._is_over = True
@@ -175,7 +178,8 @@ class Audit:
 
     async def _something_due(self) -> None:
         """Until somebody waits, lines have been gathered for long enough, or a sum is over."""
-        due_ms = self._trail.due_ms
+        dues_ms = [due for due in (self._trail.due_ms, self._quiet.due_ms) if due is not None]
+        due_ms = min(dues_ms, default=None)
         if not self._wanted.is_set():
             wait_ms = None if due_ms is None else max(0, due_ms - self._now_ms())
             if self._gap is not None:
@@ -184,7 +188,8 @@ class Audit:
             await _within(self._wanted, wait_ms)
         if not self._at_once.is_set() and self._wanted.is_set():
             await _within(self._at_once, AUDIT_LATE_MS)
-        self._add(self._trail.looked(self._now_ms()))
+        now_ms = self._now_ms()
+        self._add([*self._trail.looked(now_ms), *self._quiet.looked(now_ms)])
 
     async def _write(self) -> None:
         """One batch, those that somebody waits for first; what is left over is written next."""
@@ -255,7 +260,7 @@ class Audit:
             last_ms,
             count,
             f"$node/{self._node}",
-            Proof.NODE.value,
+            AuditProof.NODE.value,
             "",
             GAP,
             "/admin/audit",
@@ -266,7 +271,8 @@ class Audit:
         if self.publish is None:
             return
         for line, body in zip(lines, data, strict=True):
-            self._outgoing.append((TOPICS[line.kind], body[:-1]))
+            if not is_quiet_line(line):
+                self._outgoing.append((TOPICS[line.kind], body[:-1]))
         while len(self._outgoing) > AUDIT_PENDING_LINES_MAX:
             self._outgoing.popleft()
             self.unpublished += 1

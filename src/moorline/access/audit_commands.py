@@ -1,7 +1,7 @@
 """Room: access. The audit trail, for whoever may read it over the wire: `ReadAudit`, page by page."""
 
 from moorline.access.audit import Audit
-from moorline.access.guard import Declarations, needs
+from moorline.access.guard import Declarations, heavy, needs
 from moorline.core.access.right import LIST
 from moorline.journal.audit import AuditCursor, Wanted
 from moorline.net.session import Session
@@ -19,7 +19,7 @@ class AuditCommands:
         self._turns = Turns()
 
     def declared(self) -> Declarations:
-        return {ReadAudit: needs(LIST, lambda _: (AUDIT,), self._turns.later(self._read))}
+        return {ReadAudit: heavy(needs(LIST, lambda _: (AUDIT,), self._turns.later(self._read)))}
 
     def close(self) -> None:
         self._turns.close()

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from moorline.access.guard import Declared, Handler, Refusals, anybody, needs
+from moorline.access.guard import Declared, Handler, Refusals, anybody, heavy, needs
+from moorline.access.owner_page import OldOwner, owner_page
 from moorline.access.passwords import is_too_long, store_password
-from moorline.access.rights import Rights, RightsTable
+from moorline.access.rights import Rights
+from moorline.access.rights_table import RightsTable
 from moorline.access.tokens import new_token, token_hash
 from moorline.catalog.access import GrantEntry, check_quota
 from moorline.catalog.users import PasswordHash, Users
@@ -28,7 +30,7 @@ from moorline.limits import (
     PASSWORD_HASHES_AT_ONCE,
     USERS_PAGE_BYTES_MAX,
 )
-from moorline.net.session import each
+from moorline.net.session import Session, each
 from moorline.net.turns import Turns
 from moorline.wire import access as wire
 from moorline.wire.message import Answer, Message
@@ -53,7 +55,7 @@ SUBTREES = (
 class Changes(Refusals, Protocol):
     """Who hears of changes, before they are made, and of refusals: the audit."""
 
-    async def changing(self, session: Any, /, act: str, path: str, detail: Detail) -> None:
+    async def changing(self, session: Session, /, act: str, path: str, detail: Detail) -> None:
         """Returns when it is written down; what it raises, the caller is answered."""
 
 
@@ -66,6 +68,8 @@ class AccessBroker:
         expires_us: Callable[[Any], int] = lambda _: 0,
     ) -> None:
         """`expires_us` says of a session when its proof ends."""
+        self.old_owners: Callable[[], Mapping[str, OldOwner]] = dict
+        """Certificates that have queues here, by their fingerprints in hex."""
         self._users = users
         self._table = table
         self._audit = audit
@@ -77,7 +81,7 @@ class AccessBroker:
         """Each message with what it needs."""
 
         def later(handle: Callable[[Any, Any], Awaitable[Answer]]) -> Handler:
-            async def checked(session: Any, call: Any) -> Answer:
+            async def checked(session: Session, call: Any) -> Answer:
                 _check_texts(call)
                 return await handle(session, call)
 
@@ -85,24 +89,24 @@ class AccessBroker:
 
         return {
             wire.WhoAmI: anybody(each(self._who_am_i)),
-            wire.CheckGrant: needs(GRANT, _of_another, each(self._check)),
-            wire.ExplainGrant: needs(GRANT, _of_another, each(self._explain)),
+            wire.CheckGrant: heavy(needs(GRANT, _of_another, each(self._check))),
+            wire.ExplainGrant: heavy(needs(GRANT, _of_another, each(self._explain))),
             wire.AddGrant: needs(GRANT, _rows_changed, later(self._add_grant)),
             wire.RemoveGrant: needs(GRANT, _rows_changed, later(self._remove_grant)),
-            wire.ListGrants: needs(GRANT, _rows_changed, later(self._list_grants)),
+            wire.ListGrants: heavy(needs(GRANT, _rows_changed, later(self._list_grants))),
             wire.KeepGrants: needs(GRANT, lambda _: ("/",), later(self._keep_grants)),
             wire.AddUser: _for_users(later(self._add_user)),
             wire.ChangeUser: _for_users(later(self._change_user)),
             wire.RemoveUser: _for_users(later(self._remove_user)),
-            wire.ListUsers: _for_users(later(self._list_users)),
+            wire.ListUsers: heavy(_for_users(later(self._list_users))),
             wire.AddToken: _for_users(later(self._add_token)),
             wire.RevokeToken: _for_users(later(self._revoke_token)),
             wire.AddMember: _for_users(later(self._add_member)),
             wire.RemoveMember: _for_users(later(self._remove_member)),
-            wire.ListMembers: _for_users(later(self._list_members)),
+            wire.ListMembers: heavy(_for_users(later(self._list_members))),
             wire.SetQuota: _for_users(later(self._set_quota)),
-            wire.ListQuotas: _for_users(later(self._list_quotas)),
-            wire.ListOwners: _for_users(later(self._list_owners)),
+            wire.ListQuotas: heavy(_for_users(later(self._list_quotas))),
+            wire.ListOwners: heavy(_for_users(later(self._list_owners))),
             wire.MapOwner: _for_users(later(self._map_owner)),
         }
 
@@ -111,8 +115,8 @@ class AccessBroker:
 
     # --- verdicts ---------------------------------------------------------------------------------
 
-    def _who_am_i(self, session: Any, call: wire.WhoAmI) -> Answer:
-        rights: Rights = session.rights
+    def _who_am_i(self, session: Session, call: wire.WhoAmI) -> Answer:
+        rights = _own_rights(session)
         return wire.Identified(
             call.call,
             rights.principal,
@@ -125,21 +129,22 @@ class AccessBroker:
                 for path in SUBTREES
             ),
             self._expires_us(session),
+            session.identity.proven_name,
         )
 
-    def _check(self, session: Any, call: wire.CheckGrant) -> Answer:
+    def _check(self, session: Session, call: wire.CheckGrant) -> Answer:
         rights = self._rights_of(session, call.subject)
         return wire.GrantChecked(call.call, rights.allows(_right(call.right), call.path))
 
-    def _explain(self, session: Any, call: wire.ExplainGrant) -> Answer:
+    def _explain(self, session: Session, call: wire.ExplainGrant) -> Answer:
         found = self._rights_of(session, call.subject).explain(_right(call.right), call.path)
         decided = tuple(_facts(row) for row in found.decided)
         return wire.GrantExplained(call.call, found.is_granted, found.path, decided)
 
-    def _rights_of(self, session: Any, subject: str) -> "Rights | _Supposed":
+    def _rights_of(self, session: Session, subject: str) -> "Rights | _Supposed":
         """Of the connection itself, or of somebody as if it had logged on."""
         if not subject:
-            rights: Rights = session.rights
+            rights = _own_rights(session)
             rights.check_known()
             return rights
         check_subject(subject)
@@ -150,7 +155,7 @@ class AccessBroker:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    async def _add_grant(self, session: Any, call: wire.AddGrant) -> Answer:
+    async def _add_grant(self, session: Session, call: wire.AddGrant) -> Answer:
         row = Row(call.path, call.subject, bits_of(call.grants), bits_of(call.denies))
         check_row(row)
         for sign, letters in (("+", row.grants), ("-", row.denies)):
@@ -161,7 +166,7 @@ class AccessBroker:
         await self._in_force()
         return wire.GrantChanged(call.call, letters_of(after.grants), letters_of(after.denies))
 
-    async def _remove_grant(self, session: Any, call: wire.RemoveGrant) -> Answer:
+    async def _remove_grant(self, session: Session, call: wire.RemoveGrant) -> Answer:
         letters = bits_of(call.letters) or EVERYTHING
         made_by = session.rights.principal
         detail = Detail(subject=call.subject, letters=letters_of(letters))
@@ -171,12 +176,12 @@ class AccessBroker:
         row = after or Row(call.path, call.subject)
         return wire.GrantChanged(call.call, letters_of(row.grants), letters_of(row.denies))
 
-    async def _list_grants(self, _: Any, call: wire.ListGrants) -> Answer:
+    async def _list_grants(self, _: Session, call: wire.ListGrants) -> Answer:
         place = call.after_path, call.after_subject
         found = await self._users.grants(call.path, call.subject, place, call.count)
         return wire.GrantsListed(call.call, tuple(_entry_facts(entry) for entry in found))
 
-    async def _keep_grants(self, session: Any, call: wire.KeepGrants) -> Answer:
+    async def _keep_grants(self, session: Session, call: wire.KeepGrants) -> Answer:
         await self._changing(session, call, "/")
         rows = await self._users.keep_upgraded_rows()
         await self._in_force()
@@ -184,13 +189,13 @@ class AccessBroker:
 
     # --- users ------------------------------------------------------------------------------------
 
-    async def _add_user(self, session: Any, call: wire.AddUser) -> Answer:
+    async def _add_user(self, session: Session, call: wire.AddUser) -> Answer:
         password = await self._hashed(call.password) if call.password else None
         await self._changing(session, call, _user(call.name))
         await self._users.add_user(call.name, password)
         return await self._done(call)
 
-    async def _change_user(self, session: Any, call: wire.ChangeUser) -> Answer:
+    async def _change_user(self, session: Session, call: wire.ChangeUser) -> Answer:
         if call.password is None and call.is_disabled is None:
             raise BadGrant("nothing to change: name a password, or whether it is disabled")
         password = await self._hashed(call.password) if call.password else None
@@ -203,13 +208,13 @@ class AccessBroker:
         )
         return await self._done(call)
 
-    async def _remove_user(self, session: Any, call: wire.RemoveUser) -> Answer:
+    async def _remove_user(self, session: Session, call: wire.RemoveUser) -> Answer:
         await self._changing(session, call, _user(call.name))
         left = await self._users.remove_user(call.name)
         await self._in_force()
         return wire.UserRemoved(call.call, left.memberships, left.grants, left.quotas)
 
-    async def _list_users(self, _: Any, call: wire.ListUsers) -> Answer:
+    async def _list_users(self, _: Session, call: wire.ListUsers) -> Answer:
         page: list[wire.UserFacts] = []
         size = 0
         for user in await self._users.users(call.after, call.count):
@@ -227,7 +232,7 @@ class AccessBroker:
             page.append(facts)
         return wire.UsersListed(call.call, tuple(page))
 
-    async def _add_token(self, session: Any, call: wire.AddToken) -> Answer:
+    async def _add_token(self, session: Session, call: wire.AddToken) -> Answer:
         token = new_token()
         digest = token_hash(token)
         assert digest is not None, "what was made is one"
@@ -238,32 +243,32 @@ class AccessBroker:
         await self._in_force()
         return wire.TokenAdded(call.call, token, expires_us or 0)
 
-    async def _revoke_token(self, session: Any, call: wire.RevokeToken) -> Answer:
+    async def _revoke_token(self, session: Session, call: wire.RevokeToken) -> Answer:
         await self._changing(session, call, _user(call.name))
         if not await self._users.remove_token(call.name, call.label):
             raise NotFound(f"{call.name!r} has no token {call.label!r}")
         return await self._done(call)
 
-    async def _add_member(self, session: Any, call: wire.AddMember) -> Answer:
+    async def _add_member(self, session: Session, call: wire.AddMember) -> Answer:
         await self._changing(session, call, _user(call.group), Detail(subject=call.member))
         is_changed = await self._users.add_member(call.group, call.member)
         await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
-    async def _remove_member(self, session: Any, call: wire.RemoveMember) -> Answer:
+    async def _remove_member(self, session: Session, call: wire.RemoveMember) -> Answer:
         await self._changing(session, call, _user(call.group), Detail(subject=call.member))
         is_changed = await self._users.remove_member(call.group, call.member)
         await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
-    async def _list_members(self, _: Any, call: wire.ListMembers) -> Answer:
+    async def _list_members(self, _: Session, call: wire.ListMembers) -> Answer:
         place = call.after_group, call.after_member
         found = await self._users.members(call.group, place, call.count)
         return wire.MembersListed(call.call, tuple(wire.MemberFacts(*one) for one in found))
 
     # --- quotas and owners ------------------------------------------------------------------------
 
-    async def _set_quota(self, session: Any, call: wire.SetQuota) -> Answer:
+    async def _set_quota(self, session: Session, call: wire.SetQuota) -> Answer:
         check_quota(call.subject, call.kind)
         detail = Detail(subject=call.subject, quota=call.kind, bound=call.amount or 0)
         await self._changing(session, call, USERS, detail)
@@ -271,21 +276,17 @@ class AccessBroker:
         await self._in_force()
         return wire.AccessChanged(call.call, is_changed)
 
-    async def _list_quotas(self, _: Any, call: wire.ListQuotas) -> Answer:
+    async def _list_quotas(self, _: Session, call: wire.ListQuotas) -> Answer:
         place = call.after_subject, call.after_kind
         found = await self._users.quotas(call.subject, place, call.count)
         return wire.QuotasListed(call.call, tuple(wire.QuotaFacts(*one) for one in found))
 
-    async def _list_owners(self, _: Any, call: wire.ListOwners) -> Answer:
+    async def _list_owners(self, _: Session, call: wire.ListOwners) -> Answer:
         found = await self._users.owners(call.after, call.count)
-        return wire.OwnersListed(
-            call.call,
-            tuple(
-                wire.OwnerFacts(one.name, one.principal, one.sessions, one.groups) for one in found
-            ),
-        )
+        page = owner_page(found, self.old_owners(), call.after, call.count)
+        return wire.OwnersListed(call.call, page)
 
-    async def _map_owner(self, session: Any, call: wire.MapOwner) -> Answer:
+    async def _map_owner(self, session: Session, call: wire.MapOwner) -> Answer:
         await self._changing(session, call, _user(call.known_as), Detail(subject=call.principal))
         sessions, groups = await self._users.map_owner(call.known_as, call.principal)
         await self._in_force()
@@ -294,7 +295,7 @@ class AccessBroker:
     # --- all of them ------------------------------------------------------------------------------
 
     async def _changing(
-        self, session: Any, call: Any, path: str, detail: Detail = NO_DETAIL
+        self, session: Session, call: Any, path: str, detail: Detail = NO_DETAIL
     ) -> None:
         """A line about a change that is then refused by the catalog stays; no change is without one."""
         await self._audit.changing(session, type(call).__name__, path, detail)
@@ -361,6 +362,13 @@ def _rows_changed(call: wire.AddGrant | wire.RemoveGrant | wire.ListGrants) -> I
     """A row for everybody's own level is one for each of them."""
     levels = ["+" if level == OWN else level for level in call.path.split("/")]
     return ("/".join(levels),)
+
+
+def _own_rights(session: Session) -> Rights:
+    """As the table gave them; other rooms need less of them, and see `SessionRights`."""
+    rights = session.rights
+    assert isinstance(rights, Rights)
+    return rights
 
 
 def _right(letter: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from moorline.access.guard import Guarded, Operating, Refusals, demand, is_owners
 from moorline.core.access.right import ADMINISTER
-from moorline.errors import Denied, RightsUnknown
+from moorline.errors import Denied, OverQuota, RightsUnknown
 from moorline.wire.message import Call
 
 Made = TypeVar("Made")
@@ -33,7 +33,7 @@ class Demands:
         handle: Callable[[Any, Any], Awaitable[Made]],
         path_of_call: Callable[[Any], str] | None = None,
     ) -> Callable[[Any, Any], Awaitable[Made]]:
-        """The same handler; the audit hears of each call that it refuses for want of a right.
+        """The same handler; the audit hears of each call that it refuses for want of a right, or by a quota.
 
         `path_of_call` is for refusals that come from another node, and do not say at what.
         """
@@ -41,6 +41,9 @@ class Demands:
         async def handle_or_tell(session: Guarded, call: Call) -> Made:
             try:
                 return await handle(session, call)
+            except OverQuota as error:
+                self.tell(session, type(call).__name__, error)
+                raise
             except (Denied, RightsUnknown) as error:
                 if not error.path and path_of_call is not None:
                     error.path = path_of_call(call)
@@ -49,7 +52,21 @@ class Demands:
 
         return handle_or_tell
 
-    def tell(self, session: Guarded, act: str, error: Denied | RightsUnknown) -> None:
+    def telling_run(
+        self, handle: Callable[[Any, Any], Awaitable[Made]]
+    ) -> Callable[[Any, Any], Awaitable[Made]]:
+        """The same for a handler of several calls, which it refuses together: they are one line."""
+
+        async def handle_or_tell(session: Guarded, calls: list[Call]) -> Made:
+            try:
+                return await handle(session, calls)
+            except (Denied, OverQuota, RightsUnknown) as error:
+                self.tell(session, type(calls[0]).__name__, error)
+                raise
+
+        return handle_or_tell
+
+    def tell(self, session: Guarded, act: str, error: Denied | OverQuota | RightsUnknown) -> None:
         if self._refusals is not None:
             self._refusals.refused(session, act, error.path, error.code)
 

@@ -1,25 +1,20 @@
 """Room: access. The directory of users that proofs are checked against, over the catalog."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
+from moorline.access.known_nodes import KnownNodes, in_time
 from moorline.access.passwords import StoredPassword
 from moorline.access.proofs import TokenRow, UserRow
 from moorline.catalog.users import Users
-from moorline.limits import PROOF_CATALOG_MS_MAX
-
-T = TypeVar("T")
 
 
 class CatalogDirectory:
-    """Whatever the catalog raises means that nobody can say: nothing is remembered here."""
+    """Whatever the catalog raises means that nobody can say: of users nothing is remembered here."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, nodes: KnownNodes) -> None:
         self._users = users
+        self._nodes = nodes
 
     async def find_user(self, name: str) -> UserRow | None:
-        row = await _in_time(self._users.find_user(name))
+        row = await in_time(self._users.find_user(name))
         if row is None:
             return None
         stored = row.password
@@ -29,7 +24,7 @@ class CatalogDirectory:
         return UserRow(row.name, password, row.is_disabled, row.version)
 
     async def find_token(self, digest: bytes) -> TokenRow | None:
-        row = await _in_time(self._users.find_token(digest))
+        row = await in_time(self._users.find_token(digest))
         if row is None:
             return None
         return TokenRow(
@@ -42,25 +37,7 @@ class CatalogDirectory:
         )
 
     async def cluster_secret(self) -> bytes:
-        return await _in_time(self._users.secret())
+        return await self._nodes.secret()
 
     async def has_node(self, home: str) -> bool:
-        return home in await _in_time(self._users.node_homes())
-
-
-async def _in_time(asked: Coroutine[Any, Any, T]) -> T:
-    """A catalog that hangs is one that is away: whoever waits is to hear so before its time is over."""
-    asking = asyncio.create_task(asked)
-    asking.add_done_callback(_forget)
-    done, _ = await asyncio.wait([asking], timeout=PROOF_CATALOG_MS_MAX / 1_000)
-    if not done:
-        # It is not waited for: a statement that is cancelled asks the catalog once more.
-        asking.cancel()
-        raise TimeoutError("the catalog does not answer")
-    return asking.result()
-
-
-def _forget(asking: "asyncio.Task[Any]") -> None:
-    """Whoever asked may be gone by then."""
-    if not asking.cancelled():
-        asking.exception()
+        return home in await self._nodes.homes()

@@ -21,14 +21,17 @@ handler hears of it.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 from moorline.access.rights import UNKNOWN
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import ADMINISTER, NAMES, OWNERS, letters_of
-from moorline.errors import Denied, RightsUnknown
-from moorline.net.session import SessionRights
+from moorline.errors import Denied, OverQuota, RightsUnknown
+from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer, Call, Failed, Message
+
+HEAVY: Final = (Quota.HEAVY_CALLS_PER_S, 1)
 
 NODES_ONLY = "only the nodes of the cluster may ask for this"
 
@@ -38,6 +41,9 @@ class Guarded(Protocol):
 
     @property
     def rights(self) -> SessionRights: ...
+
+    @property
+    def allowance(self) -> SessionAllowance | None: ...
 
 
 class Refusals(Protocol):
@@ -70,8 +76,8 @@ Check = Callable[[SessionRights, Any], Refusal | None]
 """Why a call is refused; None if it is granted."""
 
 
-Operated = Callable[[SessionRights, Any], str | None]
-"""The path of a call that is an operator's act; None where it is none."""
+AuditedPath = Callable[[SessionRights, Any], str | None]
+"""The path under which the audit has a call that is an operator's act; None where it is none."""
 
 
 class Declared(NamedTuple):
@@ -82,13 +88,21 @@ class Declared(NamedTuple):
     right: int = 0
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
-    operated: Operated | None = None
+    audited_path: AuditedPath | None = None
     passes: Callable[[SessionRights], bool] | None = None
     """Of whom a whole run needs no check, whatever it names."""
+    is_heavy: bool = False
+    """Each call counts by `heavy_calls_per_s`."""
 
 
 Declarations = Mapping[type[Message], Declared]
 """What a room answers, and what each of it needs."""
+
+
+def heavy(declared: Declared) -> Declared:
+    """What costs far more than its frame: walks over much of what is there, reads of files, questions to the
+    catalog about whole sets."""
+    return declared._replace(is_heavy=True)
 
 
 def anybody(handler: Handler) -> Declared:
@@ -116,6 +130,12 @@ def demanded(handler: Handler) -> Declared:
     return Declared(handler)
 
 
+def each_by_itself(handler: Handler) -> Declared:
+    """Names many paths, each judged by itself: the answer has a code for each, and what is not granted fails
+    nothing else. The handler tells the audit."""
+    return Declared(handler)
+
+
 def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
     """The right at a path and at all that is below it, what a wildcard does not match included."""
 
@@ -138,10 +158,10 @@ def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: st
                 return _refusal(rights, right, path)
         return None
 
-    def operated(_: SessionRights, call: Any) -> str | None:
+    def audited_path(_: SessionRights, call: Any) -> str | None:
         return next(iter(paths_of_call(call)), None)
 
-    return Declared(handler, check, right, below, operated if right & ADMINISTER else None)
+    return Declared(handler, check, right, below, audited_path if right & ADMINISTER else None)
 
 
 def owner_or(
@@ -161,10 +181,10 @@ def owner_or(
             return None
         return _refusal(rights, right, path)
 
-    def operated(rights: SessionRights, call: Any) -> str | None:
+    def audited_path(rights: SessionRights, call: Any) -> str | None:
         return None if is_owners(rights, right, owner_of(call)) else path_of_call(call)
 
-    return Declared(handler, check, right, below, operated if right & ADMINISTER else None)
+    return Declared(handler, check, right, below, audited_path if right & ADMINISTER else None)
 
 
 def unless_denied(
@@ -248,15 +268,20 @@ class Guard:
         return {kind: self._guarded(kind, one) for kind, one in declared.items()}
 
     def _guarded(self, kind: type[Message], declared: Declared) -> Handler:
-        handler, check, right, below, operated, passes = declared
+        if declared.is_heavy:
+            # Behind the rights: who has none is told so, and pays nothing.
+            declared = declared._replace(
+                handler=self._rated(kind, declared.handler), is_heavy=False
+            )
+        handler, check, right, below, audited_path, passes, _ = declared
         if check is None:
             return handler
         checked = self._checked(kind, handler, check)
         if passes is not None:
             return self._passing(passes, handler, checked)
-        if operated is not None and self._operating is not None:
+        if audited_path is not None and self._operating is not None:
             # While a line is written rights may change: they are looked at again behind it.
-            handler = self._recorded(kind, checked, operated, self._operating)
+            handler = self._audited(kind, checked, audited_path, self._operating)
             checked = self._checked(kind, handler, check)
         if not below:
             return checked
@@ -268,22 +293,24 @@ class Guard:
 
         return handle
 
-    def _recorded(
-        self, kind: type[Message], handler: Handler, operated: Operated, operating: Operating
+    def _audited(
+        self, kind: type[Message], handler: Handler, audited_path: AuditedPath, operating: Operating
     ) -> Handler:
         """Calls that are granted, of which some are an operator's acts: those wait for their lines."""
         assert issubclass(kind, Call), f"{kind.__name__} is done without an answer"
         act = kind.__name__
 
         async def record(session: Any, calls: list[Any]) -> list[Answer]:
-            paths = [path for call in calls if (path := operated(session.rights, call)) is not None]
+            paths = [
+                path for call in calls if (path := audited_path(session.rights, call)) is not None
+            ]
             await asyncio.gather(*(operating.operating(session, act, path) for path in paths))
             return list(handler(session, calls))
 
         recorded = self._turns.together(record)
 
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
-            if all(operated(session.rights, call) is None for call in calls):
+            if all(audited_path(session.rights, call) is None for call in calls):
                 return handler(session, calls)
             return recorded(cast("Any", session), calls)
 
@@ -294,6 +321,27 @@ class Guard:
     ) -> Handler:
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
             return (handler if passes(session.rights) else checked)(session, calls)
+
+        return handle
+
+    def _rated(self, kind: type[Message], handler: Handler) -> Handler:
+        refusals, act = self._refusals, kind.__name__
+
+        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+            allowance = session.allowance
+            if allowance is None:
+                return handler(session, calls)
+            given: list[Any] = []
+            answers: list[Answer] = []
+            for call in calls:
+                try:
+                    allowance.take(HEAVY)
+                except OverQuota as error:
+                    refusals.refused(session, act, error.path, error.code)
+                    answers.append(Failed.of(call.call, error))
+                else:
+                    given.append(call)
+            return _and_those_of(answers, handler, session, given)
 
         return handle
 
@@ -316,14 +364,23 @@ class Guard:
                     answers.append(Failed(call.call, refusal.code, refusal.text))
             if not is_refused:
                 return handler(session, calls)
-            if not granted:
-                return answers
-            given = handler(session, granted)
-            if isinstance(given, (list, tuple)):
-                return [*answers, *given]
-            return chain(answers, given)
+            return _and_those_of(answers, handler, session, granted)
 
         return handle
+
+
+def _and_those_of(
+    answers: list[Answer], handler: Handler, session: Guarded, calls: list[Any]
+) -> Iterable[Answer]:
+    """Answers that are known, and what the handler says of the other calls."""
+    if not calls:
+        return answers
+    given = handler(session, calls)
+    if not answers:
+        return given
+    if isinstance(given, (list, tuple)):
+        return [*answers, *given]
+    return chain(answers, given)
 
 
 def _refusal(rights: SessionRights, right: int, path: str) -> Refusal:

@@ -1,7 +1,7 @@
 """Room: access. Passwords as they are stored and checked: scrypt, in two threads at most.
 
-What is stored is one line, `scrypt$15$8$3$SALT$HASH`: log2 of n, r, p, and two times base64url. So the cost
-can be raised for new passwords while the old ones are checked with theirs.
+What is stored is the hash with its salt and its cost (n, r, p), in columns of the catalog. So the cost can be
+raised for new passwords while the old ones are checked with theirs.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import secrets
 import unicodedata
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -80,11 +79,6 @@ class StoredPassword(msgspec.Struct, frozen=True):
         )
         return StoredPassword(cost, salt, found) if is_whole and cost.is_sound else None
 
-    def text(self) -> str:
-        """For the catalog."""
-        cost = self.cost
-        return f"scrypt${cost.cost}${cost.block}${cost.lanes}${_base64(self.salt)}${_base64(self.hash)}"
-
     def matches(self, password: str) -> bool:
         """Slow: for a thread. It takes the same time whether they are the same or not."""
         return hmac.compare_digest(self.cost.hash(password, self.salt), self.hash)
@@ -101,19 +95,6 @@ def nobodys_password(cost: Cost = COST) -> StoredPassword:
     return StoredPassword(cost, secrets.token_bytes(SALT_BYTES), secrets.token_bytes(HASH_BYTES))
 
 
-def parse_password(text: str) -> StoredPassword | None:
-    """What `StoredPassword.text` wrote; None if it is damaged or costs more than we would pay."""
-    kind, *fields = text.split("$")
-    if kind != "scrypt" or len(fields) != 5:
-        return None
-    try:
-        cost, r, p = map(int, fields[:3])
-        salt, found = (urlsafe_b64decode(field + "=" * (-len(field) % 4)) for field in fields[3:])
-    except ValueError:
-        return None
-    return StoredPassword.of(1 << cost, r, p, salt, found) if 0 < cost < 64 else None
-
-
 def as_bytes(password: str) -> bytes:
     """One password however it was typed: keyboards compose letters in two ways (RFC 8265, OpaqueString)."""
     return unicodedata.normalize("NFC", password).encode()
@@ -121,10 +102,6 @@ def as_bytes(password: str) -> bytes:
 
 def is_too_long(password: str) -> bool:
     return len(password) > PASSWORD_BYTES_MAX or len(as_bytes(password)) > PASSWORD_BYTES_MAX
-
-
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class TooManyChecks(Exception):

@@ -7,8 +7,8 @@
 A refusal says the same for a name that is not there, one that is disabled, and a password that is wrong; and
 it takes the same time.
 
-What a certificate proves needs no mechanism: the handshake has shown it (`net/peer_certificate.py`). Kerberos
-(`gssapi`) will be one more exchange in the table of `AddressAuthenticator`.
+What a certificate proves needs no mechanism: the handshake has shown it (`net/peer_certificate.py`). What
+Kerberos proves is in `access/kerberos.py`.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from moorline import ids
+from moorline.access.kerberos import KerberosProofs
 from moorline.access.passwords import (
     COST,
     Cost,
@@ -29,16 +30,12 @@ from moorline.access.passwords import (
     is_too_long,
     nobodys_password,
 )
-from moorline.access.tokens import token_hash
+from moorline.access.tokens import left_ms, token_hash
 from moorline.config.addresses import Address
 from moorline.core.access import node_proof
-from moorline.core.access.certificate import (
-    ANONYMOUS_NAME,
-    PeerCertificate,
-    has_control_character,
-)
+from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
-from moorline.core.access.principal import node_principal
+from moorline.core.access.principal import ANONYMOUS, Proof, has_control_character, node_principal
 from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
@@ -118,6 +115,7 @@ class PrincipalProofs:
         home: str,
         *,
         needs_node_certificate: bool = False,
+        kerberos: KerberosProofs | None = None,
         cost: Cost = COST,
         clock_ms: Callable[[], int] = monotonic_ms,
         now_ms: Callable[[], int] = wall_ms,
@@ -126,6 +124,7 @@ class PrincipalProofs:
         self.home = home
         self.needs_node_certificate = needs_node_certificate
         """Nodes have an authority of their own: `tls_node_ca` is set."""
+        self.kerberos = kerberos
         self.now_ms = now_ms
         self._throttle = Throttle()
         self._threads = HashingThreads()
@@ -194,8 +193,15 @@ class AddressAuthenticator:
         self._is_proxied = is_proxied
 
     def begin(self, mechanism: str, peer: Peer, /) -> Exchange:
-        """Asked only for mechanisms that the address takes: those of `EXCHANGES`."""
+        """Asked only for mechanisms that the address takes: those of `EXCHANGES`, and Kerberos."""
+        if mechanism == Proof.KERBEROS.value:
+            return self._by_kerberos(peer)
         return EXCHANGES[mechanism](self._proofs, peer, self._is_private(peer))
+
+    def _by_kerberos(self, peer: Peer) -> Exchange:
+        proofs = self._proofs
+        assert proofs.kerberos is not None, "a listener takes gssapi, and there is no keytab"
+        return proofs.kerberos.begin(lambda: NodeExchange(proofs, peer, True))
 
     def _is_private(self, peer: Peer) -> bool:
         """Whether nobody between can read what it says."""
@@ -253,12 +259,10 @@ class TokenExchange:
         if found is None or found.is_disabled:
             return WRONG_TOKEN
         self.claimed = found.name
-        left_ms = None
-        if found.expires_ms is not None:
-            left_ms = found.expires_ms - self._proofs.now_ms()
-            if left_ms <= 0:
-                return WRONG_TOKEN
-        return ProofAccepted(found.name, left_ms, found.version, digest, found.token_version)
+        good_ms = left_ms(found.expires_ms, self._proofs.now_ms())
+        if good_ms == 0:
+            return WRONG_TOKEN
+        return ProofAccepted(found.name, good_ms, found.version, digest, found.token_version)
 
 
 class NodeExchange:
@@ -323,7 +327,7 @@ def _may_be_a_user(name: str) -> bool:
         0 < len(name) <= PRINCIPAL_CHARACTERS_MAX
         and not has_control_character(name)
         and name[0] not in "@$%"
-        and name.casefold() != ANONYMOUS_NAME
+        and name.casefold() != ANONYMOUS
     )
 
 

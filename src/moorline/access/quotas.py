@@ -2,26 +2,33 @@
 
 For each quota by itself the first of these that says anything decides:
 
-    the principal's own row  ──►  the most generous row of its groups  ──►  the default of the settings
+    the principal's own row  ──►  the most generous row of its groups  ──►  the same two of the settings
 
 A listener may have bounds as well, which all who come through it share: they hold beside those of the
 principal, so that an open port cannot take everything from those who come by another.
+
+Whoever is on this machine and proved nothing has the account `@loopback`; who came from elsewhere without a
+proof is `anonymous`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
+from moorline.core.access.principal import ANONYMOUS, LOOPBACK
 from moorline.core.access.quota import (
     NO_BOUNDS,
     RATES,
+    UNBOUNDED,
     Account,
     Accounts,
     Bounds,
     OverBound,
     Quota,
 )
+from moorline.core.access.topic_names import TopicNames
 from moorline.errors import OverQuota
 from moorline.limits import ACCOUNTS_LOOKED_AT
 from moorline.net.clock import monotonic_ms
@@ -35,22 +42,31 @@ class QuotaTable(msgspec.Struct, frozen=True):
 
     rows: Mapping[str, Bounds] = {}
     """By subject: a principal, or `@group`."""
-    default: Bounds = NO_BOUNDS
+    defaults: Mapping[str, Bounds] = {}
+    """The same of the settings: they count where the catalog says nothing."""
     listeners: Mapping[str, Bounds] = {}
     """By the address that a listener was given in the settings."""
 
     def bounds_of(self, principal: str, groups: Iterable[str]) -> Bounds:
-        own = self.rows.get(principal, NO_BOUNDS)
-        shared = [row for row in map(self.rows.get, groups) if row is not None]
+        of_groups = list(groups)
+        by_rows = partial(_stated, self.rows, principal, of_groups)
+        by_settings = partial(_stated, self.defaults, principal, of_groups)
 
         def decided(quota: Quota) -> int | None:
-            bound = own.of(quota)
-            if bound is not None:
-                return bound
-            stated = [bound for row in shared if (bound := row.of(quota)) is not None]
-            return max(stated) if stated else self.default.of(quota)
+            bound = by_rows(quota)
+            return by_settings(quota) if bound is None else bound
 
         return Bounds(**{quota.value: decided(quota) for quota in Quota})
+
+
+def _stated(
+    rows: Mapping[str, Bounds], principal: str, groups: list[str], quota: Quota
+) -> int | None:
+    own = rows.get(principal, NO_BOUNDS).of(quota)
+    if own is not None:
+        return own
+    shared = (row.of(quota) for row in map(rows.get, groups) if row is not None)
+    return max((bound for bound in shared if bound is not None), default=None)
 
 
 class Held(NamedTuple):
@@ -61,9 +77,12 @@ class Held(NamedTuple):
     """None for what comes by no listener, such as a call that another node passed on."""
 
     @property
-    def has_rates(self) -> bool:
+    def is_publishing_bounded(self) -> bool:
         """Whether a publish has to ask at all."""
-        return self.principal.has_rates or (self.listener is not None and self.listener.has_rates)
+        listener = self.listener
+        return self.principal.is_publishing_bounded or (
+            listener is not None and listener.is_publishing_bounded
+        )
 
 
 class Quotas:
@@ -77,6 +96,8 @@ class Quotas:
         self._now_ms = now_ms
         self._principals = Accounts()
         self._listeners = Accounts()
+        self._topics: dict[str, TopicNames] = {}
+        """Of principals whose topics are bounded."""
 
     def __len__(self) -> int:
         return len(self._principals)
@@ -91,7 +112,7 @@ class Quotas:
             account.set_bounds(table.listeners.get(name, NO_BOUNDS), now_ms)
 
     def held_by(self, principal: str, listener: str = "") -> Held:
-        """The accounts of a connection."""
+        """The accounts of a connection; of one on this machine that proved nothing, that of LOOPBACK."""
         now_ms = self._now_ms()
         bounds = self._table.listeners.get(listener, NO_BOUNDS)
         return Held(
@@ -117,27 +138,97 @@ class Quotas:
         if held.listener is not None:
             _give_back(held.listener, given)
 
+    def check_room(self, account: Account, quota: Quota, held: int, amount: int) -> None:
+        """Of what is counted elsewhere, where there are `held` of it."""
+        over = account.room(quota, held, amount)
+        if over is not None:
+            raise over_quota(over)
+
+    def take_topics(self, principal: str, account: Account, topics: Collection[str]) -> None:
+        """They are published to: those that are new count, or none of them is taken."""
+        bound = account.bound(Quota.TOPICS)
+        if bound >= UNBOUNDED:
+            return
+        now_ms, names = self._now_ms(), self._topics.get(principal)
+        if names is not None and names.knows(map(hash, topics), now_ms):
+            return
+        if names is None:
+            names = self._topics[principal] = TopicNames(now_ms)
+        over = names.add(map(hash, topics), bound, now_ms)
+        if over is not None:
+            raise over_quota(over)
+
+    def bound_of(self, name: str, quota: Quota) -> int:
+        """Of somebody who need not be here."""
+        account = self._principals.get(name)
+        if account is not None:
+            return account.bound(quota)
+        bound = self._bounds_of(name).of(quota)
+        return UNBOUNDED if bound is None else bound
+
+    def used(self, name: str) -> dict[Quota, tuple[int, int]]:
+        """What somebody has, and its bound: of all but what is counted elsewhere. Of a rate it is what was
+        taken of the present second."""
+        now_ms = self._now_ms()
+        account = self._principals.get(name) or Account(self._bounds_of(name), now_ms)
+        names = self._topics.get(name)
+        found: dict[Quota, tuple[int, int]] = {}
+        for quota in Quota:
+            bound, used = account.bound(quota), account.held(quota)
+            if quota is Quota.TOPICS and names is not None:
+                used = names.count(now_ms)
+            elif quota in RATES and bound < UNBOUNDED:
+                used = bound - account.left(quota, now_ms)
+            found[quota] = (used, bound)
+        return found
+
     def forget_idle(self) -> int:
         """To be called from time to time; how many were forgotten."""
         now_ms = self._now_ms()
+        for name in [name for name, names in self._topics.items() if not names.count(now_ms)]:
+            del self._topics[name]
         return self._principals.forget_idle(now_ms, ACCOUNTS_LOOKED_AT)
 
-    def _bounds_of(self, principal: str) -> Bounds:
-        return self._table.bounds_of(principal, self._groups_of(principal))
+    def _bounds_of(self, name: str) -> Bounds:
+        principal = ANONYMOUS if name == LOOPBACK else name
+        return self._table.bounds_of(principal, self._groups_of(name))
 
 
 class Allowance:
     """What one connection may take, of its accounts: an attribute of its session."""
 
-    __slots__ = ("_held", "_quotas")
+    __slots__ = ("_held", "_name", "_quotas")
 
-    def __init__(self, quotas: Quotas, held: Held) -> None:
+    def __init__(self, quotas: Quotas, held: Held, name: str = "") -> None:
+        """`name` is that of its principal's account."""
         self._quotas = quotas
         self._held = held
+        self._name = name
 
     @property
-    def has_rates(self) -> bool:
-        return self._held.has_rates
+    def is_rate_bounded(self) -> bool:
+        principal, listener = self._held
+        return principal.is_rate_bounded or (listener is not None and listener.is_rate_bounded)
+
+    @property
+    def is_publishing_bounded(self) -> bool:
+        return self._held.is_publishing_bounded
+
+    def bound(self, quota: Quota) -> int:
+        return self._held.principal.bound(quota)
+
+    def check_room(self, quota: Quota, held: int, amount: int = 1) -> None:
+        self._quotas.check_room(self._held.principal, quota, held, amount)
+
+    def take_topics(self, topics: Collection[str]) -> None:
+        """Names that are taken stay so if something else refuses the call: whoever comes again uses them."""
+        self._quotas.take_topics(self._name, self._held.principal, topics)
+
+    def take_published(self, messages: int, size_bytes: int) -> None:
+        if self.is_rate_bounded:
+            self._quotas.take(
+                self._held, (Quota.MESSAGES_PER_S, messages), (Quota.BYTES_PER_S, size_bytes)
+            )
 
     def take(self, *wanted: tuple[Quota, int]) -> None:
         self._quotas.take(self._held, *wanted)
@@ -146,14 +237,24 @@ class Allowance:
         self._quotas.give_back(self._held, *given)
 
 
+def account_of(principal: str, is_local: bool) -> str:
+    """Whose account it is: who proved nothing is another one on this machine than elsewhere."""
+    return LOOPBACK if principal == ANONYMOUS and is_local else principal
+
+
 def over_quota(over: OverBound) -> OverQuota:
     """What whoever asked is told: the quota, its bound, and when to come again."""
-    name = f"the quota {over.quota.value} is {over.bound:,}"
+    text = f"the quota {over.quota.value} is {over.bound:,}"
     if over.is_too_much_at_once:
-        return OverQuota(f"{name}, and more was asked for at once: ask for less")
-    if over.retry_ms is None:
-        return OverQuota(f"{name}, and all of it is taken: come again when something is given back")
-    return OverQuota(f"{name}: come again in {max(1, over.retry_ms):,} ms")
+        text += ", and more was asked for at once: ask for less"
+    elif over.retry_ms is None:
+        text += ", and all of it is taken: come again when something is given back"
+    else:
+        text += f": come again in {max(1, over.retry_ms):,} ms"
+    error = OverQuota(text)
+    error.quota, error.bound = over.quota.value, over.bound
+    error.retry_after_ms = None if over.retry_ms is None else max(1, over.retry_ms)
+    return error
 
 
 def _give_back(account: Account, given: Iterable[tuple[Quota, int]]) -> None:

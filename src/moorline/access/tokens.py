@@ -18,6 +18,11 @@ def new_token() -> str:
     return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
+def left_ms(expires_ms: int | None, now_ms: int) -> int | None:
+    """For how long it still proves its user: not at all if it has expired, None if it never does."""
+    return None if expires_ms is None else max(0, expires_ms - now_ms)
+
+
 def token_hash(token: str) -> bytes | None:
     """What is stored of it, and looked up; None if that is no token."""
     if _FORM.fullmatch(token) is None:

@@ -1,13 +1,27 @@
 """Room: access. What sessions do, as acts of the audit trail: who came, who was refused, who changed what.
 
-The trail itself (`access/audit.py`) knows no sessions; this is where their facts become an act.
+The trail itself (`access/audit.py`) knows no sessions; this is where their facts become an act. Which
+acts are audited is decided at these places, kind by kind:
+
+    a login                     `NodeAccess.entered` (node/access.py); added up where `is_quiet`
+                                (core/access/quiet_logins.py)
+    a login that is refused     the listener, by its `refused` (net/listener.py); over a quota, node/access.py
+    a call that is refused      the guard, before a handler (access/guard.py); inside of one `Demands.telling`
+                                (access/demands.py); a room that judges call by call tells it by `tell`
+                                (queues/refusals.py) or `refused` (resolver/commands.py)
+    a change of rights,         `AccessBroker._changing` (access/commands.py), before it is done
+    users, quotas or owners
+    an operator's act           what needs the right `a` and is not the owner's: `audited_path` of its
+                                declaration (access/guard.py), `Demands.operate` where the owner is known late
+                                (access/demands.py), and `OperatorBroker.audited` (services/operator.py)
+
+How many lines become of them is `AuditTrail` (core/access/audit.py).
 """
 
 from typing import Final, Protocol
 
 from moorline.access.audit import Audit
-from moorline.core.access.audit import NO_DETAIL, Act, Detail, Kind, Verdict
-from moorline.core.access.audit import Proof as AuditProof
+from moorline.core.access.audit import NO_DETAIL, Act, AuditProof, Detail, Kind, Verdict
 from moorline.core.access.principal import ANONYMOUS, Proof, level_of
 from moorline.net.listener import LoginRefused
 from moorline.net.tls import Identity
@@ -45,9 +59,6 @@ class Trail:
 
     def entered(self, session: Acting) -> None:
         self.logins += 1
-        # Who proved nothing has not logged in, and links of nodes are in the log: neither is worth a message.
-        if session.identity.proof in (Proof.NOTHING, Proof.NODE):
-            return
         self._audit.heard(_act(Kind.LOGIN, session, LOGIN, "/", Verdict.GRANTED))
 
     def login_refused(self, refused: LoginRefused) -> None:
