@@ -88,9 +88,39 @@ def test_anonymous_loopback_listens_there(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "harbour", "localhost.example"])
 def test_a_reachable_address_without_tls_is_refused_with_what_to_do(host: str) -> None:
     text = refused(listen=f"tcp://{host}:1")
-    assert 'use tls://, or set anonymous to "everywhere"' in text
+    assert 'use tls://, let it take gssapi, or set anonymous to "everywhere"' in text
     flags = {"listen": f"tcp://{host}:1", "anonymous": "everywhere"}
     assert load(flags, {}, NO_FILE).config.listen_addresses()[0].port == 1
+
+
+KERBEROS = {
+    "access.mechanisms": "gssapi",
+    "kerberos.keytab": "k.keytab",
+    "kerberos.service": "moorline/harbour@MOOR.TEST",
+}
+
+
+def test_a_listener_of_kerberos_needs_no_tls_and_takes_nothing_weaker() -> None:
+    flags = KERBEROS | {"listen": "tcp://0.0.0.0:1", "anonymous": "never"}
+    config = load(flags, {}, NO_FILE).config
+    assert config.access.mechanisms_of("tcp://0.0.0.0:1") == {"gssapi"}
+    assert config.kerberos.service_of("pier") == "moorline/pier@MOOR.TEST"
+    for weaker in ("anonymous", "password", "token", "certificate"):
+        mixed = flags | {"access.mechanisms": f"gssapi,{weaker}"}
+        assert f"{weaker} is weaker" in refused(**mixed)
+    assert "set kerberos.keytab" in refused(**{"access.mechanisms": "gssapi"})
+    assert "set both or neither" in refused(**{"kerberos.keytab": "k"})
+    assert "service/host@REALM" in refused(**KERBEROS | {"kerberos.service": "moorline"})
+    assert "accepted" in refused(**KERBEROS | {"access.kerberos": "*=x"})
+
+
+def test_nodes_that_could_not_come_are_told_of() -> None:
+    shared = KERBEROS | {"catalog": "postgresql://x/y"}
+    assert "set kerberos.nodes" in refused(**shared)
+    load(shared | {"kerberos.nodes": "moorline/*@MOOR.TEST"}, {}, NO_FILE)
+    assert "the realm in full" in refused(**shared | {"kerberos.nodes": "moorline/*"})
+    lone = {name: text for name, text in KERBEROS.items() if name != "access.mechanisms"}
+    assert "let a listener take gssapi" in refused(**lone | {"kerberos.nodes": "moorline/*@A"})
 
 
 def test_a_node_that_nobody_could_enter_is_refused() -> None:
@@ -133,7 +163,7 @@ def test_a_comparison_with_a_refused_value_is_not_reported() -> None:
 
 def test_a_role_that_does_not_exist_yet_is_refused_with_that_said() -> None:
     assert '"records" is designed but does not exist yet' in refused(roles="broker,records")
-    assert '"brokr" is not a role; accepted: broker, console' in refused(roles="brokr")
+    assert '"brokr" is not a role; accepted: resolver, broker, console' in refused(roles="brokr")
     assert load({"roles": "console"}, {}, NO_FILE).config.active_roles() == ("console",)
 
 
@@ -179,6 +209,15 @@ def test_access_that_is_refused_by_name(name: str, value: str, why: str) -> None
     text = refused(**{name: value})
     assert name in text
     assert why in text
+
+
+def test_rights_end_before_a_node_answers_nothing_any_more() -> None:
+    text = refused(**{"access.stale_ms": "29_401"})
+    assert "access.stale_ms" in text
+    assert "answers nothing behind 29400 ms, by its identity_lease_ms" in text
+    refused(identity_lease_ms="10_000")
+    load({"access.stale_ms": "29_400"}, {}, NO_FILE)
+    load({"access.stale_ms": "9_000", "identity_lease_ms": "10_000"}, {}, NO_FILE)
 
 
 def test_what_a_listener_takes_as_a_proof() -> None:

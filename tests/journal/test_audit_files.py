@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable
 
 import pytest
+from tests.journal.audit_pages import read_all_pages
 
-from moorline.core.access.audit import Act, Kind, Proof, Verdict, encoded, line_of
+from moorline.core.access.audit import Act, AuditProof, Kind, Verdict, encoded, line_of
 from moorline.errors import DiskFull
 from moorline.journal.audit import (
     AuditCursor,
@@ -14,7 +15,6 @@ from moorline.journal.audit import (
     first_place,
     name_of,
     numbers_in,
-    read_all_pages,
     read_page,
 )
 from moorline.limits import (
@@ -32,7 +32,7 @@ SMALL = AUDIT_FILES_MAX * AUDIT_LINE_BYTES_MAX
 
 
 def line(number: int, principal: str = "p", path: str = "/topics/a") -> bytes:
-    act = Act(Kind.REFUSAL, principal, Proof.NOTHING, "", "Publish", path, Verdict.DENIED)
+    act = Act(Kind.REFUSAL, principal, AuditProof.NOTHING, "", "Publish", path, Verdict.DENIED)
     return encoded(line_of(act, WALL_MS + number), "node-1")
 
 

@@ -38,6 +38,7 @@ from moorline.limits import (
     GROUPS_PER_PRINCIPAL_MAX,
 )
 
+GROUPS_OWNED = statement("group_owned")
 VERSION = statement("access_version")
 HOLD = statement("access_hold")
 KNOWS = statement("access_knows")
@@ -200,6 +201,10 @@ class AccessCatalog:
     async def secret(self) -> bytes:
         """What nodes of this cluster prove with that they are."""
         return bytes(await self._catalog.fetchval(SECRET))
+
+    async def groups_owned_by(self, principal: str) -> int:
+        """How many groups somebody has made."""
+        return int(await self._catalog.fetchval(GROUPS_OWNED, principal))
 
     async def node_homes(self) -> frozenset[str]:
         """Of all nodes that are of this cluster."""

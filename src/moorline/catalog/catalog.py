@@ -4,12 +4,13 @@
         print(await catalog.nodes())
 
 Opening it brings its tables up to date. Whenever Postgres does not answer, the error is a
-`CatalogUnreachable`.
+`CatalogUnreachable`. No statement is tried again here: what is known of a change then is said in
+catalog/outcome.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
 
@@ -32,6 +33,7 @@ MIGRATION_VERSION = statement("migration_version")
 NODE_IS_OURS = statement("node_is_ours")
 NODES = statement("nodes")
 NODES_LIVE = statement("nodes_live")
+NODES_SEEN = statement("nodes_seen")
 
 NOBODY = (None, None)
 """Acts for no node: tools and tests."""
@@ -95,6 +97,10 @@ class Catalog:
         """All nodes that ever started, by their homes."""
         return [NodeRow(**row) for row in await self.fetch(NODES)]
 
+    async def nodes_seen(self, silent_ms: int) -> list[NodeRow]:
+        """Those that gave a sign of life within that time, whatever their roles."""
+        return [NodeRow(**row) for row in await self.fetch(NODES_SEEN, silent_ms)]
+
     async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:
         """The homes of the brokers that gave a sign of life within that time, with their addresses."""
         rows = await self.fetch(NODES_LIVE, silent_ms)
@@ -133,23 +139,18 @@ class Catalog:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
         """For one statement or transaction. Where none can be had, nothing was asked."""
-        with self._answering():
+        try:
             async with self._pool.acquire() as connection:
                 note_sent()
                 yield connection
+        except LOST_ERRORS as error:
+            raise unreachable(self._dsn, error) from error
 
     async def _migrate(self) -> None:
         try:
             async with self._pool.acquire() as connection:
                 await migrate(connection)
         except OPEN_ERRORS as error:
-            raise unreachable(self._dsn, error) from error
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except LOST_ERRORS as error:
             raise unreachable(self._dsn, error) from error
 
 

@@ -20,6 +20,7 @@ __all__ = ["Claim", "CursorRow", "GroupRow", "Groups"]
 DECLARE = statement("group_declare")
 FIND = statement("group_find")
 OF = statement("group_of")
+OWNED = statement("group_owned")
 LIST = statement("group_list")
 CLAIM = statement("group_claim")
 LEADER = statement("group_leader")
@@ -91,6 +92,10 @@ class Groups(Readers):
         if row is None:
             raise self._catalog.identity_taken()
         return _group(row), row["is_created"]
+
+    async def owned_by(self, owner: str) -> int:
+        """How many groups a principal has made, in the whole cluster."""
+        return int(await self._catalog.fetchval(OWNED, owner))
 
     async def find(self, name: SharedName) -> GroupRow | None:
         row = await self._catalog.fetchrow(FIND, name.mode.value, name.group, name.filter)

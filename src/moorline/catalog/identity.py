@@ -15,7 +15,7 @@ import msgspec
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.homes import claimed_number
 from moorline.catalog.statements import statement
-from moorline.core.identity import Claim, Held, Verdict, is_older_copy, judge
+from moorline.core.identity import Claim, ClaimVerdict, Held, is_older_copy, judge
 from moorline.errors import ConfigError, IdentityTaken
 from moorline.limits import NODE_GONE_MS
 
@@ -38,7 +38,7 @@ class Granted(msgspec.Struct, frozen=True):
     home: str
     home_number: bytes
     """What the ids of its queues end with."""
-    verdict: Verdict
+    verdict: ClaimVerdict
     is_older_copy: bool
     """A process ran under this identity of which our folder knows nothing."""
     name_before: str
@@ -88,7 +88,7 @@ class Identities:
             row = await connection.fetchrow(HELD, node_id)
             held = None if row is None else _held(row)
             verdict = judge(held, claim, 0 if row is None else row["now_ms"])
-            if verdict is Verdict.TAKEN:
+            if verdict is ClaimVerdict.TAKEN:
                 assert row is not None
                 return _refused(row)
             wanted = [home_wanted or name, name, _home_of_its_own(name, node_id)]

@@ -98,7 +98,10 @@ class Sessions(Readers):
         return bool(await self._catalog.fetchval(REMOVE, name))
 
     async def remove_expired(self) -> list[str]:
-        """Removes sessions that were last seen `expiry_s` ago, some at a time; their names."""
+        """Removes sessions that were last seen `expiry_s` ago, some at a time; their names.
+
+        The rule is the function `remove_expired_sessions` of SQL (`migrations/0003_group.sql`).
+        """
         names: list[str] = await self._catalog.fetchval(
             REMOVE_EXPIRED, SESSIONS_EXPIRED_PER_CALL_MAX
         )

@@ -8,9 +8,14 @@ from msgspec import Meta
 
 from moorline import limits
 from moorline.config.problem import Problem, text_setting
+from moorline.config.quotas import DEFAULTS, LINE_FORM, QuotaLine, parsed
+from moorline.core.access.kerberos_name import RULE_FORM as KERBEROS_RULE_FORM
+from moorline.core.access.kerberos_name import KerberosRule, KerberosRules
 from moorline.core.access.principal import RULE_FORM, CertificateRules, Rule
 
-MECHANISMS: Final = ("certificate", "password", "token", "anonymous")
+BY_DEFAULT: Final = ("certificate", "password", "token", "anonymous")
+KERBEROS: Final = "gssapi"
+MECHANISMS: Final = (KERBEROS, *BY_DEFAULT)
 """What clients may prove a principal with. Nodes prove theirs on every listener."""
 
 MECHANISMS_FORM: Final = (
@@ -29,15 +34,23 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"a list of {RULE_FORM}",
         ),
     ] = msgspec.field(default_factory=list)
+    kerberos: Annotated[
+        list[str],
+        text_setting(
+            "Rules by which a name of Kerberos is a principal, tried in order; * in the pattern is {} in the "
+            "principal, and never a / or @. Without rules the whole name, user@REALM, is the principal.",
+            f"a list of {KERBEROS_RULE_FORM}",
+        ),
+    ] = msgspec.field(default_factory=list)
     mechanisms: Annotated[
         list[str],
         text_setting(
             "What a listener takes as a proof. One that is named (password@tls://0.0.0.0:7411) takes only "
             "what it is named with; the others take what is without a name. Where anonymous is taken, the "
-            "setting anonymous says from where.",
+            "setting anonymous says from where. One that takes gssapi (Kerberos) takes nothing weaker.",
             MECHANISMS_FORM,
         ),
-    ] = msgspec.field(default_factory=lambda: list(MECHANISMS))
+    ] = msgspec.field(default_factory=lambda: list(BY_DEFAULT))
     proxied: Annotated[
         list[str],
         text_setting(
@@ -45,6 +58,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "a list of addresses of listen",
         ),
     ] = msgspec.field(default_factory=list)
+    quotas: Annotated[
+        list[str],
+        text_setting(
+            "What each principal may have at this node where `moor quota` says nothing, and what all may "
+            "have together who come by an address. An empty list bounds nobody.",
+            LINE_FORM,
+        ),
+        Meta(max_length=limits.QUOTA_LINES_MAX),
+    ] = msgspec.field(default_factory=lambda: list(DEFAULTS))
     revocation_ms: Annotated[
         int,
         Meta(
@@ -58,7 +80,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=0,
             le=3_600_000,
-            description="Time for which known rights go on without a word of the catalog.",
+            description="Time for which known rights, and known nodes, go on without a word of the catalog; "
+            "at most what identity_lease_ms lets this node answer.",
         ),
     ] = limits.ACCESS_STALE_MS
     audit_full: Annotated[
@@ -72,6 +95,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def certificate_rules(self) -> CertificateRules:
         return CertificateRules.parsed(self.certificates)
 
+    def kerberos_rules(self) -> KerberosRules:
+        return KerberosRules.parsed(self.kerberos)
+
     def mechanisms_of(self, listener: str) -> frozenset[str]:
         """What that address of `listen` takes."""
         named = {
@@ -82,12 +108,29 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def named_listeners(self) -> list[str]:
         return [address for _, at, address in self._mechanisms() if at]
 
+    def quota_lines(self) -> list[QuotaLine]:
+        return [parsed(text) for text in self.quotas]
+
+    def bounded_listeners(self) -> list[str]:
+        """Also of lines that are wrong, which `problems` tells."""
+        return [text.split()[0] for text in self.quotas if "://" in text.partition(" ")[0]]
+
     def problems(self) -> Iterator[Problem]:
+        for text in self.quotas:
+            try:
+                parsed(text)
+            except ValueError as error:
+                yield Problem(("quotas",), f'"{text}": {error}')
         for text in self.certificates:
             try:
                 Rule.parsed(text)
             except ValueError as error:
                 yield Problem(("certificates",), f'"{text}": {error}')
+        for text in self.kerberos:
+            try:
+                KerberosRule.parsed(text)
+            except ValueError as error:
+                yield Problem(("kerberos",), f'"{text}": {error}')
         for text, (mechanism, _, _) in zip(self.mechanisms, self._mechanisms(), strict=True):
             if mechanism not in MECHANISMS:
                 yield Problem(("mechanisms",), f'"{text}": accepted: {MECHANISMS_FORM}')

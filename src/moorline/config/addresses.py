@@ -84,3 +84,27 @@ def _host(six: str | None, host: str | None) -> str:
     if _HOST_NAME.fullmatch(host) is None:
         raise ValueError("its host is not a name, an IPv4 address or an IPv6 address in brackets")
     return host
+
+
+RESOLVERS_FORM = "moor://HOST[:PORT],HOST[:PORT]… or moors://… for TLS, or a list of addresses"
+DEFAULT_PORT = 7411
+_RESOLVER_SCHEMES = {"moor": "tcp", "moors": "tls"}
+
+
+def resolver_addresses(text: str) -> list[Address]:
+    """The members of `moor://host1,host2:7500`; ValueError says what is wrong with it.
+
+    A single `tcp://` or `tls://` address is a list of one.
+    """
+    scheme, _, hosts = text.partition("://")
+    if scheme not in _RESOLVER_SCHEMES:
+        return [listen_address(text)]
+    scheme = _RESOLVER_SCHEMES[scheme]
+    found: list[Address] = []
+    for host in hosts.split(","):
+        has_port = _HOST_AND_PORT.fullmatch(host) is not None
+        address = listen_address(f"{scheme}://{host if has_port else f'{host}:{DEFAULT_PORT}'}")
+        if address in found:
+            raise ValueError(f"{host} is named twice")
+        found.append(address)
+    return found

@@ -1,8 +1,9 @@
 """Room: config. Every setting of a node: its type, its range, its default and one line of help.
 
 A section is a nested Struct: a field `queues: Queues = Queues()` makes the table `[queues]` in the
-file, the key `queues.sync` and the variable `MOOR_QUEUES_SYNC`; nothing else has to know of it.
-What types cannot say is in `problems()`, of the whole or of a section.
+file, the key `queues.sync` and the variable `MOOR_QUEUES_SYNC`; nothing else has to know of it. The
+sections are in sections.py and access.py. What types cannot say is in `problems()`, of the whole or of a
+section.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from moorline import ids, limits
-from moorline.config.access import Access
+from moorline.config.access import KERBEROS, Access
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     HTTP_FORM,
@@ -22,14 +23,26 @@ from moorline.config.addresses import (
     http_address,
     listen_address,
 )
+from moorline.config.kerberos import Kerberos
 from moorline.config.problem import Problem, text_setting
+from moorline.config.resolver import Resolver
+from moorline.config.sections import Groups, Queues, Streams
 
-__all__ = ["Access", "Config", "Groups", "Problem", "Queues", "Streams"]
+__all__ = [
+    "Access",
+    "Config",
+    "Groups",
+    "Kerberos",
+    "Problem",
+    "Queues",
+    "Resolver",
+    "Streams",
+]
 
 ROLES = ("resolver", "broker", "records", "console")
 """The roles of the design."""
 
-EXISTING_ROLES = ("broker", "console")
+EXISTING_ROLES = ("resolver", "broker", "console")
 """Those that this version can run; the others are refused with that said."""
 
 OTHER_VARIABLES = {
@@ -37,6 +50,11 @@ OTHER_VARIABLES = {
     "MOOR_USER": "the user whom a command is at the node, where --user does not name it",
     "MOOR_PASSWORD_FILE": "the file with its password, in place of --password-file",
     "MOOR_TOKEN_FILE": "the file with a token, in place of --token-file",
+    "MOOR_KERBEROS": "1 proves who we are by Kerberos, with the default ticket cache, in place of --kerberos",
+    "MOOR_KEYTAB": "the keytab that proves who we are, in place of --keytab",
+    "MOOR_CCACHE": "the ticket cache that proves who we are, in place of --ccache",
+    "MOOR_PRINCIPAL": "the principal of the keytab that we are, in place of --principal",
+    "MOOR_SERVICE": "the service principal of the node, in place of --service",
     "MOOR_CONFIG": "the configuration file, where --config does not name it",
     "MOOR_DEBUG": "1 prints the traceback of an error",
 }
@@ -46,173 +64,6 @@ OTHER_VARIABLES = {
 NODE_FORM = "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit"
 CATALOG_FORM = '"embedded" or postgresql://USER:PASSWORD@HOST:PORT/DATABASE'
 ROLES_FORM = "a list of " + ", ".join(EXISTING_ROLES)
-
-
-class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section `[queues]`."""
-
-    sync: Annotated[
-        Literal["power", "process"],
-        Meta(
-            description="What an acknowledged change survives: a power cut, or a crash of the node."
-        ),
-    ] = "power"
-    max_queue_messages: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000, description="Messages that wait in a queue before it is full."),
-    ] = 128
-    max_file_messages: Annotated[
-        int, Meta(ge=2, le=2_000_000, description="Messages in a message file before a new one.")
-    ] = 256
-    message_bytes_max: Annotated[
-        int, Meta(ge=1, le=512 * limits.KIB, description="Largest body of a message.")
-    ] = 16 * limits.KIB
-    ttl_s: Annotated[
-        int, Meta(ge=0, le=10**10, description="Age at which a message expires; 0 is never.")
-    ] = 21 * 86_400
-    expire_interval_s: Annotated[
-        int, Meta(ge=1, le=10**7, description="Time between two looks for expired messages.")
-    ] = 2 * 3_600
-    expire_on_send: Annotated[
-        bool, Meta(description="Whether a send removes what has expired in its queue.")
-    ] = True
-    folder_levels: Annotated[
-        int, Meta(ge=0, le=8, description="Levels of two characters above a queue's folder.")
-    ] = 4
-    log_bytes_max: Annotated[
-        int,
-        Meta(
-            ge=limits.MIB,
-            le=1 << 40,
-            description="Size of the write-ahead log. A checkpoint begins at half of it; senders are slowed "
-            "down so that it ends before the log is full.",
-        ),
-    ] = 256 * limits.MIB
-    operators: Annotated[
-        list[str],
-        Meta(
-            description="No setting any more: in a catalog that is older than rights each of these gets "
-            "a row once. Use `moor grant`."
-        ),
-    ] = msgspec.field(default_factory=list)
-
-    def problems(self) -> Iterator[Problem]:
-        if self.max_queue_messages >= self.max_file_messages:
-            yield Problem(
-                ("max_queue_messages", "max_file_messages"),
-                f"it must be below queues.max_file_messages ({self.max_file_messages}), so that a "
-                "queue never needs a third message file",
-            )
-
-
-class Streams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section `[streams]`."""
-
-    sync: Annotated[
-        Literal["power", "process"],
-        Meta(description="What a published message survives: a power cut, or a crash of the node."),
-    ] = "power"
-    shards: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=limits.STREAM_SHARDS_MAX,
-            description="Shards that this node writes to at once. Change it while nobody publishes: a "
-            "publish that is tried again behind the change may be stored twice. A write of Spark that "
-            "was cut short is finished with the number before; the first start behind its end takes this.",
-        ),
-    ] = 8
-    message_bytes_max: Annotated[
-        int, Meta(ge=1, le=512 * limits.KIB, description="Largest body of a message.")
-    ] = 256 * limits.KIB
-    generation_s: Annotated[
-        int, Meta(ge=1, le=10**9, description="Age at which a generation is sealed.")
-    ] = 3_600
-    generation_bytes_max: Annotated[
-        int,
-        Meta(ge=4_096, le=1 << 40, description="Size at which a generation is sealed."),
-    ] = 256 * limits.MIB
-    retention_s: Annotated[
-        int,
-        Meta(ge=0, le=10**10, description="Age at which a generation is dropped; 0 is never."),
-    ] = 7 * 86_400
-    retention_bytes: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1 << 60,
-            description="Size of all streams above which the oldest generations are dropped; 0 is none.",
-        ),
-    ] = 0
-
-
-class Groups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The section `[groups]`."""
-
-    lease_ms: Annotated[
-        int,
-        Meta(ge=200, le=600_000, description="Time after which a Leader that is gone is replaced."),
-    ] = 5_000
-    ping_ms: Annotated[
-        int, Meta(ge=20, le=60_000, description="Time between two signs of life of a member.")
-    ] = 1_000
-    member_timeout_ms: Annotated[
-        int,
-        Meta(ge=50, le=600_000, description="Silence after which a member's streams are others'."),
-    ] = 5_000
-    revoke_ms: Annotated[
-        int,
-        Meta(
-            ge=50,
-            le=3_600_000,
-            description="Time a member has to finish what it holds of a stream that moves.",
-        ),
-    ] = 30_000
-    rebalance_ms: Annotated[
-        int, Meta(ge=0, le=60_000, description="Wait for more joins and leaves before a new plan.")
-    ] = 50
-    commit_ms: Annotated[
-        int, Meta(ge=0, le=60_000, description="Pause between two commits of a group's progress.")
-    ] = 20
-    idle_ms: Annotated[
-        int, Meta(ge=100, le=10**9, description="Time after which a Leader without members ends.")
-    ] = 30_000
-    lock_ms: Annotated[
-        int,
-        Meta(
-            ge=50,
-            le=10**9,
-            description="Time a member of a $queue group has for a message before others get it.",
-        ),
-    ] = 30_000
-    window: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=limits.TOPIC_WINDOW_MAX,
-            description="Unacknowledged messages of a subscription that a session comes back with.",
-        ),
-    ] = limits.TOPIC_WINDOW
-    deliveries_max: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1_000_000,
-            description="Failed deliveries before a message goes to $dead; 0 is never. For new groups.",
-        ),
-    ] = 5
-    operators: Annotated[
-        list[str],
-        Meta(description="No setting any more, as queues.operators."),
-    ] = msgspec.field(default_factory=list)
-
-    def problems(self) -> Iterator[Problem]:
-        if self.member_timeout_ms <= 2 * self.ping_ms:
-            yield Problem(
-                ("member_timeout_ms", "ping_ms"),
-                f"it must be above twice groups.ping_ms ({self.ping_ms}), so that one lost sign of "
-                "life costs nobody its streams",
-            )
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -308,6 +159,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     streams: Streams = Streams()
     groups: Groups = Groups()
     access: Access = Access()
+    resolver: Resolver = Resolver()
+    kerberos: Kerberos = Kerberos()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
@@ -333,6 +186,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         except ValueError as error:
             yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
         yield from _access_problems(self)
+        yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:
             yield Problem(("catalog",), text)
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -380,31 +234,76 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
                 f'"{text}" needs a certificate: set tls_certificate and tls_key',
             )
         # Without TLS a client has no identity, so that everyone who reaches it would be anonymous.
-        if address.scheme == "tcp" and not address.is_loopback and config.anonymous == "loopback":
+        if (
+            address.scheme == "tcp"
+            and not address.is_loopback
+            and config.anonymous == "loopback"
+            and KERBEROS not in config.access.mechanisms_of(text)
+        ):
             yield Problem(
                 ("listen", "anonymous"),
                 f'"{text}" is not loopback and anonymous is "loopback", so nobody could log on '
-                'there: use tls://, or set anonymous to "everywhere" on a network that you trust',
+                'there: use tls://, let it take gssapi, or set anonymous to "everywhere" on a network that '
+                "you trust",
             )
 
     if config.anonymous == "never" and config.listen and not _can_prove(config):
         yield Problem(
             ("anonymous", "listen", "tls_client_ca"),
             'nobody could log on: "never" needs an address where a proof can be given: a tls:// listen '
-            "address with tls_client_ca for certificates, and tls:// or loopback for passwords and tokens",
+            "address with tls_client_ca for certificates, tls:// or loopback for passwords and tokens, or "
+            "gssapi anywhere",
         )
 
 
 def _access_problems(config: Config) -> Iterator[Problem]:
+    # Rights are refused with a word; behind the lease nothing is answered at all. So they end first.
+    kept_ms = config.identity_lease_ms - config.identity_lease_ms // limits.IDENTITY_MARGIN_PARTS
+    if config.access.stale_ms > kept_ms:
+        yield Problem(
+            ("access.stale_ms", "identity_lease_ms"),
+            f"without the catalog this node answers nothing behind {kept_ms} ms, by its identity_lease_ms: "
+            "rights cannot go on for longer; make the one shorter, or the other longer",
+        )
     for key, listeners in (
         ("access.mechanisms", config.access.named_listeners()),
         ("access.proxied", config.access.proxied),
+        ("access.quotas", config.access.bounded_listeners()),
     ):
         for listener in listeners:
             if listener not in config.listen:
                 yield Problem(
                     (key, "listen"), f'"{listener}" is no listener; accepted: one of listen'
                 )
+
+
+def _kerberos_problems(config: Config) -> Iterator[Problem]:
+    takers = [text for text in config.listen if KERBEROS in config.access.mechanisms_of(text)]
+    if takers and not (config.kerberos.keytab and config.kerberos.service):
+        yield Problem(
+            ("access.mechanisms", "kerberos.keytab", "kerberos.service"),
+            f'"{takers[0]}" takes gssapi: set kerberos.keytab and kerberos.service',
+        )
+    for text in takers:
+        # Who may come in with less would not trouble with a ticket, and its bytes would be read by all.
+        beside = {"certificate"} if text.startswith("tls://") else set()
+        if weaker := config.access.mechanisms_of(text) - beside - {KERBEROS}:
+            yield Problem(
+                ("access.mechanisms",),
+                f'"{text}" takes gssapi, and {", ".join(sorted(weaker))} is weaker: name the weaker ones at '
+                "another listener (MECHANISM@LISTENER)",
+            )
+    if config.kerberos.nodes and not takers:
+        yield Problem(
+            ("kerberos.nodes", "access.mechanisms"),
+            "other nodes could not come: let a listener take gssapi",
+        )
+    closed = [text for text in takers if not text.startswith("tls://")]
+    if config.catalog != "embedded" and not config.kerberos.nodes and closed == config.listen:
+        yield Problem(
+            ("kerberos.nodes", "access.mechanisms"),
+            "other nodes could not come where all listeners take gssapi without TLS: set kerberos.nodes",
+        )
 
 
 def _can_prove(config: Config) -> bool:
@@ -416,6 +315,8 @@ def _can_prove(config: Config) -> bool:
             continue
         taken, is_tls = config.access.mechanisms_of(text), address.scheme == "tls"
         is_private = is_tls or (address.is_loopback and text not in config.access.proxied)
+        if KERBEROS in taken:
+            return True
         if is_private and taken & {"password", "token"}:
             return True
         if is_tls and config.tls_client_ca and "certificate" in taken:

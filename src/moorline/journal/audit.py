@@ -11,7 +11,6 @@ another process included, takes whole lines up to the end that it finds.
 
 import itertools
 import re
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -225,20 +224,6 @@ def _page(data: bytes, place: AuditCursor, wanted: Wanted, *, is_last: bool) -> 
     if is_file_end and not is_last:
         return Page(lines, AuditCursor(place.file + 1, 0), False, unreadable)
     return Page(lines, AuditCursor(place.file, place.offset + at), is_file_end, unreadable)
-
-
-def read_all_pages(
-    disk: Disk, wanted: Wanted, seen: Callable[[list[bytes]], None]
-) -> tuple[AuditCursor, int]:
-    """All that is there now, page by page; where it ends, and how many lines could not be read."""
-    place, unreadable = first_place(disk, wanted), 0
-    while True:
-        page = read_page(disk, place, wanted)
-        seen(page.lines)
-        unreadable += page.unreadable
-        place = page.next
-        if page.is_end:
-            return place, unreadable
 
 
 def numbers_in(disk: Disk) -> list[int]:

@@ -20,15 +20,12 @@ class FillsDisk:
     def __init__(self) -> None:
         self.disk_problem = ""
         """Why nobody knows whether there is room; empty if somebody does."""
+        self.is_disk_full = False
         self._has_room = asyncio.Event()
         self._has_room.set()
 
-    @property
-    def is_disk_full(self) -> bool:
-        return not self._has_room.is_set()
-
-    @is_disk_full.setter
-    def is_disk_full(self, is_full: bool) -> None:
+    def fill_disk(self, *, is_full: bool) -> None:
+        self.is_disk_full = is_full
         if is_full:
             self._has_room.clear()
         else:
@@ -83,7 +80,7 @@ class DiskWatch:
         self._filling.disk_problem = ""
         is_full = self._lacks_room(free_bytes)
         if is_full != self._filling.is_disk_full:
-            self._filling.is_disk_full = is_full
+            self._filling.fill_disk(is_full=is_full)
             happens = "messages are refused" if is_full else "messages are taken again"
             log.warning(f"disk of the {self._what}: {happens}", extra={"free_bytes": free_bytes})
 

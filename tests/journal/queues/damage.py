@@ -29,13 +29,14 @@ from moorline.errors import ConfigError, FolderUnusable, LogDamaged
 from moorline.ids import ID_BYTES, id_of, text_of
 from moorline.journal.disk import parent
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Report, check, repair
+from moorline.journal.queues.check import check, repair
 from moorline.journal.queues.files import StoreOptions
 from moorline.journal.queues.folder_scan import records_in
 from moorline.journal.queues.layout import check_layout
 from moorline.journal.queues.offline import every_queue
 from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.record import seed_of
+from moorline.journal.queues.report import Report
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Kind, WriteAheadLog
 from moorline.testing import Crashed, MemoryDisk

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
-from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.core.queue.queue import QUOTA_MARKER, RECORD_HEAD_BYTES, Queue
 from moorline.journal.queues import checkpoint
 from moorline.journal.queues.files import StoreOptions
 from moorline.journal.queues.store import Store
@@ -62,6 +62,7 @@ class Simulation:
                 self.disk.crash_at = self.disk.steps + self.chance.randrange(40)
             try:
                 self._step()
+                self._check_queues()
             except Crashed:
                 self._recover()
             except AssertionError as error:
@@ -156,6 +157,7 @@ class Simulation:
                 disk_work()
             for _ in range(self.chance.choice([0, 0, 3])):
                 self._between()
+                self._check_queues()
             # Or not: a step that needs a commit waits for one.
             if self.chance.random() < 0.7:
                 self._commit()
@@ -196,6 +198,11 @@ class Simulation:
                 continue
         self.model, self.committed = copy.deepcopy(found), copy.deepcopy(found)
 
+    def _check_queues(self) -> None:
+        """What each queue in memory says of itself."""
+        for queue in self.store.live.values():
+            queue.check()
+
     def _with_batch(self) -> Model:
         return self.model
 
@@ -231,4 +238,13 @@ def mismatch(store: Store, model: Model) -> str:
             return f"queue {queue_id.hex()[:8]} is blocked: {queue.blocked}"
         if expected.messages and queue.can_write == expected.closed:
             return f"queue {queue_id.hex()[:8]} is closed: {not queue.can_write}"
+        size = sum(RECORD_HEAD_BYTES + len(body) for _, _, body in expected.messages)
+        if queue.bytes != size:
+            return f"queue {queue_id.hex()[:8]} has {queue.bytes} bytes instead of {size}"
+    owned = store.owners.owned_by(b"owner")
+    sizes = sum(
+        RECORD_HEAD_BYTES + len(body) for one in model.values() for _, _, body in one.messages
+    )
+    if (owned.queues, owned.bytes) != (len(model), sizes):
+        return f"{owned.queues} queues and {owned.bytes} bytes instead of {len(model)} and {sizes}"
     return ""

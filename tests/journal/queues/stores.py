@@ -1,16 +1,21 @@
 """Stores for the tests of tools: filled, opened again, and compared with what they should hold."""
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 from moorline.core.queue.queue import Queue
 from moorline.journal.disk import Disk
 from moorline.journal.queues import checkpoint
+from moorline.journal.queues.check import check
 from moorline.journal.queues.files import StoreOptions
 from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.layout import check_layout
 from moorline.journal.queues.offline import every_queue, options_of, waiting
 from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.store import Store
+from moorline.testing import Crashed, MemoryDisk
+from moorline.testing.memory_disk import Lose
 
 OPTIONS = StoreOptions(queue_messages_max=12, file_messages_max=16, levels=2)
 NOW_MS = 1_767_225_600_000
@@ -93,3 +98,34 @@ def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x40
     path.write_bytes(data)
+
+
+def killed_checkpoints(
+    lose: Lose, *, has_problems: bool = False
+) -> Iterator[tuple[MemoryDisk, int]]:
+    """A store behind a crash at every step of a checkpoint, and how many messages it must hold.
+
+    With `has_problems` only where a check finds something.
+    """
+    step, is_crashed = 0, True
+    while is_crashed:
+        disk = MemoryDisk()
+        filled(disk)
+        store = opened(disk)
+        made = [store.create(b"owner"), *every_queue(store)]
+        for queue in made:
+            assert store.send(queue, b"more", NOW_MS)
+        for queue in made[1:3]:
+            acknowledge(store, queue, 1)
+        store.commit()
+        count = sum(queue.size for queue in every_queue(store))
+        disk.crash_at = disk.steps + step
+        try:
+            checkpoint.run(store, now)
+            is_crashed = False
+        except Crashed:
+            pass
+        disk.crash(random.Random(step), lose=lose)
+        if not has_problems or check(disk, OPTIONS, now, unseen).problems:
+            yield disk, count
+        step += 1

@@ -15,6 +15,7 @@ from tests.journal.queues.stores import (
     filled,
     flip,
     folder_of,
+    killed_checkpoints,
     message_file,
     now,
     opened,
@@ -28,12 +29,14 @@ from moorline.errors import ConfigError
 from moorline.ids import text_of
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Problem, Report, check, repair
+from moorline.journal.queues.check import check, repair
 from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.folder_scan import records_in
 from moorline.journal.queues.manifest import write_manifest
 from moorline.journal.queues.record import HEADER_BYTES, encode, seed_of
+from moorline.journal.queues.report import Problem, Report
 from moorline.testing import Crashed, MemoryDisk
+from moorline.testing.memory_disk import Lose
 
 RECORD_BYTES = HEADER_BYTES + 8 * 9
 """Of one message of `filled` that is in a file."""
@@ -524,3 +527,25 @@ def test_what_cannot_be_known_is_not_told_as_nothing(case: Case) -> None:
     (case.root / "index").unlink()
     (problem,) = (one for one in case.check().problems if one.queue)
     assert "how many are lost is not known" in problem.text
+
+
+@pytest.mark.parametrize("lose", ["none", "some", "all"])
+def test_a_crash_at_any_step_of_a_checkpoint_leaves_nothing_that_is_called_damage(
+    lose: Lose,
+) -> None:
+    checked = 0
+    for disk, count in killed_checkpoints(lose):
+        report = check(disk, OPTIONS, now, unseen)
+        assert [one for one in report.problems if not one.is_harmless] == []
+        assert (report.messages, report.lost, report.doubled) == (count, 0, 0)
+        checked += 1
+    assert checked > 20, "steps of a checkpoint"
+
+
+def test_what_may_have_cost_something_is_not_harmless() -> None:
+    assert Problem("state", "longer", is_mended_by_a_start=True).is_harmless
+    assert Problem("log", "torn", is_mended_by_a_start=True).is_harmless
+    for kind in ("index", "manifest", "doubled"):
+        assert not Problem(kind, "", is_mended_by_a_start=True).is_harmless
+    assert not Problem("log", "damaged").is_harmless
+    assert not Problem("state", "", lost=1, is_mended_by_a_start=True).is_harmless

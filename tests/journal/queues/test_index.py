@@ -37,27 +37,29 @@ def ids(index: Index) -> list[bytes]:
 def test_a_row_says_all_that_the_queue_knows() -> None:
     queue = queue_of(5, stored=3, oldest_s=77)
     queue.consumed = [8]
-    queue.blocked = queue.suspended = queue.damaged = True
+    queue.blocked = queue.suspended = queue.damaged = queue.closed = True
     queue.can_write = False
     loaded = Index.load(saved(index_of([queue], lsn=42)), "index")
     found = loaded.find(queue.id)
     assert found is not None
     assert (loaded.lsn, loaded.owners, len(loaded)) == (42, OWNERS, 1)
     assert (found.owner, found.created_s, found.oldest_s) == (1, 1_700_000_005, 77)
-    assert (found.blocked, found.suspended, found.damaged, found.can_write) == (True,) * 3 + (
-        False,
-    )
+    assert (found.blocked, found.suspended, found.damaged, found.closed) == (True,) * 4
+    assert not found.can_write
     # The files still hold what was acknowledged since the flush.
     assert (found.stored, found.flushed_lsn, found.touched_lsn) == (4, 5, 5)
 
 
-@pytest.mark.parametrize("flag", ["blocked", "suspended", "damaged"])
+FLAGS = ("blocked", "suspended", "damaged", "closed")
+
+
+@pytest.mark.parametrize("flag", FLAGS)
 def test_flags_do_not_mix(flag: str) -> None:
     queue = queue_of(1)
     setattr(queue, flag, True)
     found = index_of([queue]).find(queue.id)
     assert found is not None
-    for name in ("blocked", "suspended", "damaged"):
+    for name in FLAGS:
         assert getattr(found, name) == (name == flag)
     assert found.can_write
 

@@ -54,7 +54,7 @@ def test_the_log_is_empty_before_anything_moves(tmp_path: Path) -> None:
     filled(disk)
     migrate(disk, OPTIONS, 3, now, unseen)
     store = opened(disk, msgspec.structs.replace(OPTIONS, levels=3))
-    assert store.replayed == 0
+    assert store.replay.count == 0
     store.close()
 
 

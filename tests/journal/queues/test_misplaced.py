@@ -30,6 +30,8 @@ from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.offline import waiting
 from moorline.journal.queues.store import Store
 
+pytestmark = pytest.mark.slow
+
 Put = Callable[[Path], None]
 Place = Callable[[Path], Path]
 

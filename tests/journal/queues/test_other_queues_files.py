@@ -21,9 +21,9 @@ from tests.journal.queues.stores import (
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Report, check, repair
-from moorline.journal.queues.index import EARLIER_MAGIC
-from moorline.journal.queues.store import INDEX
+from moorline.journal.queues.check import check, repair
+from moorline.journal.queues.index import EARLIER_MAGIC, INDEX
+from moorline.journal.queues.report import Report
 
 STORED = 4
 """Messages in the files of each queue; one more is in the log."""

@@ -10,7 +10,7 @@ from tests.journal.queues.stores import OPTIONS, contents, filled, now, opened, 
 
 from moorline.config.settings import Queues
 from moorline.errors import FolderUnusable
-from moorline.journal.queues.check import Problem, check, repair
+from moorline.journal.queues.check import check, repair
 from moorline.journal.queues.manifest import (
     MANIFEST,
     check_owner,
@@ -18,6 +18,7 @@ from moorline.journal.queues.manifest import (
     read_manifest,
     write_manifest,
 )
+from moorline.journal.queues.report import Problem
 from moorline.node.queues import open_queues
 from moorline.testing import MemoryDisk
 

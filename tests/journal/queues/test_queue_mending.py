@@ -7,10 +7,10 @@ from tests.journal.queues.stores import OPTIONS, contents, filled, now, opened
 
 from moorline.core.queue.queue import Queue
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Report
 from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.mending import QueueWork
 from moorline.journal.queues.record import HEADER_BYTES, record_bytes
+from moorline.journal.queues.report import Report
 from moorline.journal.queues.store import Store
 from moorline.testing import MemoryDisk
 from moorline.testing.memory_disk import Crashed

@@ -261,5 +261,5 @@ def test_a_store_starts_from_its_index_and_its_log_alone(monkeypatch: pytest.Mon
     monkeypatch.setattr(life.disk, "list_folder", noted)
     life.restart()
     assert set(listed) == {"wal"}
-    assert (len(life.store), life.store.replayed) == (5, 1)
+    assert (len(life.store), life.store.replay.count) == (5, 1)
     assert len(Index.load(life.disk, "index")) == 5

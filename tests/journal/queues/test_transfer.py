@@ -32,11 +32,14 @@ from moorline.errors import ConfigError, ImportRefused, JournalDamaged
 from moorline.ids import text_of
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Report, check
+from moorline.journal.queues.check import check
 from moorline.journal.queues.offline import every_queue
+from moorline.journal.queues.report import Report
 from moorline.journal.queues.transfer import Moved, export, import_rows
 from moorline.journal.queues.transfer_rows import JsonWriter, read, read_json, written
 from moorline.testing import Crashed, MemoryDisk
+
+pytestmark = pytest.mark.slow
 
 SUFFIXES = [".jsonl", ".parquet"]
 
@@ -125,6 +128,7 @@ def test_owners_flags_and_the_quota_come_along(tmp_path: Path) -> None:
         pass
     store.suspend(shut)
     store.block(shut, blocked=True)
+    store.close_to_strangers(shut, closed=True)
     store.commit()
     store.close()
     exported(first, tmp_path / "q.jsonl")
@@ -134,6 +138,7 @@ def test_owners_flags_and_the_quota_come_along(tmp_path: Path) -> None:
     assert store.owners[found[full.id].owner] == b"alice"
     assert store.owners[found[shut.id].owner] == b"bob"
     assert (found[shut.id].blocked, found[shut.id].suspended) == (True, True)
+    assert (found[shut.id].closed, found[full.id].closed) == (True, False)
     queue = store.find(full.id)
     assert queue is not None
     last = store.peek(queue, queue.size - 1)

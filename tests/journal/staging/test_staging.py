@@ -23,7 +23,7 @@ from moorline.journal.staging.store import (
 )
 from moorline.limits import STAGE_KEPT_S, STAGED_QUERIES_MAX, STAGED_QUERY_KEPT_S
 from moorline.testing import Crashed, Lose, MemoryDisk
-from moorline.wire.staging import QUEUES, TOPICS
+from moorline.wire.staging import QUEUES, TOPICS, query_key
 
 NOW_S = 1_767_225_600
 ROWS = [b"first chunk", b"second", b"third and last"]
@@ -147,21 +147,21 @@ def test_a_stage_that_is_not_what_its_task_wrote_is_not_closed() -> None:
     with pytest.raises(Malformed):
         store.finish(name, 2, hash_of([b"others"]))
     with pytest.raises(NotFound):
-        store.check("q", 0, [(name, 2, hash_of([b"rows"]))])
+        store.check_stages("q", 0, [(name, 2, hash_of([b"rows"]))])
 
 
 def test_what_must_not_be_committed_is_refused() -> None:
     store = opened(MemoryDisk())
     one, again, other = staged(store), staged(store), staged(store, batch=1)
     with pytest.raises(CallFailed, match="two stages"):
-        store.check("q", 0, [one, again])
+        store.check_stages("q", 0, [one, again])
     with pytest.raises(CallFailed, match="a stage of q/1, not q/0"):
-        store.check("q", 0, [one, other])
+        store.check_stages("q", 0, [one, other])
     with pytest.raises(CallFailed, match="another"):
-        store.check("q", 0, [(one[0], 5, one[2])])
+        store.check_stages("q", 0, [(one[0], 5, one[2])])
     with pytest.raises(NotFound):
-        store.check("q", 0, [(b"x" * 16, 6, one[2])])
-    store.check("q", 0, [one])
+        store.check_stages("q", 0, [(b"x" * 16, 6, one[2])])
+    store.check_stages("q", 0, [one])
 
 
 def test_a_damaged_stage_is_found_before_the_decision() -> None:
@@ -170,7 +170,7 @@ def test_a_damaged_stage_is_found_before_the_decision() -> None:
     one = staged(store)
     flip(disk, path_of(one[0]), disk.files()[path_of(one[0])].index(b"second"))
     with pytest.raises(JournalDamaged, match=one[0].hex()):
-        store.check("q", 0, [one])
+        store.check_stages("q", 0, [one])
 
 
 def test_too_many_stages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,9 +212,23 @@ def test_a_completed_batch_leaves_its_number_and_no_files() -> None:
     store.complete("q")
     assert store.last_batch("q") == 4
     assert store.last_batch("another") == -1
+    assert [store.is_decided("q", batch) for batch in (3, 4, 5)] == [True, True, False]
+    assert not store.is_decided("another", 0)
     assert rows_of(store, wasted[0]) == ROWS, "a second attempt that nobody named"
-    assert store.expire() == 1
+    assert store.remove_leftovers() == 1
     assert list(disk.files()) == [COMMITS]
+
+
+def test_a_batch_that_an_older_program_committed_is_known_by_the_new_key() -> None:
+    store = opened(MemoryDisk())
+    one, other = staged(store, "q", batch=4), staged(store, "\0alice\0r", batch=7)
+    store.decide("q", 4, 0, [one[0]])
+    assert store.last_batch(query_key("anonymous", "q")) == 4, "while it goes on"
+    store.complete("q")
+    store.decide("\0alice\0r", 7, 0, [other[0]])
+    assert store.last_batch(query_key("anonymous", "q")) == 4
+    assert store.last_batch(query_key("alice", "q")) == -1
+    assert store.last_batch(query_key("anonymous", "r")) == -1
 
 
 def test_leftovers_go_after_a_day_but_not_what_is_decided() -> None:
@@ -223,9 +237,9 @@ def test_leftovers_go_after_a_day_but_not_what_is_decided() -> None:
     one, leftover = staged(store), staged(store, query="gone")
     store.decide("q", 0, 0, [one[0]])
     clock.now_s += STAGE_KEPT_S
-    assert store.expire() == 0
+    assert store.remove_leftovers() == 0
     clock.now_s += 1
-    assert store.expire() == 1
+    assert store.remove_leftovers() == 1
     assert rows_of(store, one[0]) == ROWS
     with pytest.raises(NotFound):
         rows_of(store, leftover[0])
@@ -241,7 +255,7 @@ def test_queries_are_forgotten_after_a_month_or_when_there_are_too_many(
         store.complete(f"q{number}")
         clock.now_s += 10
     clock.now_s = NOW_S + STAGED_QUERY_KEPT_S + 5
-    store.expire()
+    store.remove_leftovers()
     assert [store.last_batch(f"q{number}") for number in range(3)] == [-1, 1, 2]
     assert STAGED_QUERIES_MAX > 1
     monkeypatch.setattr(staging, "STAGED_QUERIES_MAX", 1)
@@ -306,7 +320,7 @@ class Run:
                 stages.append(one)
             wasted = staged(store, batch=batch, partition=1)
             store.abort("q", batch, [wasted[0]])
-            store.check("q", batch, stages)
+            store.check_stages("q", batch, stages)
             self.position = self.place_at_least = StagePosition()
             self.decided = batch
             store.decide("q", batch, 0, [one[0] for one in stages])
@@ -378,7 +392,7 @@ def test_many_stages_that_are_written_in_turn_have_few_files_open() -> None:
     for name, count, hash_ in stages:
         store.finish(name, count, hash_)
     assert disk.open_handles == 1
-    store.check("q", 0, stages)
+    store.check_stages("q", 0, stages)
     disk.crash(chance, "all")
     store = opened(disk)
     assert all(rows_of(store, name) == ROWS for name in names)

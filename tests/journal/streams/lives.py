@@ -43,11 +43,11 @@ class Lives:
         assert batch is not None
         self.store.write(batch)
         self.store.committed(batch)
-        return batch.shards
+        return [part.shard.number for part in batch.parts]
 
     def seal(self) -> None:
-        for shard, generation in self.store.unsealed():
-            self.store.sealed(shard, generation, self.store.seal(shard, generation)())
+        for shard, generation in self.store.upkeep.unsealed():
+            self.store.upkeep.sealed(shard, generation, self.store.upkeep.seal(shard, generation)())
 
     def messages(self, shard: int, offset: int | None = None) -> list[Stored]:
         """All from there on; that nothing is missing is checked."""
@@ -69,7 +69,7 @@ class Lives:
 def drop_expired(store: StreamStore, now_us: int) -> list[Dropped]:
     """What retention takes now, one after the other."""
     dropped = []
-    while (drop := store.next_drop(now_us)) is not None:
+    while (drop := store.upkeep.next_drop(now_us)) is not None:
         drop.note()
         drop.take_effect()
         drop.remove()

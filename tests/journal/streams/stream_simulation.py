@@ -88,7 +88,7 @@ class StreamSimulation:
         elif roll < 0.80:
             self._commit()
         elif roll < 0.85:
-            self.store.roll(self.now_us)
+            self.store.upkeep.roll(self.now_us)
         elif roll < 0.92:
             self._seal()
         elif roll < 0.95:
@@ -181,7 +181,7 @@ class StreamSimulation:
         self.store.committed(batch)
         for shard, model in self.shards.items():
             if model.batch:
-                assert shard in batch.shards
+                assert shard in [part.shard.number for part in batch.parts]
                 self._read_new(shard)
 
     def _read_new(self, shard: int) -> None:
@@ -203,14 +203,14 @@ class StreamSimulation:
         model.batch.clear()
 
     def _seal(self) -> None:
-        for shard, generation in self.store.unsealed()[:1]:
-            work = self.store.seal(shard, generation)
+        for shard, generation in self.store.upkeep.unsealed()[:1]:
+            work = self.store.upkeep.seal(shard, generation)
             if self.chance.random() < 0.3:
                 return
             seal = work()
             if self.chance.random() < 0.5:
                 self._commit()
-            self.store.sealed(shard, generation, seal)
+            self.store.upkeep.sealed(shard, generation, seal)
 
     def _drop(self) -> None:
         for gone in drop_expired(self.store, self.now_us):
@@ -309,7 +309,7 @@ class StreamSimulation:
         store.open()
         # Whatever a crash left: nothing is missed that is not missing.
         assert not store.problems, store.problems
-        assert not store.look_at_files()
+        assert not store.upkeep.look_at_files()
         return store
 
     def _make_lines(self) -> None:

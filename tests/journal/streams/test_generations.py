@@ -41,18 +41,18 @@ def test_a_generation_ends_when_it_is_too_large(lives: Lives) -> None:
             assert lives.store.extent(0, number) == extent
         lives.restart()
         lives.seal()
-    assert lives.store.unsealed() == []
+    assert lives.store.upkeep.unsealed() == []
 
 
 def test_a_generation_ends_when_it_is_too_old_and_not_empty() -> None:
     lives = one_shard(generation_s=10)
     lives.clock.advance(60_000)
-    assert lives.store.roll(lives.now_us()) == []
+    assert lives.store.upkeep.roll(lives.now_us()) == []
     lives.put("t")
     lives.commit()
-    assert lives.store.roll(lives.now_us()) == []
+    assert lives.store.upkeep.roll(lives.now_us()) == []
     lives.clock.advance(10_000)
-    assert lives.store.roll(lives.now_us()) == [0]
+    assert lives.store.upkeep.roll(lives.now_us()) == [0]
     # Nothing is to be stored, and still there is something to write.
     assert lives.store.extents() == [Extent(Stream("n1", 0, 1), 0, 1, False)]
     assert lives.commit() == [0]
@@ -61,9 +61,9 @@ def test_a_generation_ends_when_it_is_too_old_and_not_empty() -> None:
         Extent(Stream("n1", 0, 2), 1, 1, False),
     ]
     assert lives.store.generation_of(0, 1) == 2
-    assert lives.store.unsealed() == [(0, 1)]
+    assert lives.store.upkeep.unsealed() == [(0, 1)]
     lives.seal()
-    assert lives.store.unsealed() == []
+    assert lives.store.upkeep.unsealed() == []
     assert lives.store.extent(0, 3) is None
 
 
@@ -73,7 +73,7 @@ def test_a_roll_keeps_the_batch_for_the_new_generation() -> None:
     lives.commit()
     lives.clock.advance(10_000)
     lives.put("t", b"new")
-    lives.store.roll(lives.now_us())
+    lives.store.upkeep.roll(lives.now_us())
     lives.commit()
     assert [(one.first, one.end) for one in lives.store.extents()] == [(0, 1), (1, 2)]
 
@@ -83,7 +83,7 @@ def test_an_offset_of_an_earlier_generation_is_read_where_it_is() -> None:
     lives = one_shard(generation_s=10)
     for body in (b"first", b"second", b"third"):
         lives.put("t", body)
-        lives.store.roll(lives.now_us())
+        lives.store.upkeep.roll(lives.now_us())
         lives.commit()
         lives.clock.advance(10_000)
     assert [(one.first, one.end) for one in lives.store.extents()] == [(0, 1), (1, 2), (2, 3)]
@@ -112,7 +112,7 @@ def test_a_seal_says_what_its_generation_holds(count: int) -> None:
     lives.commit()
     assert lives.store.seal_of(0, 1) is None
     active = lives.store.topics(0, 1)
-    lives.store.roll(1 << 62)
+    lives.store.upkeep.roll(1 << 62)
     lives.commit()
     messages = lives.messages(0)
     block = lives.store.read(0, 1, 0, 1 << 30)
@@ -142,7 +142,7 @@ def test_a_seal_that_is_not_true_is_made_anew() -> None:
     for number in range(10):
         lives.put("t", b"%d" % number, producer=3, sequence=number)
     lives.commit()
-    lives.store.roll(1 << 62)
+    lives.store.upkeep.roll(1 << 62)
     lives.commit()
     lives.seal()
     before = lives.store.seal_of(0, 1)
@@ -177,7 +177,7 @@ def test_a_start_does_not_wait_for_seals_that_are_missing() -> None:
         lives.put("t", b"%d" % number, producer=number, sequence=7)
         lives.commit()
         lives.clock.advance(1_000)
-        lives.store.roll(1 << 62)
+        lives.store.upkeep.roll(1 << 62)
         lives.commit()
     expected = [one.body for one in lives.messages(0)]
     times_us = [one.time_us for one in lives.messages(0)]
@@ -185,15 +185,15 @@ def test_a_start_does_not_wait_for_seals_that_are_missing() -> None:
     written = {path for path in lives.disk.files() if path.endswith(".seal")}
     lives.restart()
     assert {path for path in lives.disk.files() if path.endswith(".seal")} == written == set()
-    assert lives.store.unsealed() == [(0, number) for number in range(1, 51)]
+    assert lives.store.upkeep.unsealed() == [(0, number) for number in range(1, 51)]
     assert [one.body for one in lives.messages(0)] == expected
     assert [lives.store.offset_at(0, time_us) for time_us in times_us] == list(range(50))
     assert all(lives.put("t", producer=number, sequence=7) == (0, -1) for number in range(1, 51))
     lives.seal()
-    assert lives.store.unsealed() == []
+    assert lives.store.upkeep.unsealed() == []
     assert [lives.store.offset_at(0, time_us) for time_us in times_us] == list(range(50))
     lives.restart()
-    assert lives.store.unsealed() == []
+    assert lives.store.upkeep.unsealed() == []
     assert lives.store.topics(0, 1) == {"t": 1}
 
 
@@ -203,12 +203,12 @@ def test_seals_that_the_newest_generation_needs_are_made_at_the_start() -> None:
     for number in range(1, 4):
         lives.put("t", producer=number, sequence=7)
         lives.commit()
-        lives.store.roll(1 << 62)
+        lives.store.upkeep.roll(1 << 62)
         lives.commit()
     lives.store.close()
     lives.disk.remove("000/00000004.snapshot")
     lives.restart()
-    assert lives.store.unsealed() == []
+    assert lives.store.upkeep.unsealed() == []
     assert all(lives.put("t", producer=number, sequence=7) == (0, -1) for number in range(1, 4))
 
 
@@ -222,7 +222,7 @@ def _generations(lives: Lives, count: int, each: int = 10) -> None:
             lives.put("t", b"x" * 100)
         lives.commit()
         lives.clock.advance(60_000)
-        lives.store.roll(lives.now_us())
+        lives.store.upkeep.roll(lives.now_us())
         lives.commit()
         lives.seal()
 
@@ -243,7 +243,7 @@ def test_retention_by_age_counts_from_the_last_message() -> None:
         assert lives.store.read(0, 2, 10, BYTES_MAX) == Gap(10, 20, "RETENTION")
         assert lives.store.read(0, 2, 20, BYTES_MAX) is None
         assert lives.store.read(0, 3, 4, BYTES_MAX) == Gap(4, 20, "RETENTION")
-        assert lives.store.read_is_cached(0, 1, 4)
+        assert lives.store.read_now(0, 1, 4, 65_536) is not None
         assert lives.store.generation_of(0, 4) == 3
         assert [one.offset for one in lives.messages(0)] == list(range(20, 40))
         lives.restart()
@@ -268,7 +268,7 @@ def test_retention_by_bytes_takes_the_oldest_of_all_shards() -> None:
         lives.clock.advance(60_000)
         lives.put(topic, b"x" * 1_000)
         lives.commit()
-        lives.store.roll(lives.now_us() + 60_000_000)
+        lives.store.upkeep.roll(lives.now_us() + 60_000_000)
         lives.commit()
         lives.seal()
     assert drop_expired(lives.store, lives.now_us() + 10**15) == []
@@ -285,7 +285,7 @@ def test_what_has_no_seal_is_not_dropped() -> None:
     lives.put("t")
     lives.commit()
     lives.clock.advance(60_000)
-    lives.store.roll(lives.now_us())
+    lives.store.upkeep.roll(lives.now_us())
     lives.commit()
     assert drop_expired(lives.store, lives.now_us()) == []
     lives.seal()

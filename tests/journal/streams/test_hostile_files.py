@@ -34,8 +34,8 @@ def sealed_store(disk: MemoryDisk) -> StreamStore:
         for number in range(first, first + PER_GENERATION):
             store.append("t", b"%d" % number, None, b"", 0, 0)
         commit(store)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
     store.close()
     # One that has nothing in its memory.
     return opened(disk, SMALL)

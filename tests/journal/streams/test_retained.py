@@ -146,7 +146,7 @@ def test_a_damaged_log_of_retained_messages_keeps_the_rest() -> None:
         lives.put(topic, b"body", flags=RETAIN)
     lives.commit()
     # A new generation, so that the shard's tail does not bring it back.
-    lives.store.roll(1 << 62)
+    lives.store.upkeep.roll(1 << 62)
     lives.commit()
     lives.store.close()
     assert isinstance(lives.disk, MemoryDisk)

@@ -374,10 +374,10 @@ def test_a_segment_that_somebody_removed_is_a_gap() -> None:
 
 def _seal_all(store: StreamStore) -> None:
     """Ends the newest generation and seals it."""
-    assert store.roll(1 << 62) == [0]
+    assert store.upkeep.roll(1 << 62) == [0]
     commit(store)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
 
 
 # --- indexes ----------------------------------------------------------------------------------------

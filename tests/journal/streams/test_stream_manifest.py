@@ -39,8 +39,8 @@ def publish(store: StreamStore, *bodies: int) -> None:
 
 
 def seal(store: StreamStore) -> None:
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
 
 
 def filled(owner: bytes = OWNER, count: int = 20) -> MemoryDisk:
@@ -421,7 +421,7 @@ def test_a_file_that_vanishes_under_a_running_node_is_noticed(is_newest: bool) -
     assert extent is not None
     disk.remove(path)
     store.new_damage()
-    (problem,) = store.look_at_files()
+    (problem,) = store.upkeep.look_at_files()
     count = extent.end - extent.first
     assert (problem.kind, problem.generation, problem.lost) == (
         "missing",
@@ -429,7 +429,7 @@ def test_a_file_that_vanishes_under_a_running_node_is_noticed(is_newest: bool) -
         count,
     )
     assert store.lost_messages == count
-    assert store.look_at_files() == [], "told once"
+    assert store.upkeep.look_at_files() == [], "told once"
     assert [(file_gap.first, file_gap.upto) for _, file_gap in store.new_damage()] == [
         (extent.first, extent.end)
     ]
@@ -461,15 +461,15 @@ def test_what_follows_a_newest_segment_that_vanished_is_sealed_and_dropped() -> 
     batch = store.take_batch()
     assert batch is not None
     disk.remove(newest)
-    assert len(store.look_at_files()) == 1
+    assert len(store.upkeep.look_at_files()) == 1
     # A commit that was under way when it was noticed.
     store.write(batch)
     store.committed(batch)
     publish(store, *range(20))
     assert store.lost_messages == 9 - gone.first, "with the one that was under way"
-    assert store.unsealed()
+    assert store.upkeep.unsealed()
     seal(store)
-    assert store.unsealed() == []
+    assert store.upkeep.unsealed() == []
     extents = store.extents()
     dropped = drop_expired(store, 0)
     assert gone.stream.generation in {one.generation for one in dropped}
@@ -483,7 +483,7 @@ def test_damage_that_retention_took_is_not_remembered() -> None:
     store = opened(disk, options=KEPT_BYTES)
     publish(store, *range(20))
     disk.remove(segments(disk)[0])
-    store.look_at_files()
+    store.upkeep.look_at_files()
     seal(store)
     assert len(store.new_damage()) == 1
     assert store.new_damage() == []
@@ -500,7 +500,7 @@ def test_producers_are_remembered_past_a_segment_that_vanished() -> None:
     publish(store, *range(6))
     seal(store)
     disk.remove(segments(disk)[-1])
-    store.look_at_files()
+    store.upkeep.look_at_files()
     publish(store, *range(6))
     seal(store)
     (sealed, *_) = [one for _, one in reversed(store.all_generations()) if one.summary is not None]

@@ -5,6 +5,8 @@ from tests.journal.streams.stream_simulation import StreamSimulation
 
 from moorline.journal.streams import retained, segment_index, shard
 
+pytestmark = pytest.mark.slow
+
 SEEDS, STEPS = 240, 120
 
 

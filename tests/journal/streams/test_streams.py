@@ -48,14 +48,14 @@ def test_nothing_is_seen_before_it_is_committed(lives: Lives) -> None:
     size = store.batch_bytes
     batch = store.take_batch()
     assert batch is not None
-    assert (batch.count, store.batch_bytes) == (1, 0)
+    assert (batch.message_count, store.batch_bytes) == (1, 0)
     assert sum(len(part.block.data) for part in batch.parts) == size
     store.write(batch)
     assert store.read(shard, generation, 0, BYTES_MAX) is None
     assert store.end(shard) == 0
     assert list(store.retained("#")) == [None]
     store.committed(batch)
-    assert batch.shards == [shard]
+    assert [part.shard.number for part in batch.parts] == [shard]
     assert store.end(shard) == 1
     assert isinstance(store.read(shard, generation, 0, BYTES_MAX), Block)
     assert len([one for one in store.retained("#") if one]) == 1
@@ -131,7 +131,7 @@ def test_producers_are_remembered_when_their_messages_are_gone() -> None:
     lives.commit()
     for _ in range(3):
         lives.clock.advance(100_000)
-        lives.store.roll(lives.now_us())
+        lives.store.upkeep.roll(lives.now_us())
         lives.put("t")
         lives.commit()
         lives.seal()
@@ -167,7 +167,7 @@ def test_memory_and_disk_give_the_same_messages(lives: Lives) -> None:
     store = lives.store
     for offset in (0, 1, 76, 78, 500, 999):
         for bytes_max in (1, 100, 3_000, BYTES_MAX):
-            assert store.read_is_cached(0, 1, offset)
+            assert store.read_now(0, 1, offset, 65_536) is not None
             warm = store.read(0, 1, offset, bytes_max)
             cold = store._shards[0].generations[0].read(offset, bytes_max)
             assert isinstance(warm, Block)
@@ -183,8 +183,8 @@ def test_memory_and_disk_give_the_same_messages(lives: Lives) -> None:
                 assert len(block.positions) == block.upto - block.first
                 assert len(block.data) <= bytes_max or block.upto == offset + 1
     lives.restart()
-    assert not lives.store.read_is_cached(0, 1, 0)
-    assert lives.store.read_is_cached(0, 1, 1_000)
+    assert lives.store.read_now(0, 1, 0, 65_536) is None
+    assert lives.store.read_now(0, 1, 1_000, 65_536) is not None
 
 
 def test_a_block_from_memory_is_not_copied_if_it_fits() -> None:
@@ -203,7 +203,7 @@ def test_the_tail_is_bounded_and_what_left_it_is_read_from_disk(
     for number in range(10):
         lives.put("t", b"%d" % number)
         lives.commit()
-    cached = [lives.store.read_is_cached(0, 1, offset) for offset in range(10)]
+    cached = [lives.store.read_now(0, 1, offset, 65_536) is not None for offset in range(10)]
     assert cached == [False] * 7 + [True] * 3
     assert [one.body for one in lives.messages(0)] == [b"%d" % number for number in range(10)]
 
@@ -319,7 +319,7 @@ def test_more_or_fewer_shards_than_before_keep_what_is_there(lives: Lives) -> No
             grows = extent.stream.shard_number < shards and extent.stream.generation == newest
             assert extent.sealed == (not grows)
         lives.seal()
-        assert lives.store.unsealed() == []
+        assert lives.store.upkeep.unsealed() == []
     assert lives.store.lost_messages == 0
 
 

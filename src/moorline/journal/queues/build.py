@@ -59,6 +59,7 @@ class FolderBuilder:
     def finish(self) -> None:
         self._end_file()
         self._queue.stored = sum(self._counts)
+        self._queue.weigh(sum(self._sizes))
         if not self._counts:
             return
         state = QueueState(

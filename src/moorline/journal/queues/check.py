@@ -17,8 +17,6 @@ itself would do at its start and at the first use of a queue, and a little more:
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from moorline.core.queue.queue import QUOTA_MARKER, Entry, Queue
 from moorline.errors import FolderUnusable
 from moorline.ids import text_of
@@ -30,12 +28,14 @@ from moorline.journal.queues.build import FolderBuilder
 from moorline.journal.queues.files import WHY_ASIDE, StoreOptions
 from moorline.journal.queues.folder import Damaged, Foreign, QueueFolder, damage_of, path_of
 from moorline.journal.queues.folder_recovery import OLDER, Found, bring_in_order
+from moorline.journal.queues.index import INDEX
 from moorline.journal.queues.layout import check_layout, mend_layout, queue_of_folder
 from moorline.journal.queues.manifest import MANIFEST, check_owner, found_manifest, write_manifest
 from moorline.journal.queues.offline import options_of, raise_lsn
 from moorline.journal.queues.put_away import KEPT, QUARANTINE, kept_folder, make_durable, put_away
 from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.record import seed_of
+from moorline.journal.queues.report import Problem, Report
 from moorline.journal.queues.salvage import (
     CarefulStore,
     entries_in,
@@ -43,45 +43,10 @@ from moorline.journal.queues.salvage import (
     mend_log,
     read_all,
 )
-from moorline.journal.queues.store import INDEX
 from moorline.journal.queues.tree import REPAIRED, kept, tree
 
 BUILDING = ".good"
 OPEN_FILES = 8
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be.
-
-    `kind` is one of: layout, stray, log, index, manifest, state, record, missing, disagreement, doubled,
-    aside, older, foreign, orphan, quarantine.
-    """
-
-    kind: str
-    text: str
-    queue: str = ""
-    lost: int = 0
-    """Messages that are gone for good, as far as it is known."""
-    is_mended_by_a_start: bool = False
-    """A node puts this right by itself, and nothing that it promised is lost."""
-
-
-class Report(msgspec.Struct):
-    queues: int = 0
-    messages: int = 0
-    saved: int = 0
-    """Messages read from queues that were set aside."""
-    doubled: int = 0
-    """Messages that may have been acknowledged and will come again."""
-    aside: int = 0
-    """Records that nothing accounted for, set aside beside their files."""
-    problems: list[Problem] = []
-    kept: list[str] = []
-    """What was set aside and is on disk. It is no problem: whoever needs it no more removes it."""
-
-    @property
-    def lost(self) -> int:
-        return sum(problem.lost for problem in self.problems)
 
 
 Visited = Callable[[int, int], None]
@@ -189,7 +154,7 @@ class Mending:
         for place, (path, queue_id) in enumerate([*tree(self._disk, self._options.levels)]):
             if queue_id is not None:
                 continue
-            self._found("stray", f"{path} has no place in the tree of queues")
+            self.report.found("stray", f"{path} has no place in the tree of queues")
             folder = kept_folder(self._disk, self._stamp)
             try:
                 self._disk.rename(path, f"{folder}/{place}-{path.rpartition('/')[2]}")
@@ -205,7 +170,7 @@ class Mending:
         for cut in cuts:
             what = "ends in a torn batch" if cut.is_torn_end else "is damaged"
             text = f"{cut.file} {what} at byte {cut.offset}: {cut.lost_bytes} bytes are taken out"
-            self._found("log", text, is_mended_by_a_start=cut.is_torn_end)
+            self.report.found("log", text, is_mended_by_a_start=cut.is_torn_end)
         return any(not cut.is_torn_end for cut in cuts)
 
     def _mend_index(self) -> bool:
@@ -213,7 +178,7 @@ class Mending:
         if not why:
             return False
         text = f"{why}: it is rebuilt; queues that were empty, and owners, may be lost"
-        self._found("index", text, is_mended_by_a_start=True)
+        self.report.found("index", text, is_mended_by_a_start=True)
         store = CarefulStore(self._disk, self._options, self._wall_ms)
         rebuilt_index(store, self._tell_rebuilt).save(self._disk, INDEX)
         store.files.handles.close()
@@ -224,7 +189,7 @@ class Mending:
         self._tell(queue, found, 0)
         if missing:
             text = f"{missing} messages that its last state counts are in no file"
-            self._found("missing", text, queue.id, lost=missing)
+            self.report.found("missing", text, queue.id, lost=missing)
 
     def _compare_manifest(self, *, is_rebuilt: bool) -> tuple[int, bool]:
         """Tells what the manifest knows and the store lacks; how far the log came, and whether a manifest
@@ -239,7 +204,7 @@ class Mending:
                 folder = kept_folder(self._disk, self._stamp)
                 self._disk.rename(MANIFEST, f"{folder}/{MANIFEST}")
             text = f"{why or MANIFEST + ' is missing'}: whether the end of the log is there cannot be told"
-            self._found("manifest", text, is_mended_by_a_start=True)
+            self.report.found("manifest", text, is_mended_by_a_start=True)
             return 0, bool(node)
         # With a lost index its number went, and that is told; a lost log is one thing more.
         if manifest.lsn > next_lsn and not is_rebuilt:
@@ -248,10 +213,10 @@ class Mending:
                 f"changes {first} to {last} are in no file, {last - first + 1} in all: the log or the index "
                 "is older than it was"
             )
-            self._found("log", text)
+            self.report.found("log", text)
         elif self._has_no_log:
             text = f"no file of it is there: what was stored behind change {next_lsn - 1} is gone"
-            self._found("log", text)
+            self.report.found("log", text)
         return manifest.lsn, False
 
     def _queues(self) -> Iterator[Queue]:
@@ -272,7 +237,7 @@ class Mending:
                 continue
             store.files.handles.forget_folder(path)
             done = put_away(disk, path, queue_id, self._stamp)
-            self._found("orphan", f"{path} is of no queue that exists; {done}", queue_id)
+            self.report.found("orphan", f"{path} is of no queue that exists; {done}", queue_id)
         for name in disk.list_folder(QUARANTINE) if disk.exists(QUARANTINE) else []:
             if REPAIRED in name or name.startswith(KEPT) or name in known:
                 continue
@@ -281,7 +246,7 @@ class Mending:
                 continue
             queue_id = queue_of_folder(name.partition(".")[0])
             done = put_away(disk, path, queue_id or b"", self._stamp)
-            self._found("orphan", f"{path} is of no queue that is set aside; {done}")
+            self.report.found("orphan", f"{path} is of no queue that is set aside; {done}")
 
     def _is_known(self, queue_id: bytes) -> bool:
         return self._store.glance(queue_id) is not None
@@ -335,14 +300,14 @@ class Mending:
             is_lost = difference > 0 or found.missing > 0
             kind = "missing" if "missing" in note and is_lost else "state"
             kind = "older" if note.startswith(OLDER) else kind
-            self._found(kind, note, queue.id, is_mended_by_a_start=kind == "state")
+            self.report.found(kind, note, queue.id, is_mended_by_a_start=kind == "state")
         self.report.doubled += found.doubled
         self.report.aside += found.aside
         if found.doubled:
             text = f"{found.doubled} messages may have been acknowledged, and come again"
-            self._found("doubled", text, queue.id, is_mended_by_a_start=True)
+            self.report.found("doubled", text, queue.id, is_mended_by_a_start=True)
         if found.aside:
-            self._found("aside", f"{found.aside} records are set aside", queue.id)
+            self.report.found("aside", f"{found.aside} records are set aside", queue.id)
         if difference:
             self._disagree(queue, difference)
 
@@ -351,10 +316,10 @@ class Mending:
         self._store.live[queue.id] = self._store.dirty[queue.id] = queue
         if difference > 0:
             text = f"{difference} messages that the index counts are in no file"
-            self._found("missing", text, queue.id, lost=difference)
+            self.report.found("missing", text, queue.id, lost=difference)
         else:
             text = f"the files hold {-difference} messages more than the index counts"
-            self._found("disagreement", text, queue.id)
+            self.report.found("disagreement", text, queue.id)
 
     def _set_aside(self, queue: Queue, kind: str, why: str) -> None:
         """To be salvaged when all has been looked at; what is lost is known only then."""
@@ -405,7 +370,7 @@ class Mending:
         self.report.messages += len(entries)
         told = f"{lost} are lost" if lost is not None else "how many are lost is not known"
         text = f"{why}; {len(entries)} messages can be read, {told}"
-        self._found(kind, text, queue.id, lost=lost or 0)
+        self.report.found(kind, text, queue.id, lost=lost or 0)
         return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
 
     def _spare(self, queue: Queue) -> list[Entry]:
@@ -425,18 +390,6 @@ class Mending:
             return entries, found.lost(last.size, last.lsn) if last else None
         # Only of those the number is known; what came later is in the log, or was kept from it.
         return entries, found.lost(queue.stored, queue.flushed_lsn)
-
-    def _found(
-        self,
-        kind: str,
-        text: str,
-        queue: bytes = b"",
-        *,
-        lost: int = 0,
-        is_mended_by_a_start: bool = False,
-    ) -> None:
-        name = text_of(queue) if queue else ""
-        self.report.problems.append(Problem(kind, text, name, lost, is_mended_by_a_start))
 
 
 def _reset(queue: Queue, lsn: int) -> None:

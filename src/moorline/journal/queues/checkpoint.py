@@ -27,9 +27,9 @@ from moorline.core.queue.queue import QUOTA_MARKER, Queue
 from moorline.journal.queues.files import QueueFiles, Reader
 from moorline.journal.queues.flight import Flight
 from moorline.journal.queues.folder import Damaged, QueueFolder
-from moorline.journal.queues.index import ROW, rows_of
+from moorline.journal.queues.index import INDEX, INDEX_BEFORE, INDEX_NEXT, ROW, rows_of
 from moorline.journal.queues.record import HEADER_BYTES, encode
-from moorline.journal.queues.store import INDEX, INDEX_BEFORE, INDEX_NEXT, Store
+from moorline.journal.queues.store import Store
 from moorline.limits import (
     CHECKPOINT_GROUP_QUEUES,
     CHECKPOINT_QUEUE_BYTES,
@@ -191,6 +191,7 @@ def _flush(files: QueueFiles, queue: Queue, now_ms: int) -> None:
     if not (queue.pending or queue.stored or queue.consumed or queue.popped is not None):
         # Nothing in the files, nothing to be put there: all it had came and went in the log.
         queue.settle(queue.touched_lsn, 0)
+        queue.weigh(0)
         queue.oldest_s = 0
         return
     if not (queue.pending or queue.consumed or queue.popped is not None):
@@ -258,6 +259,7 @@ def _flush_into(files: QueueFiles, queue: Queue, reader: Reader, now_ms: int) ->
     _set_oldest(queue)
     queue.pending = None
     queue.settle(queue.touched_lsn, journal.size)
+    queue.weigh(0 if journal.stored is None else journal.stored.waiting_bytes)
 
 
 def _set_oldest(queue: Queue) -> None:

@@ -99,15 +99,18 @@ def bring_in_order(
     """
     found = recovered(folder, known_of(queue), stamp, spare)
     state = found.state
-    done = 0
+    done = done_bytes = 0
     if state is not None:
         spare += [entry for entry in queue.pending or () if entry.lsn <= state.lsn]
     if state is not None and queue.acknowledged_lsn:
-        for entry, _ in folder.entries(state, 0):
+        for entry, record_size in folder.entries(state, 0):
             if entry.lsn > queue.acknowledged_lsn:
                 break
             done += 1
-    return found, queue.resolve(state.lsn if state else 0, state.size if state else 0, done)
+            done_bytes += record_size
+    if state is None:
+        return found, queue.resolve(0, 0, 0, 0)
+    return found, queue.resolve(state.lsn, state.size, state.waiting_bytes - done_bytes, done)
 
 
 def recovered(folder: QueueFolder, known: Known, stamp: str, spare: Sequence[Entry] = ()) -> Found:

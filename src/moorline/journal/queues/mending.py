@@ -18,8 +18,9 @@ from moorline.errors import QueueDamaged
 from moorline.ids import text_of
 from moorline.journal.disk import Disk
 from moorline.journal.overlay import OverlayDisk
-from moorline.journal.queues.check import Mending, Report
+from moorline.journal.queues.check import Mending
 from moorline.journal.queues.files import StoreOptions
+from moorline.journal.queues.report import Report
 from moorline.journal.queues.store import Store
 
 _OF_FILES = (
@@ -70,6 +71,7 @@ class QueueWork:
         assert self._mended is not None
         for name in _OF_FILES:
             setattr(queue, name, getattr(self._mended.queue, name))
+        queue.weigh(self._mended.queue.bytes)
         store.files.close_queue(queue)
         store.files.quarantined += self._mended.quarantined
         store.files.lost_messages += self._mended.report.lost
@@ -132,4 +134,5 @@ def _copy(queue: Queue) -> Queue:
     for name in _OF_FILES:
         value = getattr(queue, name)
         setattr(copy, name, type(value)(value) if isinstance(value, deque | list) else value)
+    copy.bytes = queue.bytes
     return copy

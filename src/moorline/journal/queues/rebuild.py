@@ -13,9 +13,9 @@ from moorline.journal.disk import Disk
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.queues.folder import Damaged, QueueFolder, path_of
 from moorline.journal.queues.folder_recovery import Found, Known, recovered
-from moorline.journal.queues.index import Index, IndexDamaged, queue_of
+from moorline.journal.queues.index import INDEX_BEFORE, Index, IndexDamaged, queue_of
 from moorline.journal.queues.layout import folders
-from moorline.journal.queues.store import ANONYMOUS_OWNER, INDEX_BEFORE, LOG, Store
+from moorline.journal.queues.store import ANONYMOUS_OWNER, LOG, Store
 from moorline.journal.queues.wal import Kind, WriteAheadLog
 
 log = logging.getLogger("moorline.journal")
@@ -52,7 +52,7 @@ def rebuilt_index(store: Store, tell: Tell | None = None) -> Index:
         queue = queue_of(row)
         if queue.id not in found:
             # Without a folder it was deleted since, or emptied before it ever had one.
-            queue.stored = queue.oldest_s = 0
+            queue.stored = queue.bytes = queue.oldest_s = 0
             queues.append(queue)
     return base.folded(queues, [], base.owners, lsn)
 
@@ -81,12 +81,13 @@ def _take_in(store: Store, queue: Queue, logged: set[int], tell: Tell) -> int:
         found = recovered(folder, known, store.files.stamp())
     except Damaged as error:
         # What an older row counts is not what is there now: every record that can be read is kept.
-        queue.stored = queue.flushed_lsn = queue.touched_lsn = 0
+        queue.stored = queue.bytes = queue.flushed_lsn = queue.touched_lsn = 0
         store.files.quarantine(queue, str(error))
         return 0
     tell(queue, found, found.missing)
     state = found.state
     queue.stored = state.size if state else 0
+    queue.bytes = state.waiting_bytes if state else 0
     queue.flushed_lsn = queue.touched_lsn = state.lsn if state else 0
     queue.can_write = state.can_write if state else True
     # Unknown, so as old as can be: the next look for expired messages finds out.

@@ -16,11 +16,12 @@ import struct
 
 import xxhash
 
-from moorline.core.queue.queue import QUOTA_MARKER, Entry
+from moorline.core.queue.queue import QUOTA_MARKER, RECORD_HEAD_BYTES, Entry
 
 CHECK = struct.Struct(">Q")
 REST = struct.Struct(">IBQQ")
 HEADER_BYTES = CHECK.size + REST.size
+assert HEADER_BYTES == RECORD_HEAD_BYTES
 
 
 class DamagedRecord(Exception):

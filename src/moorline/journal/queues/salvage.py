@@ -11,34 +11,39 @@ from moorline.journal.disk import Disk
 from moorline.journal.queues.files import PENDING_ASIDE
 from moorline.journal.queues.folder import STATE_FILE, damage_of, is_backup
 from moorline.journal.queues.folder_scan import LOG, MESSAGES, Scan, parse_states, records_in
-from moorline.journal.queues.index import Index, IndexDamaged
-from moorline.journal.queues.store import INDEX, INDEX_NEXT, Store
+from moorline.journal.queues.index import Index, newest_index
+from moorline.journal.queues.log_replay import LogReplay
 from moorline.journal.queues.store import LOG as WAL
+from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import HEAD, HEAD_MAGIC, Change, WriteAheadLog
 
 
 class CarefulStore(Store):
-    """A store whose log may have lost changes in its middle.
+    """A store whose log may have lost changes in its middle."""
 
-    What stands behind a gap counts all the same: a message has its id, and an acknowledgement names the
+    def open_carefully(self, *, in_doubt: bool) -> None:
+        self.replay = CarefulReplay(self)
+        self.replay.revives = in_doubt
+        self.open()
+
+
+class CarefulReplay(LogReplay):
+    """What stands behind a gap counts all the same: a message has its id, and an acknowledgement names the
     message up to which all is done with, so it can take no other one along. A message for a queue whose
     beginning was lost in the gap makes the queue anew, without an owner.
     """
 
     _last = 0
 
-    def open_carefully(self, *, in_doubt: bool) -> None:
-        self.revives = in_doubt
-        self.open()
-
-    def _replay(self, change: Change) -> None:
+    def take(self, change: Change) -> None:
+        store = self._store
         # The log begins where the index ends, or before, and leaves nothing out.
-        expected = self._last + 1 if self._last else min(change.lsn, self.next_lsn)
+        expected = self._last + 1 if self._last else min(change.lsn, store.next_lsn)
         self.revives = self.revives or change.lsn != expected
         self._last = change.lsn
         # An index may know of changes that the log has lost: their numbers are not given again.
-        self.next_lsn = max(self.next_lsn, change.lsn)
-        super()._replay(change)
+        store.next_lsn = max(store.next_lsn, change.lsn)
+        super().take(change)
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -72,14 +77,9 @@ def mend_log(disk: Disk, keep_in: str) -> list[Cut]:
 
 def lost_index(disk: Disk) -> str:
     """Why there is no index to be trusted; empty if there is one, or never was a store here."""
-    for name in (INDEX, INDEX_NEXT):
-        try:
-            Index.load(disk, name)
-            return ""
-        except FileNotFoundError:
-            continue
-        except IndexDamaged as error:
-            return str(error)
+    found = newest_index(disk)
+    if found is not None:
+        return "" if isinstance(found, Index) else str(found)
     is_new = not disk.list_folder(WAL) if disk.exists(WAL) else True
     has_messages = disk.exists("messages") and bool(disk.list_folder("messages"))
     return "the index is missing" if has_messages or not is_new else ""

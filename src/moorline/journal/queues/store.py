@@ -15,24 +15,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from moorline.core.queue.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
-from moorline.errors import LogDamaged
 from moorline.ids import drawn
 from moorline.journal.disk import Disk
 from moorline.journal.queues.files import QueueFiles, StoreOptions
-from moorline.journal.queues.index import Index, IndexDamaged
-from moorline.journal.queues.wal import Batch, Change, Kind, WriteAheadLog
+from moorline.journal.queues.index import INDEX, Index, IndexDamaged, newest_index
+from moorline.journal.queues.log_replay import LogReplay
+from moorline.journal.queues.owner_numbers import OwnerNumbers
+from moorline.journal.queues.wal import Batch, Kind, WriteAheadLog
 from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
 
 log = logging.getLogger("moorline.journal")
 
 LOG = "wal"
-INDEX = "index"
-INDEX_BEFORE = "index.before"
-"""The index of the checkpoint before, for a rebuild."""
-
-INDEX_NEXT = "index.next"
-"""A whole index about to become the one; a crash between two renames leaves only this."""
-
 ANONYMOUS_OWNER = 0
 
 # Plain numbers on the hot path: to look up a member of an Enum is slow.
@@ -53,9 +47,7 @@ class Store:
         self._queue_messages_max = options.queue_messages_max
         self.disk = disk
         self.files = QueueFiles(disk, options, wall_ms, draw, self.mark)
-        self.replayed = 0
-        self.revived = 0
-        self.revives = False
+        self.replay = LogReplay(self)
         self.has_no_log = False
         """No file of the log was there when this was opened: it is new, or somebody removed them."""
         self.lost_changes = 0
@@ -74,8 +66,7 @@ class Store:
         self.log = WriteAheadLog(disk, LOG, sync=options.sync, draw=draw)
         self._wall_ms = wall_ms
         self.draw = draw
-        self.owners: list[bytes] = []
-        self._owner_numbers: dict[bytes, int] = {}
+        self.owners = OwnerNumbers()
         self._doomed: deque[tuple[int, bytes]] = deque()
         self.next_lsn = 1
         self.committed_lsn = 0
@@ -89,16 +80,16 @@ class Store:
         """Reads the index and the log. `rebuild` makes an index where there is none to trust."""
         self.has_no_log = self.log.is_new
         self.index = self._load_index(rebuild)
-        self.owners = list(self.index.owners)
-        self._owner_numbers = {owner: number for number, owner in enumerate(self.owners)}
+        self.owners = OwnerNumbers(self.index.owners)
+        self.owners.counted(self.index.owned())
         self.next_lsn = self.index.lsn
         for change in self.log.replay():
-            self._replay(change)
+            self.replay.take(change)
         if self.log.torn_bytes:
             # What a crash leaves: nobody was answered for it.
             log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn_bytes})
-        if self.revived:
-            log.warning("queues without an owner", extra={"queues": self.revived})
+        if self.replay.revived:
+            log.warning("queues without an owner", extra={"queues": self.replay.revived})
         self.committed_lsn = self.next_lsn - 1
         self.batch = Batch(self.next_lsn)
         self._written_lsn = self.committed_lsn
@@ -107,22 +98,18 @@ class Store:
             self.after_commit()
 
     def _load_index(self, rebuild: Callable[["Store"], Index] | None) -> Index:
-        for name in (INDEX, INDEX_NEXT):
-            try:
-                return Index.load(self.disk, name)
-            except FileNotFoundError:
-                continue
-            except IndexDamaged as error:
-                log.warning("the index is rebuilt from the folders", extra={"why": str(error)})
-                break
-        else:
-            if self.log.is_new and not self.disk.exists("messages"):
-                # From now on a missing index is a lost one, never one that was not yet written.
-                self.index.save(self.disk, INDEX)
-                return self.index
+        found = newest_index(self.disk)
+        if found is None and self.log.is_new and not self.disk.exists("messages"):
+            # From now on a missing index is a lost one, never one that was not yet written.
+            self.index.save(self.disk, INDEX)
+            return self.index
+        if isinstance(found, Index):
+            return found
+        if found is not None:
+            log.warning("the index is rebuilt from the folders", extra={"why": str(found)})
         if rebuild is None:
             raise IndexDamaged("the index is lost")
-        self.revives = True
+        self.replay.revives = True
         return rebuild(self)
 
     def skip_to(self, lsn: int) -> None:
@@ -153,6 +140,7 @@ class Store:
             queue = self.index.find(queue_id)
             if queue is not None:
                 self.live[queue_id] = queue
+                queue.owned = self.owners.owned[queue.owner]
         return queue
 
     def glance(self, queue_id: bytes) -> Queue | None:
@@ -188,25 +176,12 @@ class Store:
         fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
         return sorted([*ids, *fresh])[:count]
 
-    def owner_number(self, owner: bytes) -> int:
-        """A small number for an owner; the same after every start."""
-        number = self._owner_numbers.get(owner)
-        if number is None:
-            number = self._owner_numbers[owner] = len(self.owners)
-            self.owners.append(owner)
-        return number
-
-    def has_owner(self, owner: bytes) -> bool:
-        return owner in self._owner_numbers
-
     def rename_owner(self, before: bytes, now: bytes) -> bool:
         """All that was one owner's is another's; durable with the next checkpoint. False if nothing was."""
-        number = self._owner_numbers.pop(before, None)
-        if number is None:
+        if not self.owners.rename(before, now):
             return False
-        # Two numbers may be one owner's from now on: queues name theirs by number, and are not touched.
-        self.owners[number] = now
-        self._owner_numbers.setdefault(now, number)
+        for queue in self.live.values():
+            queue.owned = self.owners.owned[queue.owner]
         return True
 
     def now_ms(self) -> int:
@@ -219,7 +194,7 @@ class Store:
         queue_id = drawn(self.draw, self.options.home)
         now_ms = self._wall_ms()
         lsn = self._add(Kind.NEW, queue_id, now_ms, owner)
-        return self._created(queue_id, owner, now_ms, lsn)
+        return self.created(queue_id, owner, now_ms, lsn)
 
     def send(self, queue: Queue, body: bytes, now_ms: int, *, is_decided: bool = False) -> int:
         """Stores a message and returns its id, or 0 if the quota refuses it.
@@ -281,8 +256,11 @@ class Store:
     def block(self, queue: Queue, *, blocked: bool) -> None:
         self._flag(queue, Kind.BLOCK if blocked else Kind.UNBLOCK)
 
+    def close_to_strangers(self, queue: Queue, *, closed: bool) -> None:
+        self._flag(queue, Kind.CLOSE if closed else Kind.OPEN)
+
     def delete(self, queue: Queue) -> None:
-        self._forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
+        self.forget(queue, self._add(Kind.DELETE, queue.id, 0, b""))
 
     def mark(self, queue: Queue) -> None:
         """Something about the queue, or about a copy of it, must reach the index with the next checkpoint."""
@@ -291,7 +269,7 @@ class Store:
 
     def _flag(self, queue: Queue, kind: Kind) -> None:
         lsn = self._add(kind, queue.id, 0, b"")
-        self._apply_flag(queue, kind, lsn)
+        self.apply_flag(queue, kind, lsn)
 
     def _add(self, kind: int, queue_id: bytes, number: int, body: bytes) -> int:
         self.next_lsn += 1
@@ -394,83 +372,34 @@ class Store:
                 self.files.close_queue(queue)
             yield
 
-    # --- replay -----------------------------------------------------------------------------------
+    # --- what a change and its replay share -------------------------------------------------------
 
-    def _replay(self, change: Change) -> None:
-        if change.lsn > self.next_lsn:
-            raise LogDamaged(
-                f"the changes {self.next_lsn} to {change.lsn - 1} are missing from the write-ahead "
-                "log: run `moor journal check --repair`"
-            )
-        self.next_lsn = max(self.next_lsn, change.lsn + 1)
-        self.replayed += 1
-        if change.kind == Kind.NEW:
-            if self.find(change.queue) is None and change.queue not in self.deleted:
-                self._created(change.queue, change.body, change.number, change.lsn)
-            return
-        queue = self.find(change.queue) or self._revived(change)
-        if queue is None:
-            return
-        if change.lsn <= queue.flushed_lsn:
-            self._keep_spare(queue, change)
-            return
-        if queue.popped is None and not queue.damaged:
-            queue.popped = []
-        match change.kind:
-            case Kind.SEND | Kind.MARK:
-                kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
-                # Whatever the row says: a queue that took a message was open then.
-                queue.can_write = True
-                queue.push(Entry(change.lsn, change.number, kind, change.body))
-            case Kind.ACKNOWLEDGE:
-                _forget_upto(queue, change.lsn, change.number, 1)
-            case Kind.EXPIRE:
-                last = int.from_bytes(change.body, "big")
-                _forget_upto(queue, change.lsn, last, change.number)
-            case Kind.DELETE:
-                self._forget(queue, change.lsn)
-                return
-            case _:
-                self._apply_flag(queue, Kind(change.kind), change.lsn)
-        self.dirty[queue.id] = queue
-
-    def _keep_spare(self, queue: Queue, change: Change) -> None:
-        """The files have it. Until the log is dropped it is here too, should they be damaged."""
-        if change.kind not in (Kind.SEND, Kind.MARK) or queue.damaged:
-            return
-        kind = MESSAGE if change.kind == Kind.SEND else QUOTA_MARKER
-        spare = self.files.spare_of(queue)
-        spare.append(Entry(change.lsn, change.number, kind, change.body))
-        # The next checkpoint looks at its files, before it drops the log.
-        self.dirty[queue.id] = queue
-        queue.popped = queue.popped or []
-
-    def _revived(self, change: Change) -> Queue | None:
-        """A queue that is known only by a message for it: its row and its beginning are lost."""
-        is_message = change.kind in (Kind.SEND, Kind.MARK)
-        if not self.revives or not is_message or change.queue in self.deleted:
-            return None
-        self.revived += 1
-        return self._created(change.queue, b"", change.number, 0)
-
-    def _created(self, queue_id: bytes, owner: bytes, now_ms: int, lsn: int) -> Queue:
-        queue = Queue(queue_id, self.owner_number(owner), now_ms // 1_000)
+    def created(self, queue_id: bytes, owner: bytes, now_ms: int, lsn: int) -> Queue:
+        queue = Queue(queue_id, self.owners.number_of(owner), now_ms // 1_000)
         queue.touched_lsn = lsn
+        queue.owned = self.owners.owned[queue.owner]
+        queue.owned.queues += 1
         self.live[queue_id] = queue
         self.dirty[queue_id] = queue
         self.unindexed.add(queue_id)
         return queue
 
-    def _apply_flag(self, queue: Queue, kind: Kind, lsn: int) -> None:
-        if kind is Kind.SUSPEND:
-            queue.suspended = True
-        else:
-            queue.blocked = kind is Kind.BLOCK
+    def apply_flag(self, queue: Queue, kind: Kind, lsn: int) -> None:
+        match kind:
+            case Kind.SUSPEND:
+                queue.suspended = True
+            case Kind.CLOSE | Kind.OPEN:
+                queue.closed = kind is Kind.CLOSE
+            case _:
+                queue.blocked = kind is Kind.BLOCK
         queue.touched_lsn = lsn
         self.dirty[queue.id] = queue
 
-    def _forget(self, queue: Queue, lsn: int) -> None:
+    def forget(self, queue: Queue, lsn: int) -> None:
         self.files.close_queue(queue)
+        owned = self.owners.owned[queue.owner]
+        owned.queues -= 1
+        owned.bytes -= queue.bytes
         self.live.pop(queue.id, None)
         self.dirty.pop(queue.id, None)
         if queue.id in self.unindexed:
@@ -480,13 +409,3 @@ class Store:
         else:
             self.deleted.add(queue.id)
         self._doomed.append((lsn, queue.id))
-
-
-def _forget_upto(queue: Queue, lsn: int, message: int, count: int) -> None:
-    """Forgets so many messages, of which `message` is the last; what is above it stays in any case."""
-    for _ in range(min(count, queue.stored)):
-        queue.pop(lsn, message)
-    while not queue.stored and queue.pending and queue.pending[0].lsn <= message:
-        queue.pop(lsn, message)
-    # Also where the messages themselves are lost: when their files are read this is needed.
-    queue.touched_lsn, queue.acknowledged_lsn = lsn, message

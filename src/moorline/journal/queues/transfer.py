@@ -100,6 +100,7 @@ class _Export:
             blocked=queue.blocked,
             suspended=queue.suspended,
             over_quota=not queue.can_write,
+            closed=queue.closed,
         )
 
     def _messages(self, queue: Queue) -> None:
@@ -196,7 +197,7 @@ class _Import:
         self._seen.add(queue_id)
         queue = self._queue = Queue(queue_id, 0, row.created_s)
         queue.blocked, queue.suspended = row.blocked, row.suspended
-        queue.can_write = not row.over_quota
+        queue.can_write, queue.closed = not row.over_quota, row.closed
         self._name, self._owner, self._last = row.queue, bytes.fromhex(row.owner), 0
 
     def _message(self, place: str, row: MessageRow) -> None:
@@ -257,7 +258,7 @@ class _Building:
                 store.files.handles.forget_folder(path)
                 put_away(store.disk, path, queue.id, store.files.stamp())
             self._built.append(queue.id)
-            queue.owner = store.owner_number(owner)
+            queue.owner = store.owners.number_of(owner)
             self._builder = FolderBuilder(
                 store.disk, path, queue, store.options.file_messages_max, store.options.node
             )

@@ -45,11 +45,13 @@ class HeadRow(Row, frozen=True, gc=False, tag="moorline-queues"):
 
 class QueueRow(Row, frozen=True, gc=False, tag="queue"):
     queue: QueueText
-    owner: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2}){0,1030}\Z")]
+    owner: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2}){0,1060}\Z")]
     created_s: Seconds
     blocked: bool
     suspended: bool
     over_quota: bool
+    closed: bool = False
+    """Not in exports of older programs."""
 
 
 class MessageRow(Row, frozen=True, gc=False, tag="message"):
@@ -130,6 +132,7 @@ def _schema(pyarrow: Any) -> Any:
             ("blocked", pyarrow.bool_()),
             ("suspended", pyarrow.bool_()),
             ("over_quota", pyarrow.bool_()),
+            ("closed", pyarrow.bool_()),
             ("message", pyarrow.int64()),
             ("time_ms", pyarrow.int64()),
             ("is_quota_marker", pyarrow.bool_()),
@@ -168,7 +171,7 @@ def read_parquet(path: Path) -> Rows:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             metadata = file.metadata.metadata or {}
-            if not file.schema_arrow.equals(_schema(pyarrow)):
+            if not _is_export(file.schema_arrow, _schema(pyarrow)):
                 raise ImportRefused(
                     f"{path} has other columns than an export: nothing was imported"
                 )
@@ -185,6 +188,13 @@ def read_parquet(path: Path) -> Rows:
         raise ImportRefused(
             f"{path} cannot be read as Parquet{where}: {error}; nothing was imported"
         ) from error
+
+
+def _is_export(found: Any, schema: Any) -> bool:
+    """Of this program, or of an older one, which had no closed queues."""
+    return bool(
+        found.equals(schema) or found.equals(schema.remove(schema.get_field_index("closed")))
+    )
 
 
 def _metadata_key(kind: type[Row]) -> str:
@@ -206,7 +216,7 @@ def _from_cells(cells: dict[str, Any], number: int) -> AnyRow:
     fields = kind.__struct_fields__
     if any(value is not None for name, value in cells.items() if name not in fields):
         raise ImportRefused(f"row {number} fits no kind of row; nothing was imported")
-    values = {name: cells[name] for name in fields}
+    values = {name: cells[name] for name in fields if name in cells}
     try:
         # The tag is checked above; bytes are taken as they are.
         return msgspec.convert({"row": kind.__struct_config__.tag, **values}, kind)

@@ -56,6 +56,8 @@ class Kind(IntEnum):
     BLOCK = 7
     UNBLOCK = 8
     EXPIRE = 9
+    CLOSE = 10
+    OPEN = 11
 
 
 class Change(NamedTuple):

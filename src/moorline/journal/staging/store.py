@@ -44,7 +44,7 @@ from moorline.limits import (
     STAGED_QUERY_KEPT_S,
     STAGES_MAX,
 )
-from moorline.wire.staging import ROWS_MAX, STAGE_BYTES, TOPICS, query_name
+from moorline.wire.staging import ROWS_MAX, STAGE_BYTES, TOPICS, key_before, query_name
 
 log = logging.getLogger("moorline.journal")
 
@@ -108,7 +108,7 @@ class StagingStore:
         }
         for name in self._disk.list_folder(STAGES):
             self._find_stage(name, decided)
-        self.expire()
+        self.remove_leftovers()
 
     def read_decisions(self) -> None:
         for record in self._log.read():
@@ -192,7 +192,7 @@ class StagingStore:
         """The chunks of a closed stage, from the one with that row on."""
         return self._found(name).chunks(self._disk, first_row)
 
-    def expire(self) -> int:
+    def remove_leftovers(self) -> int:
         """Removes leftovers: stages too old, and of batches that are published; forgets old queries."""
         now_s = self._expiry_s()
         decided = {name for one, _ in self.pending.values() for name in one.stages}
@@ -203,7 +203,7 @@ class StagingStore:
             and name not in decided
             and (
                 stage.facts.created_s < now_s - STAGE_KEPT_S
-                or stage.facts.batch <= self.last_batch(stage.facts.query)
+                or self.is_decided(stage.facts.query, stage.facts.batch)
             )
         ]
         for name in gone:
@@ -231,12 +231,20 @@ class StagingStore:
 
     # --- decisions --------------------------------------------------------------------------------
 
+    def is_decided(self, query: str, batch: int) -> bool:
+        """Whether a batch was written already: its commit, or that of a later one, is decided."""
+        return batch <= self.last_batch(query)
+
     def last_batch(self, query: str) -> int:
         """The last batch that was decided, whether or not it is published to its end; -1 for none."""
+        # A batch that an older program committed is not committed once more.
+        return max(self._last_batch(query), self._last_batch(key_before(query)))
+
+    def _last_batch(self, query: str) -> int:
         pending = self.pending.get(query)
         return pending[0].batch if pending else self._fences.get(query, (-1, 0))[0]
 
-    def check(
+    def check_stages(
         self,
         query: str,
         batch: int,
@@ -274,7 +282,7 @@ class StagingStore:
     ) -> Decided:
         """The decision is durable when this returns. After an error nobody knows: the node must end."""
         assert query not in self.pending, "one decision of a query at a time"
-        assert batch > self.last_batch(query), "this batch is decided"
+        assert not self.is_decided(query, batch), "this batch is decided"
         in_order = sorted(names, key=lambda name: self._stages[name].facts.partition)
         decided = Decided(query, batch, target, in_order, self._now_s(), aside)
         self._write(decided)

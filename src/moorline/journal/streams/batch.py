@@ -1,6 +1,6 @@
 """Room: journal/streams. What goes into a node's streams, and in what batches."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -30,20 +30,12 @@ class PlainRecord(Protocol):
     def body(self) -> bytes: ...
 
 
-class StreamBatch:
-    """What one commit stores."""
+class StreamBatch(NamedTuple):
+    """What one commit stores: so many messages."""
 
-    __slots__ = ("count", "parts", "retained")
-
-    def __init__(self, parts: list[Part], retained: RetainedPart | None) -> None:
-        self.parts = parts
-        self.retained = retained
-        self.count = sum(len(part.block.positions) for part in parts)
-
-    @property
-    def shards(self) -> list[int]:
-        """The shards that have something new by it."""
-        return [part.shard.number for part in self.parts]
+    parts: list[Part]
+    retained: RetainedPart | None
+    message_count: int
 
     @property
     def is_small(self) -> bool:

@@ -21,6 +21,7 @@ from moorline.journal.disk import read_all
 from moorline.journal.overlay import OverlayDisk
 from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
+from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
@@ -32,7 +33,6 @@ from moorline.journal.streams.segment import (
 )
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.segment_index import ENTRY_BYTES
-from moorline.journal.streams.shard import folder_of, path_of
 from moorline.journal.streams.source import DescribedShards, ShardBounds
 
 log = logging.getLogger("moorline.spark")  # as users filter it

@@ -1,4 +1,4 @@
-"""Room: journal/streams. What the streams of a folder are as a whole, in one line.
+"""Room: journal/streams. Where the files of a shard lie; and what the streams of a folder are, in one line.
 
     node=n1 id=q3fJ… shards=8 version=2
 
@@ -60,3 +60,11 @@ def write_layout(disk: Disk, node: str, shards: int, owner: bytes = NO_OWNER) ->
     text = f"node={node} id={text_of(owner)} shards={shards} version={VERSION}\n".encode()
     if read_all(disk, PATH) != text:
         disk.write_whole(PATH, text)
+
+
+def folder_of(number: int) -> str:
+    return f"{number:03}"
+
+
+def path_of(folder: str, number: int) -> str:
+    return f"{folder}/{number:08}"

@@ -12,29 +12,32 @@ from moorline.limits import PRODUCERS_MAX
 class Producers:
     """The last sequence of each producer in one shard."""
 
-    __slots__ = ("_fresh", "stored")
+    __slots__ = ("fresh", "stored")
 
     def __init__(self) -> None:
         self.stored: dict[int, int] = {}
         """Whoever was seen last stands at the end."""
-        self._fresh: dict[int, int] = {}
+        self.fresh: dict[int, int] = {}
         """Of the batch under way: apart, because a snapshot says what was before it."""
 
     def last(self, producer: int) -> int:
         """-1 if it has published nothing here, or nothing that is remembered."""
         # What is fresh is always the greater one: a sequence only grows.
-        last = self._fresh.get(producer)
+        last = self.fresh.get(producer)
         return self.stored.get(producer, -1) if last is None else last
+
+    def is_duplicate(self, producer: int, sequence: int) -> bool:
+        """Whether it has published that message before."""
+        return sequence <= self.last(producer)
 
     def note(self, producer: int, sequence: int) -> None:
         """It is in the batch under way."""
-        self._fresh[producer] = sequence
+        self.fresh[producer] = sequence
 
     def take_batch(self) -> None:
         """The batch under way is about to be written."""
-        if self._fresh:
-            remember(self.stored, self._fresh.items())
-            self._fresh = {}
+        remember(self.stored, self.fresh.items())
+        self.fresh = {}
 
 
 def remember(producers: dict[int, int], seen: Iterable[tuple[int, int]]) -> None:

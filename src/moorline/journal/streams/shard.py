@@ -19,13 +19,14 @@ from moorline.journal.disk import Disk
 from moorline.journal.streams.dropped import Dropped
 from moorline.journal.streams.framing import Contents, Run, block_of, time_of
 from moorline.journal.streams.generation import SNAPSHOT, Generation
+from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.streams.producers import Producers
 from moorline.journal.streams.roll import is_too_large
 from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded
 from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, SegmentGap, SegmentHead
 from moorline.journal.streams.segment_index import SparseIndex, Words, entries_of
-from moorline.journal.streams.tail import Tail
+from moorline.journal.streams.tail import ReadNow, Tail
 from moorline.limits import STREAM_SNAPSHOT_BYTES
 
 
@@ -150,6 +151,22 @@ class ShardLog:
 
     # --- reading ----------------------------------------------------------------------------------
 
+    def read_now(self, number: int, offset: int, bytes_max: int) -> ReadNow | None:
+        """As `read`, from memory; None where the disk must be read, which is for a thread."""
+        generation = self.find(number)
+        if generation is None:
+            return ReadNow(self._gap_of_dropped(number, offset), None)
+        end = generation.end
+        if offset >= end:
+            return ReadNow(None, end)
+        block = self.tail.find(offset)
+        if block is not None:
+            return ReadNow(part_of(block, offset, bytes_max), end)
+        # Of what is before all that is kept it is known that it is gone.
+        if offset < self.generations[0].first:
+            return ReadNow(self.read(number, offset, bytes_max), end)
+        return None
+
     def read(self, number: int, offset: int, bytes_max: int) -> Block | Gap | None:
         generation = self.find(number)
         if generation is None:
@@ -216,8 +233,8 @@ class ShardLog:
         self, now_us: int, generation_bytes_max: int, draw: Callable[[int], bytes]
     ) -> Part | None:
         """The batch under way, ready to be written, in a new generation if it is time for one."""
-        first = self.end
         generation, ended, snapshot = self.generations[-1], None, None
+        first = generation.end
         is_due = self.wants_roll or is_too_large(self._bytes, generation_bytes_max)
         if is_due and (first > generation.first or generation.is_gone):
             ended = generation
@@ -227,7 +244,8 @@ class ShardLog:
         self._end_contents()
         if not self._pieces and ended is None:
             return None
-        self.producers.take_batch()
+        if self.producers.fresh:
+            self.producers.take_batch()
         pieces = self._pieces or [Contents([], [])]
         block = block_of(first, pieces, generation.head.seed)
         assert block.upto == self.next_offset, "every message of the batch is in its block"
@@ -323,8 +341,9 @@ class ShardLog:
         if generation.end == generation.first:
             generation.first_time_us = part.first_time_us
         generation.last_time_us = part.last_time_us
-        assert generation.index is not None
-        generation.index.add(part.entries)
+        if len(part.entries):
+            assert generation.index is not None
+            generation.index.add(part.entries)
         self.tail.add(part.block)
         generation.grow(part.block.upto, len(part.block.data))
 
@@ -388,11 +407,3 @@ def listed_of(generation: Generation, known: Listed | None) -> Listed:
     if generation.has_ended or (known is not None and known.upto >= 0):
         return msgspec.structs.replace(listed, upto=generation.end, bytes=generation.size_bytes)
     return listed
-
-
-def folder_of(number: int) -> str:
-    return f"{number:03}"
-
-
-def path_of(folder: str, number: int) -> str:
-    return f"{folder}/{number:08}"

@@ -17,6 +17,7 @@ from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile, read_all
 from moorline.journal.streams.dropped import DROPPED_LOG, Dropped, DroppedReading, write_dropped
 from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
 from moorline.journal.streams.inspection import Inspection
+from moorline.journal.streams.layout import path_of
 from moorline.journal.streams.producers import remember
 from moorline.journal.streams.seal import Memory, count_topics, read_seal, read_summary
 from moorline.journal.streams.sealing import make_seal, summary_of, true_head
@@ -30,7 +31,6 @@ from moorline.journal.streams.segment import (
     walk,
 )
 from moorline.journal.streams.segment_index import SparseIndex, entries_of
-from moorline.journal.streams.shard import path_of
 from moorline.limits import STREAM_SKIP_MARGIN
 
 ASIDE = "aside"

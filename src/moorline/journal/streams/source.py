@@ -1,8 +1,7 @@
 """Room: journal/streams. What readers ask of the place where streams are, wherever that is.
 
     a folder, or a copy of one, without a server   journal/streams/folder.py
-    this node's own store                          journal/streams/store_source.py
-    other nodes, asked over links                  spark/node_link.py
+    other nodes, asked over links                  spark/node_streams.py
 
 A reader is told which streams there are and how far they go, and reads one of them in one of two ways: block
 by block, as the store cuts and checks them; or as a `SegmentFile`, whose bytes it decodes and checks itself.

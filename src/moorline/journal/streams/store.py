@@ -17,34 +17,32 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor
 
 import numpy as np
-import xxhash
 
 from moorline.core.access.row import RESERVED
 from moorline.core.frames.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 from moorline.core.topic import check_topic
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
-from moorline.journal.streams.drop import StreamDrop
 from moorline.journal.streams.dropped import read_dropped
 from moorline.journal.streams.inspection import Inspection, StreamProblem, inspect
 from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.streams.manifest import is_long, write_manifest
 from moorline.journal.streams.packed_append import NumberedRows
 from moorline.journal.streams.retained import Entry, Retained
-from moorline.journal.streams.seal import Seal
 from moorline.journal.streams.segment import STORE_BYTES
 from moorline.journal.streams.shard import ShardLog, listed_of
 from moorline.journal.streams.shard_recovery import Found, mend_dropped, recover
-from moorline.journal.streams.upkeep import StreamUpkeep
+from moorline.journal.streams.upkeep import ShardUpkeep
 from moorline.journal.streams.view import StreamView
 from moorline.limits import TOPICS_CACHED_BYTES_MAX, TOPICS_CACHED_MAX
 from moorline.wire.packed_rows import PackedRows
+from moorline.wire.shard_choice import hash_of, shard_of
 
 __all__ = ["PlainRecord", "StreamBatch", "StreamOptions", "StreamStore"]
 
 _content = CONTENT.pack
 _producer_part = PRODUCER_PART.pack
-_hash = xxhash.xxh3_64_intdigest
+_hash = hash_of
 _HEAD_BYTES = HEAD.size
 _BEGINNING = struct.Struct("<QQ")
 _beginning = _BEGINNING.pack
@@ -56,8 +54,8 @@ def moved_producer(producer: int, shards: int) -> int:
 
 
 class StreamStore(StreamView):
-    """The loop owns it. In threads: `write`, what `seal` returns, the disk's part of a drop, and reads
-    that are not cached."""
+    """The loop owns it. In threads: `write`, what `upkeep.seal` returns, the disk's part of a drop, and reads
+    that are not cached. `upkeep` rolls, seals and drops."""
 
     def __init__(
         self,
@@ -86,9 +84,11 @@ class StreamStore(StreamView):
         self._now_us = now_us
         self._expiry_us = expiry_us or now_us
         self._draw = draw
-        self._upkeep = StreamUpkeep(disk, options, self._shards)
+        self.upkeep = ShardUpkeep(disk, options, self._shards)
         self._in_use: list[ShardLog] = []
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
+        self.known_topics: Container[str] = self._topics
+        """Topics that were checked before."""
         self._topics_bytes = 0
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
@@ -179,10 +179,6 @@ class StreamStore(StreamView):
         assert line.end < offset, "a shard never goes back"
         line.skip_to(offset, self._now_us(), self._draw)
 
-    def look_at_files(self) -> list[StreamProblem]:
-        """In a thread, from time to time: files of ours that vanished while we run, each told once."""
-        return self._upkeep.look_at_files()
-
     def leave(self) -> None:
         """At an orderly stop, when all is committed: says how far each shard came."""
         for shard in self._in_use:
@@ -220,9 +216,10 @@ class StreamStore(StreamView):
         else:
             middle, key_bytes = key + headers, len(key)
             flags |= KEYED
+            # As `shard_of`, without a call.
             shard = self._in_use[_hash(key) % len(self._in_use)]
         if producer:
-            if sequence <= shard.producers.last(producer):
+            if shard.producers.is_duplicate(producer, sequence):
                 return shard.number, -1
             flags |= PRODUCER
             middle += _producer_part(producer, sequence)
@@ -290,11 +287,6 @@ class StreamStore(StreamView):
         """How many shards take messages."""
         return self._options.shards
 
-    @property
-    def known_topics(self) -> Container[str]:
-        """Topics that were checked before."""
-        return self._topics
-
     def check_topic(self, topic: str) -> None:
         """Refuses a topic that `append` would refuse; one that is known costs a look."""
         if topic not in self._topics:
@@ -303,7 +295,7 @@ class StreamStore(StreamView):
     def _learn(self, topic: str) -> tuple[bytes, int, ShardLog, bytes]:
         check_topic(topic)
         name = topic.encode()
-        shard = self._in_use[_hash(name) % len(self._in_use)]
+        shard = self._in_use[shard_of(name, len(self._in_use))]
         # What stands between the time and the body of a message that has nothing else.
         plain = _content(0, 0, 0, len(name), 0, 0, 0)[_BEGINNING.size :] + name
         known = (name, len(name), shard, plain)
@@ -332,7 +324,7 @@ class StreamStore(StreamView):
         if not parts:
             return None
         retained = self._retained.take(self._retain, now_us) if self._retain else None
-        batch = StreamBatch(parts, retained)
+        batch = StreamBatch(parts, retained, sum(len(part.block.positions) for part in parts))
         self._retain, self.batch_bytes = [], 0
         self._on_its_way = batch
         return batch
@@ -388,24 +380,3 @@ class StreamStore(StreamView):
         """The retained messages that match, step by step, with None where a step found none. One without a
         body says that there is none any more."""
         return self._retained.walk(filter_text)
-
-    # --- upkeep -----------------------------------------------------------------------------------
-
-    def roll(self, now_us: int) -> list[int]:
-        """The shards whose newest generation is too old: the next batch begins new ones."""
-        return self._upkeep.roll(now_us)
-
-    def unsealed(self) -> list[tuple[int, int]]:
-        """(shard, generation) of those that grow no more and have no seal; of a shard the oldest first."""
-        return self._upkeep.unsealed()
-
-    def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
-        """The work of sealing, for a thread; give its result to `sealed`. One of a shard at a time."""
-        return self._upkeep.seal(shard, generation)
-
-    def sealed(self, shard: int, generation: int, seal: Seal) -> None:
-        self._upkeep.sealed(shard, generation, seal)
-
-    def next_drop(self, now_us: int) -> StreamDrop | None:
-        """Retention: the sealed generation that goes first, by age or by the bytes of all, if any does."""
-        return self._upkeep.next_drop(now_us)

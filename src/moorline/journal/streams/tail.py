@@ -5,9 +5,18 @@ checks what it found.
 """
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 from moorline.core.frames.block import Block
+from moorline.core.stream import Gap
 from moorline.limits import STREAM_TAIL_BLOCKS_MAX, STREAM_TAIL_BYTES_MAX
+
+
+class ReadNow(NamedTuple):
+    """What a read found in memory, and where its generation ends; None if that is gone."""
+
+    found: Block | Gap | None
+    end: int | None
 
 
 class Tail:

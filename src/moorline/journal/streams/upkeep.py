@@ -1,6 +1,5 @@
 """Room: journal/streams. The upkeep of a node's streams: what is too old begins anew, what has ended is
-sealed, what
-retention gives up is dropped.
+sealed, and what retention gives up is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from moorline.journal.streams.shard_recovery import producers_before
 from moorline.limits import FAR_FUTURE_US
 
 
-class StreamUpkeep:
+class ShardUpkeep:
     """Works on the shards of a store, on the loop; what `seal` returns and what a drop does on the disk are
     for a thread."""
 
@@ -29,6 +28,7 @@ class StreamUpkeep:
         self._shards = shards
 
     def roll(self, now_us: int) -> list[int]:
+        """The shards whose newest generation is too old: the next batch begins new ones."""
         found = self._too_old(now_us)
         for shard in found:
             shard.wants_roll = True
@@ -51,6 +51,7 @@ class StreamUpkeep:
     # --- files that vanish ------------------------------------------------------------------------
 
     def look_at_files(self) -> list[StreamProblem]:
+        """In a thread, from time to time: files of ours that vanished while we run, each told once."""
         found = []
         for shard in self._shards.values():
             # Made before the names are read: what is begun meanwhile is not missed.
@@ -77,6 +78,7 @@ class StreamUpkeep:
     # --- seals ------------------------------------------------------------------------------------
 
     def unsealed(self) -> list[tuple[int, int]]:
+        """(shard, generation) of those that grow no more and have no seal; of a shard the oldest first."""
         return [
             (shard.number, generation.number)
             for shard in self._shards.values()
@@ -85,6 +87,7 @@ class StreamUpkeep:
         ]
 
     def seal(self, shard: int, generation: int) -> Callable[[], Seal]:
+        """The work of sealing, for a thread; give its result to `sealed`. One of a shard at a time."""
         line = self._shards[shard]
         found = line.find(generation)
         assert found is not None
@@ -106,6 +109,7 @@ class StreamUpkeep:
     # --- retention --------------------------------------------------------------------------------
 
     def next_drop(self, now_us: int) -> StreamDrop | None:
+        """Retention: the sealed generation that goes first, by age or by the bytes of all, if any does."""
         found = self._next_expired(now_us)
         return StreamDrop(self._disk, *found) if found is not None else None
 

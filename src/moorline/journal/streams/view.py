@@ -16,6 +16,7 @@ from moorline.journal.streams.seal import Seal, read_seal
 from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.shard import ShardLog
+from moorline.journal.streams.tail import ReadNow
 
 
 class StreamView:
@@ -97,9 +98,9 @@ class StreamView:
     def newest_generations(self) -> dict[int, int]:
         """The generation that each shard has come to."""
         return {
-            number: shard.newest.number
+            number: shard.generations[-1].number
             for number, shard in self._shards.items()
-            if shard.newest is not None
+            if shard.generations
         }
 
     def measures(self, shard: int, generation: int) -> tuple[int, int, int, Digest | None]:
@@ -185,13 +186,9 @@ class StreamView:
         """What follows the offset in that generation; None at its end."""
         return self._shards[shard].read(generation, offset, bytes_max)
 
-    def read_is_cached(self, shard: int, generation: int, offset: int) -> bool:
-        """Whether `read` answers from memory; if not, read in a thread."""
-        log = self._shards[shard]
-        found = log.find(generation)
-        if found is None or not log.first <= offset < found.end:
-            return True
-        return log.tail.find(offset) is not None
+    def read_now(self, shard: int, generation: int, offset: int, bytes_max: int) -> ReadNow | None:
+        """As `read`, from memory; None where the disk must be read, which is for a thread."""
+        return self._shards[shard].read_now(generation, offset, bytes_max)
 
     def segment(self, shard: int, generation: int) -> DiskSegment | None:
         """Its files as they are now, for whoever decodes them; None if it is gone. Opens nothing yet."""
