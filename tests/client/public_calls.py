@@ -18,8 +18,9 @@ import moorline
 from moorline.client import access, feed, group, moor, queue, service, topic
 from moorline.client import service_operator as operator
 from moorline.client.access import Access
+from moorline.client.connecting import Connecting
 from moorline.client.group import Group
-from moorline.client.moor import Connecting, Moor
+from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
 from moorline.client.service import Service
 from moorline.client.service_operator import Reconciler, calling, copied

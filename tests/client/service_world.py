@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from moorline.core.sets.answerer import answer_verify
+from moorline.core.sets.answerer import sketch_or_list
 from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
@@ -152,7 +152,7 @@ class Node:
         if len(asked.estimate) == ESTIMATE_BYTES:
             differences = own.estimate(salt).differences(Estimate.parse(salt, asked.estimate))
         theirs = Digest(asked.count, asked.hash)
-        mode, cells = answer_verify(kept, theirs, differences, asked.cells_min)
+        mode, cells = sketch_or_list(kept, theirs, differences, asked.cells_min)
         payload = b""
         if mode is Mode.SKETCH:
             payload = bytes(own.sketch(salt, cells))

@@ -10,7 +10,14 @@ from tests.net.authority import DAY, Authority, Issued
 
 import moorline
 from moorline.client.credentials import ClientProof, PrivateCredentials
-from moorline.errors import ConfigError, Refused
+from moorline.errors import (
+    CertificateExpired,
+    CertificateRefused,
+    CertificateRevoked,
+    CertificateUntrusted,
+    ConfigError,
+    Refused,
+)
 from moorline.net.tls import server_context
 
 USERS = Authority("users")
@@ -113,16 +120,20 @@ def test_a_proof_shows_names_and_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("issued", "said"),
+    ("issued", "said", "kind"),
     [
-        (REVOKED, "it is revoked: ask for another one"),
-        (USERS.issue("late", begin=-2 * DAY, end=-DAY), "it has expired"),
-        (Authority("others").issue("stranger"), "the node does not know the authority"),
+        (REVOKED, "it is revoked: ask for another one", CertificateRevoked),
+        (USERS.issue("late", begin=-2 * DAY, end=-DAY), "it has expired", CertificateExpired),
+        (
+            Authority("others").issue("stranger"),
+            "the node does not know the authority",
+            CertificateUntrusted,
+        ),
     ],
 )
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 async def test_a_certificate_that_the_node_refuses_is_not_an_unreachable_node(
-    tmp_path: Path, issued: Issued, said: str, version: str
+    tmp_path: Path, issued: Issued, said: str, kind: type[CertificateRefused], version: str
 ) -> None:
     ca, crl = USERS.write(tmp_path / "ca.pem"), tmp_path / "crl.pem"
     crl.write_bytes(USERS.revocations(REVOKED))
@@ -132,7 +143,7 @@ async def test_a_certificate_that_the_node_refuses_is_not_an_unreachable_node(
     if version == "1.2":
         tls.maximum_version = ssl.TLSVersion.TLSv1_2
     async with ProvingNode("certificate").open(tls) as address:
-        with pytest.raises(Refused, match=said) as refused:
+        with pytest.raises(kind, match=said) as refused:
             await moorline.connect(address, ca=ca, certificate=shown, key=shown)
-    assert refused.value.reason == "AUTH"
+    assert refused.value.reason == kind.code
     assert refused.value.text.startswith(f"{address}: {shown}: the node refused our certificate")

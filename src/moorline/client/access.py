@@ -12,6 +12,7 @@ from functools import partial
 
 from moorline.net.caller import Caller
 from moorline.wire import access as wire
+from moorline.wire.audit import AuditRead, ReadAudit
 from moorline.wire.queue import Done
 
 
@@ -141,8 +142,14 @@ class Access:
                 return found
             found += page
 
+    async def quota_usage(self, principal: str = "") -> wire.QuotasDescribed:
+        """What a principal has at this node beside its bounds; without a name, what you have yourself."""
+        asked = partial(wire.DescribeQuotas, principal=principal)
+        return await self._caller.call(asked, wire.QuotasDescribed)
+
     async def owners(self) -> list[wire.OwnerFacts]:
-        """Everybody who owns something in the catalog, and every old name that has a principal."""
+        """Everybody who owns something in the catalog, every old name that has a principal, and every old
+        certificate that has queues at this node."""
         found: list[wire.OwnerFacts] = []
         page = (await self._caller.call(wire.ListOwners, wire.OwnersListed)).owners
         while page:
@@ -154,3 +161,32 @@ class Access:
     async def map_owner(self, known_as: str, principal: str) -> wire.OwnerMapped:
         asked = partial(wire.MapOwner, known_as=known_as, principal=principal)
         return await self._caller.call(asked, wire.OwnerMapped)
+
+    # --- the audit --------------------------------------------------------------------------------
+
+    async def read_audit(
+        self,
+        file: int = 0,
+        offset: int = 0,
+        *,
+        since: str = "",
+        principal: str = "",
+        verdict: str = "",
+        kind: str = "",
+        path: str = "",
+    ) -> AuditRead:
+        """A page of the node's audit trail, from the beginning or from where the last page ended.
+
+        Each line is a JSON object. A page may be empty and not the last one: `is_end` says that.
+        """
+        asked = partial(
+            ReadAudit,
+            file=file,
+            offset=offset,
+            since=since,
+            principal=principal,
+            verdict=verdict,
+            kind=kind,
+            path=path,
+        )
+        return await self._caller.call(asked, AuditRead)

@@ -5,39 +5,34 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from moorline.client.access import Access
-from moorline.client.credentials import ClientProof, PrivateCredentials
 from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
 from moorline.client.record import batches_of, check_filter_text, check_producer
 from moorline.client.topic import (
     Headers,
+    OpenedSession,
     Subscribing,
-    Subscription,
     Subscriptions,
     record,
     start_text,
 )
-from moorline.config.addresses import DEFAULT_ADDRESS, Address, listen_address
+from moorline.config.addresses import Address
 from moorline.errors import CallFailed, ConfigError, Malformed
 from moorline.ids import id_of
 from moorline.limits import (
     GOODBYE_MS_MAX,
-    HELLO_TIMEOUT_MS,
-    KEEPALIVE_MS,
     STREAMS_PER_PAGE_MAX,
     TOPIC_WINDOW,
     TOPICS_PER_PAGE_MAX,
 )
-from moorline.net.caller import Caller, open_caller
-from moorline.version import SOFTWARE
+from moorline.net.caller import Caller
 from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
@@ -129,9 +124,7 @@ class Moor:
         makes = [partial(_send, queue, body) for queue, body in messages]
         answers = await self._caller.call_all(makes)
         return [
-            CallFailed.of(answer.code, answer.text)
-            if isinstance(answer, Failed)
-            else _expected(answer, Sent).message
+            answer.error() if isinstance(answer, Failed) else _expected(answer, Sent).message
             for answer in answers
         ]
 
@@ -217,8 +210,9 @@ class Moor:
         """
         return Subscribing(self._subscriptions, filter_text, window, start_text(start), qos)
 
-    async def session(self, name: str, *, expiry_s: int = 86_400) -> list[Subscription]:
-        """Makes this connection the durable session of that name; the subscriptions that it has."""
+    async def session(self, name: str, *, expiry_s: int = 86_400) -> OpenedSession:
+        """Makes this connection the durable session of that name; the subscriptions that it has, and in
+        `left_out` those that do not go on, for want of a right or by a quota."""
         return await self._subscriptions.open_session(name, expiry_s)
 
     def group(self, name: str) -> Group:
@@ -312,91 +306,7 @@ def _get(queue: bytes, call: int) -> Get:
 
 def _expected(answer: Answer, kind: type[Reply]) -> Reply:
     if isinstance(answer, Failed):
-        raise CallFailed.of(answer.code, answer.text)
+        raise answer.error()
     if not isinstance(answer, kind):
         raise Malformed(f"{type(answer).__name__} is no {kind.__name__}")
     return answer
-
-
-class Connecting:
-    """What `connect` returns: `await` it for a `Moor`, or use it in `async with`."""
-
-    def __init__(
-        self,
-        address: Address,
-        *,
-        timeout_ms: int,
-        ca: Path | None,
-        certificate: Path | None,
-        key: Path | None,
-        proof: ClientProof,
-    ) -> None:
-        self._address = address
-        self._timeout_ms = timeout_ms
-        self._proof = proof
-        self._ca, self._certificate, self._key = ca, certificate, key
-        self._moor: Moor | None = None
-
-    async def _connect(self) -> Moor:
-        credentials = self._proof.opened(self._address)
-        caller = await open_caller(
-            self._address,
-            lambda: Caller(
-                f"{SOFTWARE} python",
-                hello_timeout_ms=self._timeout_ms,
-                keepalive_ms=KEEPALIVE_MS,
-                credentials=credentials,
-            ),
-            timeout_ms=self._timeout_ms,
-            ca=self._ca,
-            certificate=self._certificate,
-            key=self._key,
-        )
-        return Moor(caller, self._address)
-
-    def __await__(self) -> Generator[object, None, Moor]:
-        return self._connect().__await__()
-
-    async def __aenter__(self) -> Moor:
-        self._moor = await self._connect()
-        return self._moor
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._moor is not None
-        await self._moor.close()
-
-
-def connect(
-    address: str = DEFAULT_ADDRESS,
-    *,
-    timeout_ms: int = HELLO_TIMEOUT_MS,
-    ca: Path | None = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    user: str = "",
-    password_file: Path | None = None,
-    token_file: Path | None = None,
-    credentials: PrivateCredentials | None = None,
-) -> Connecting:
-    """Connects to a node: `tcp://HOST:PORT`, or `tls://HOST:PORT` with a CA and a certificate.
-
-    Who we are is said by `user` with a `password_file`, by a `token_file`, or by `credentials` that hold the
-    secret themselves; else by the certificate. Passwords and tokens go over TLS or to this machine only.
-    """
-    try:
-        parsed = listen_address(address)
-    except ValueError as error:
-        raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
-    return Connecting(
-        parsed,
-        timeout_ms=timeout_ms,
-        ca=ca,
-        certificate=certificate,
-        key=key,
-        proof=ClientProof(user, password_file, token_file, credentials),
-    )

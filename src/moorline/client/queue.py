@@ -23,6 +23,7 @@ from moorline.wire.queue import (
     Acknowledged,
     BlockQueue,
     CheckQueue,
+    CloseQueue,
     DeleteQueue,
     Delivery,
     DescribeQueue,
@@ -104,7 +105,7 @@ class Message:
             # The node gave it to us: the queue was there, and was deleted with all that was in it.
             self.is_gone = True
             return None, 0
-        return CallFailed.of(answer.code, answer.text), 0
+        return answer.error(), 0
 
     def __repr__(self) -> str:
         kind = "quota marker" if self.is_quota_marker else f"{len(self.body)} bytes"
@@ -247,6 +248,14 @@ class Queue:
     async def off(self) -> None:
         """Takes no more messages; those that are there can be read."""
         await self._caller.call(lambda call: Suspend(call, self.id), Done)
+
+    async def close(self, *, closed: bool = True) -> None:
+        """From now on to know its id is no right to send to it: we may, and who is granted w."""
+        await self._caller.call(lambda call: CloseQueue(call, self.id, closed), Done)
+
+    async def open(self) -> None:
+        """Whoever knows its id may send to it again."""
+        await self.close(closed=False)
 
     async def delete(self) -> None:
         async with self._gate.freeing(self.id) if self._gate else nullcontext():

@@ -198,7 +198,7 @@ class ServiceExchange:
             self.report.rounds += 1
             for answer in await self._caller.call_all(blocks):
                 if isinstance(answer, Failed):
-                    raise CallFailed.of(answer.code, answer.text)
+                    raise answer.error()
                 if not isinstance(answer, Associated):
                     raise Malformed(f"{type(answer).__name__} does not answer an association")
                 self.theirs = Digest(answer.count, answer.hash)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from moorline.client.associations import Associations
-from moorline.client.credentials import NO_PROOF, ClientProof
+from moorline.client.credentials import NO_PROOF, ClientProof, prepared
 from moorline.client.service_exchange import (
     Asking,
     Report,
@@ -50,7 +50,7 @@ async def calling(
         parsed = listen_address(address)
     except ValueError as error:
         raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
-    credentials = proof.opened(parsed)
+    credentials = await prepared(proof, parsed)
     caller = await open_caller(
         parsed,
         lambda: Caller(

@@ -208,6 +208,14 @@ class Subscription:
         return True
 
 
+class OpenedSession(list[Subscription]):
+    """The subscriptions with which a session goes on."""
+
+    left_out: dict[str, str]
+    """By filter: those that do not go on now, and the code why, such as DENIED or OVER_QUOTA. They keep their
+    places: open the session again when the right is granted, or when there is room."""
+
+
 class Subscriptions:
     """Sorts what a node pushes by subscription and feed."""
 
@@ -221,7 +229,7 @@ class Subscriptions:
         """Subscriptions by their filters that were answered to nobody, as long as somebody waits for them."""
         self._unheard_session: tuple[str, SessionOpened] | None = None
 
-    async def open_session(self, name: str, expiry_s: int) -> list[Subscription]:
+    async def open_session(self, name: str, expiry_s: int) -> OpenedSession:
         check_session(name, expiry_s)
 
         def keep(answer: Answer) -> None:
@@ -237,7 +245,9 @@ class Subscriptions:
             if self._unheard_session is None or self._unheard_session[0] != name:
                 raise
             opened, self._unheard_session = self._unheard_session[1], None
-        return [self._of(number, text) for number, text in opened.subscriptions]
+        found = OpenedSession(self._of(number, text) for number, text in opened.subscriptions)
+        found.left_out = dict(opened.left_out)
+        return found
 
     async def subscribe(
         self, filter_text: str, *, window: int, start: str, qos: int, no_local: bool = False

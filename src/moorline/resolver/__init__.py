@@ -1,1 +1,1 @@
-"""Room: resolver. Kept free for the resolver: paths to publishers."""
+"""Room: resolver. Paths to publishers: who publishes what, where it is, and what proves it."""

@@ -1,0 +1,115 @@
+"""Room: client. From a list of resolvers to a node that serves queues and topics: what `moor://…` means.
+
+    moor://host1,host2:7500      resolvers over TCP, asked in any order
+    moors://host1,host2          the same over TLS
+
+The resolvers know all nodes that live. One with the role `broker` is chosen by chance, the next one if it
+cannot be reached. It is called the way the resolvers are: by TLS where they are.
+"""
+
+import ipaddress
+import secrets
+from random import Random
+from typing import NamedTuple
+
+from moorline.client.resolution import Resolution
+from moorline.client.resolver import Resolver
+from moorline.client.resolver_cluster import ReaderLink
+from moorline.config.addresses import Address, listen_address
+from moorline.errors import MoorlineError, Unreachable
+from moorline.net.caller import Caller
+
+BROKER = "broker"
+NODES = "/nodes/*"
+SCHEMES = ("moor://", "moors://")
+
+
+class Candidate(NamedTuple):
+    """An address of a node; `is_certain` if it is the node's own, and not a guess about its host."""
+
+    node: str
+    address: Address
+    is_certain: bool
+
+
+def names_resolvers(address: str) -> bool:
+    return address.startswith(SCHEMES)
+
+
+async def open_broker(
+    resolvers: str, link: ReaderLink, *, is_steady: bool = False
+) -> tuple[Caller, Address]:
+    """A connection to some broker, and where it is. A steady choice is the same for all who make it, while
+    the brokers are the same."""
+    resolver = Resolver(
+        resolvers,
+        proof=link.proof,
+        ca=link.ca,
+        certificate=link.certificate,
+        key=link.key,
+        answer_ms=link.answer_ms,
+        connect_ms=link.connect_ms,
+    )
+    async with resolver:
+        candidates = await _candidates(resolver, is_steady=is_steady)
+    if not candidates:
+        raise Unreachable(f"{resolvers}: its resolvers know no node with the role broker")
+    failed: MoorlineError | None = None
+    for candidate in candidates:
+        try:
+            caller = await link.opened(candidate.address)
+        except MoorlineError as error:
+            failed = error
+            continue
+        if candidate.is_certain or (caller.node is not None and caller.node.node == candidate.node):
+            return caller, candidate.address
+        caller.close("DONE", "another node was meant")
+    if failed is not None:
+        raise failed
+    raise Unreachable(
+        f"{resolvers}: none of its brokers says where it can be reached: set `advertise`"
+    )
+
+
+async def _candidates(resolver: Resolver, *, is_steady: bool) -> list[Candidate]:
+    """The addresses of all brokers, in an order of chance or in that of their names."""
+    found: list[Candidate] = []
+    for one in await resolver.resolve_all(await resolver.match(NODES)):
+        if isinstance(one, Resolution):
+            found += _addresses_of(one, resolver.addresses)
+    if is_steady:
+        found.sort()
+    else:
+        Random(secrets.randbits(64)).shuffle(found)
+    # A guess comes last.
+    found.sort(key=lambda candidate: not candidate.is_certain)
+    return found
+
+
+def _addresses_of(node: Resolution, resolvers: tuple[Address, ...]) -> list[Candidate]:
+    name = node.path.rpartition("/")[2]
+    scheme = resolvers[0].scheme
+    found: list[Candidate] = []
+    for publisher in node.publishers:
+        if BROKER not in publisher.roles:
+            continue
+        try:
+            address = listen_address(publisher.address)
+        except ValueError:
+            continue  # of a newer node, perhaps
+        if address.scheme != scheme:
+            continue
+        if not _is_unspecified(address.host):
+            found.append(Candidate(name, address, is_certain=True))
+        else:
+            # It listens everywhere on its machine, which may be that of a resolver.
+            hosts = {one.host for one in resolvers}
+            found += [Candidate(name, address._replace(host=host), False) for host in hosts]
+    return found
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,133 @@
+"""Room: client. `connect`: from the address of a node, or of resolvers, to a `Moor`.
+
+async with moorline.connect("tls://node-1:7411", ca=ca, user="alice", password_file=file) as moor:
+    ...
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+
+from moorline.client.credentials import (
+    ClientProof,
+    KerberosCredentials,
+    PrivateCredentials,
+    prepared,
+)
+from moorline.client.moor import Moor
+from moorline.config.addresses import (
+    DEFAULT_ADDRESS,
+    Address,
+    listen_address,
+    resolver_addresses,
+)
+from moorline.errors import ConfigError
+from moorline.limits import (
+    HELLO_TIMEOUT_MS,
+    KEEPALIVE_MS,
+)
+from moorline.net.caller import Caller, open_caller
+from moorline.version import SOFTWARE
+
+
+class Connecting:
+    """What `connect` returns: `await` it for a `Moor`, or use it in `async with`."""
+
+    def __init__(
+        self,
+        address: Address | str,
+        *,
+        timeout_ms: int,
+        ca: Path | None,
+        certificate: Path | None,
+        key: Path | None,
+        proof: ClientProof,
+    ) -> None:
+        self._address = address
+        self._timeout_ms = timeout_ms
+        self._proof = proof
+        self._ca, self._certificate, self._key = ca, certificate, key
+        self._moor: Moor | None = None
+
+    async def _connect(self) -> Moor:
+        if isinstance(self._address, str):
+            return await self._found(self._address)
+        credentials = await prepared(self._proof, self._address)
+        caller = await open_caller(
+            self._address,
+            lambda: Caller(
+                f"{SOFTWARE} python",
+                hello_timeout_ms=self._timeout_ms,
+                keepalive_ms=KEEPALIVE_MS,
+                credentials=credentials,
+            ),
+            timeout_ms=self._timeout_ms,
+            ca=self._ca,
+            certificate=self._certificate,
+            key=self._key,
+        )
+        return Moor(caller, self._address)
+
+    async def _found(self, resolvers: str) -> Moor:
+        # Not at the top: most programs name their node.
+        from moorline.client.broker_choice import open_broker
+        from moorline.client.resolver_cluster import ReaderLink
+
+        link = ReaderLink(
+            self._proof, self._ca, self._certificate, self._key, connect_ms=self._timeout_ms
+        )
+        caller, address = await open_broker(resolvers, link)
+        return Moor(caller, address)
+
+    def __await__(self) -> Generator[object, None, Moor]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Moor:
+        self._moor = await self._connect()
+        return self._moor
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._moor is not None
+        await self._moor.close()
+
+
+def connect(
+    address: str = DEFAULT_ADDRESS,
+    *,
+    timeout_ms: int = HELLO_TIMEOUT_MS,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    user: str = "",
+    password_file: Path | None = None,
+    token_file: Path | None = None,
+    credentials: PrivateCredentials | KerberosCredentials | None = None,
+) -> Connecting:
+    """Connects to a node: `tcp://HOST:PORT`, or `tls://HOST:PORT` with a CA and a certificate. With a list of
+    resolvers, `moor://HOST,HOST` or `moors://HOST,HOST` for TLS, to some node that they know as a broker.
+
+    Who we are is said by `user` with a `password_file`, by a `token_file`, or by `credentials` that hold the
+    secret themselves; else by the certificate. Passwords and tokens go over TLS or to this machine only.
+    `KerberosCredentials` name a ticket cache or a keytab, and encrypt the connection by themselves.
+    """
+    parsed: Address | str = address
+    try:
+        if address.startswith(("moor://", "moors://")):
+            resolver_addresses(address)
+        else:
+            parsed = listen_address(address)
+    except ValueError as error:
+        raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
+    return Connecting(
+        parsed,
+        timeout_ms=timeout_ms,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        proof=ClientProof(user, password_file, token_file, credentials),
+    )

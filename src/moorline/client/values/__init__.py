@@ -1,0 +1,1 @@
+"""Room: client. Publishers and subscribers of live values: docs/design/resolver.md."""

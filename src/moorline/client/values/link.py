@@ -1,0 +1,247 @@
+"""Room: client. A subscriber's one connection to one publisher, shared by all that it is subscribed to there.
+
+Updates come by ids. The latest value of each is in one map, which a whole batch changes at once: whoever
+looks between two batches sees the one or the other. A publisher that says nothing for the dead interval is
+lost, whatever its link says: its kernel may answer for a process that hangs.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moorline.client.credentials import NO_PROOF, ClientProof, KerberosCredentials, prepared
+from moorline.client.resolution import Grant
+from moorline.config.addresses import Address
+from moorline.errors import CallFailed, Malformed
+from moorline.limits import CLAIMS_PER_CALL_MAX, VALUE_BATCH_UPDATES_MAX
+from moorline.net.caller import Caller, open_caller
+from moorline.net.clock import monotonic_ms
+from moorline.net.native import Tongue
+from moorline.version import SOFTWARE
+from moorline.wire.message import Failed, Message
+from moorline.wire.resolver import Holder
+from moorline.wire.value import (
+    SubscribedValue,
+    SubscribeValues,
+    UnsubscribeValues,
+    ValuesChanged,
+    ValuesEnded,
+    ValuesSubscribed,
+    ValueWritten,
+    WriteValue,
+    publisher_decoder,
+    subscriber_decoder,
+)
+
+OF_PUBLISHERS: Final = Tongue(subscriber_decoder, publisher_decoder)
+
+
+class LinkSettings(msgspec.Struct, frozen=True):
+    """How a subscriber connects to publishers."""
+
+    timeout_ms: int
+    keepalive_ms: int
+    dead_ms: int
+    proof: ClientProof
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    conflate: bool = False
+
+
+Updated = Callable[["PublisherLink", Sequence[int], Sequence[Any]], None]
+EndedHere = Callable[["PublisherLink", Sequence[int], str], None]
+LostHere = Callable[["PublisherLink", str], None]
+
+
+class PublisherLink:
+    """One connection, from its welcome to its end."""
+
+    def __init__(
+        self,
+        instance: bytes,
+        caller: Caller,
+        settings: LinkSettings,
+        *,
+        updated: Updated,
+        ended: EndedHere,
+        lost: LostHere,
+    ) -> None:
+        self.instance = instance
+        self.latest: dict[int, Any] = {}
+        """By ids: the values of the last whole batch."""
+        self._caller = caller
+        self._settings = settings
+        self._updated, self._ended, self._lost = updated, ended, lost
+        self._held: set[int] = set()
+        """Ids that are subscribed, as far as was heard."""
+        self._ids: list[int] = []
+        self._values: list[Any] = []
+        self._heard_ms = monotonic_ms()
+        self._is_over = False
+        caller.pushed = self._pushed
+        caller.lost.add_done_callback(lambda lost: self._end(str(lost.result())))
+        self._watching = asyncio.create_task(self._watch())
+
+    @staticmethod
+    async def open(
+        address: Address,
+        instance: bytes,
+        settings: LinkSettings,
+        *,
+        updated: Updated,
+        ended: EndedHere,
+        lost: LostHere,
+        service: str = "",
+    ) -> "PublisherLink":
+        """`service` is the name of the publisher in Kerberos, as its resolver told it."""
+        credentials = await prepared(proof_for(settings.proof, service), address)
+        caller = await open_caller(
+            address,
+            lambda: Caller(
+                f"{SOFTWARE} subscriber",
+                hello_timeout_ms=settings.timeout_ms,
+                keepalive_ms=settings.keepalive_ms,
+                credentials=credentials,
+                tongue=OF_PUBLISHERS,
+            ),
+            timeout_ms=settings.timeout_ms,
+            ca=settings.ca,
+            certificate=settings.certificate,
+            key=settings.key,
+        )
+        return PublisherLink(instance, caller, settings, updated=updated, ended=ended, lost=lost)
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def holds(self, one: int) -> bool:
+        """Whether it is still subscribed: its end may have come right behind its value."""
+        return one in self._held and not self._is_over
+
+    async def subscribe(self, grants: Sequence[tuple[str, Grant]]) -> list[SubscribedValue]:
+        """For each path its id and value, or why not; in their order."""
+        groups: dict[tuple[bytes, int, Holder], list[int]] = {}
+        for place, (_, grant) in enumerate(grants):
+            groups.setdefault((grant.resolver, grant.expires_s, grant.holder), []).append(place)
+        cuts = [
+            (group, places[start : start + CLAIMS_PER_CALL_MAX])
+            for group, places in groups.items()
+            for start in range(0, len(places), CLAIMS_PER_CALL_MAX)
+        ]
+        makes = [
+            partial(self._asked, group, [grants[at] for at in places]) for group, places in cuts
+        ]
+        found: list[SubscribedValue | None] = [None] * len(grants)
+        async with asyncio.timeout(self._settings.timeout_ms / 1_000):
+            # Heard in their order among what is pushed: a value and its updates leave no gap between them.
+            answers = await self._caller.call_all(makes, heard=self._subscribed)
+        for (_, places), answer in zip(cuts, answers, strict=True):
+            if isinstance(answer, Failed):
+                raise CallFailed.of(answer.code, answer.text)
+            if not isinstance(answer, ValuesSubscribed) or len(answer.values) != len(places):
+                raise Malformed("an answer that is none to a subscription")
+            for at, value in zip(places, answer.values, strict=True):
+                found[at] = value
+        return [one for one in found if one is not None]
+
+    def _asked(
+        self, group: tuple[bytes, int, Holder], grants: Sequence[tuple[str, Grant]], call: int
+    ) -> SubscribeValues:
+        resolver, expires_s, holder = group
+        claims = [(path, grant.permissions, grant.token) for path, grant in grants]
+        return SubscribeValues(call, resolver, holder, expires_s, claims, self._settings.conflate)
+
+    def _subscribed(self, answer: Message) -> None:
+        if isinstance(answer, ValuesSubscribed):
+            came = {value.id: value.value for value in answer.values if not value.code}
+            self._held.update(came)
+            self.latest.update(came)
+
+    def unsubscribe(self, ids: Sequence[int]) -> None:
+        self._forget(ids)
+        if not self._is_over:
+            self._caller.cast(lambda call: UnsubscribeValues(call, list(ids)))
+
+    async def write(self, one: int, value: Any, *, wants_receipt: bool) -> Any:
+        answer = await self._caller.call(
+            lambda call: WriteValue(call, one, value, wants_receipt), ValueWritten
+        )
+        return answer.value
+
+    def close(self) -> None:
+        self._is_over = True
+        self._watching.cancel()
+        self._caller.close("DONE", "the subscriber is done")
+
+    # --- what is heard ----------------------------------------------------------------------------
+
+    def _pushed(self, messages: list[Message]) -> None:
+        self._heard_ms = monotonic_ms()
+        for message in messages:
+            match message:
+                case ValuesChanged(ids, values, is_end):
+                    if len(ids) != len(values):
+                        self._caller.close("MALFORMED", "a value for each id")
+                        return
+                    self._changed(ids, values, is_end=is_end)
+                case ValuesEnded(ids, code):
+                    # First, so that whoever held them keeps the last value that there was.
+                    self._ended(self, ids, code)
+                    self._forget(ids)
+                case _:
+                    pass
+
+    def _changed(self, ids: list[int], values: list[Any], *, is_end: bool) -> None:
+        if not is_end or self._ids:
+            self._ids += ids
+            self._values += values
+            if len(self._ids) > VALUE_BATCH_UPDATES_MAX:
+                self._caller.close("MALFORMED", "a batch without an end")
+                return
+            if not is_end:
+                return
+            ids, values = self._ids, self._values
+            self._ids, self._values = [], []
+        self.latest.update(zip(ids, values, strict=True))
+        if len(self.latest) > len(self._held):
+            # On their way when they were given up. Ids are never given twice: they would stay for good.
+            for one in self.latest.keys() - self._held:
+                del self.latest[one]
+        self._updated(self, ids, values)
+
+    def _forget(self, ids: Sequence[int]) -> None:
+        self._held.difference_update(ids)
+        for one in ids:
+            self.latest.pop(one, None)
+
+    async def _watch(self) -> None:
+        """Loses a publisher that says nothing. Whoever is behind in reading has heard it all the same."""
+        dead_ms = self._settings.dead_ms
+        while True:
+            silent_ms = monotonic_ms() - self._heard_ms
+            if silent_ms >= dead_ms:
+                self._caller.abort()
+                self._end(f"the publisher said nothing for {silent_ms} ms")
+                return
+            await asyncio.sleep(max(1, dead_ms - silent_ms) / 1_000)
+
+    def _end(self, why: str) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._watching.cancel()
+        self._lost(self, why)
+
+
+def proof_for(proof: ClientProof, service: str) -> ClientProof:
+    """What proves us at a publisher: a ticket is of one service; passwords and tokens are for nodes alone."""
+    given = proof.credentials
+    if isinstance(given, KerberosCredentials) and service:
+        return ClientProof(credentials=msgspec.structs.replace(given, service=service))
+    return NO_PROOF

@@ -1,0 +1,199 @@
+"""Room: resolver. Resolved paths: where each is, what may be done there, and the tokens that prove it."""
+
+import random
+from collections.abc import Callable
+
+from moorline.core.access.right import EVERYTHING
+from moorline.core.directory.path import is_path, is_reserved
+from moorline.core.directory.registry import Registration, Registry
+from moorline.core.directory.token import Claim, Signer
+from moorline.core.directory.tree import Holders
+from moorline.errors import BadPath, NotFound, NotReady, Referred
+from moorline.limits import PUBLISHERS_PER_ANSWER_MAX, RESOLVED_TOKENS_MAX
+from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
+from moorline.resolver.cluster_entries import ClusterEntries
+from moorline.resolver.delegations import Delegations
+from moorline.resolver.rights import BY_PROOF, MAY_RESOLVE, has_everything, rights_at, why_not
+from moorline.wire.resolver import (
+    Holder,
+    PathsResolved,
+    PublisherFacts,
+    Referral,
+    ResolvedPath,
+    ResolvePaths,
+)
+
+_BAD = ResolvedPath(BadPath.code)
+_NOT_FOUND = ResolvedPath(NotFound.code)
+_NOT_READY = ResolvedPath(NotReady.code)
+
+Told = tuple[int, Signer | None]
+"""The place of a publisher in the answer, and who signs for it."""
+
+
+class Finder:
+    """Answers `ResolvePaths`."""
+
+    def __init__(
+        self,
+        resolver: bytes,
+        registry: Registry,
+        cluster: ClusterEntries,
+        delegations: Delegations,
+        token_life_s: int,
+        clock_s: Callable[[], int],
+        chance: random.Random,
+    ) -> None:
+        self.resolver = resolver
+        self.registry = registry
+        self.cluster = cluster
+        self.delegations = delegations
+        self.token_life_s = token_life_s
+        self.clock_s = clock_s
+        self.chance = chance
+        self.resolved = 0
+        """Paths that were asked for."""
+
+    def resolved_for(self, session: Session, call: ResolvePaths, now_ms: int) -> PathsResolved:
+        self.resolved += len(call.paths)
+        rights = session.rights
+        holder = Holder(rights.principal, BY_PROOF[rights.proof], rights.is_local)
+        answer = _Answer(self, rights, holder, len(call.paths), now_ms)
+        found = [answer.found(path) for path in call.paths]
+        return PathsResolved(
+            call.call,
+            self.resolver,
+            holder,
+            answer.expires_s,
+            answer.publishers,
+            found,
+            answer.referrals,
+        )
+
+
+class _Answer:
+    """One answer in the making: publishers and referrals are told once, whatever paths they are of."""
+
+    def __init__(
+        self, finder: Finder, rights: SessionRights, holder: Holder, paths: int, now_ms: int
+    ) -> None:
+        self.publishers: list[PublisherFacts] = []
+        self.referrals: list[Referral] = []
+        self.expires_s = finder.clock_s() + finder.token_life_s
+        self._finder = finder
+        self._registry = finder.registry
+        self._rights = rights
+        self._holder = holder
+        self._has_everything = has_everything(rights)
+        self._is_ready = finder.registry.is_ready(now_ms)
+        self._share = max(1, RESOLVED_TOKENS_MAX // max(1, paths))
+        self._told: dict[int, Told] = {}
+        """By the number of the registration."""
+        self._by_holders: dict[Holders, tuple[list[Told], int]] = {}
+        self._referral_places: dict[str, int] = {}
+
+    def found(self, path: str) -> ResolvedPath:
+        holders = self._registry.tree.find(path)
+        if holders is None and not is_path(path):
+            return _BAD
+        if self._finder.delegations and (referral := self._finder.delegations.of(path)):
+            return ResolvedPath(Referred.code, referral=self._place_of(referral))
+        permissions = EVERYTHING if self._has_everything else rights_at(self._rights, path)
+        if not permissions & MAY_RESOLVE:
+            return ResolvedPath(why_not(self._rights))
+        if is_reserved(path) and (facts := self._finder.cluster.facts(path)):
+            return self._node(permissions, facts)
+        told, flags = self._told_of(path, holders)
+        if not told:
+            # A node's own subtree is whole from the start on.
+            return _NOT_FOUND if self._is_ready or is_reserved(path) else _NOT_READY
+        return ResolvedPath(
+            "",
+            permissions,
+            flags,
+            [
+                (place, b"" if signer is None else signer.token(path, permissions))
+                for place, signer in told
+            ],
+        )
+
+    def _told_of(self, path: str, holders: Holders | None) -> tuple[list[Told], int]:
+        if holders is None:
+            return self._shared(*self._registry.find(path))
+        known = self._by_holders.get(holders)
+        if known is None:
+            found, flags = self._registry.found_of(holders)
+            if not found:
+                # All of them are gone: a default may be there.
+                return self._shared(*self._registry.find(path))
+            known = self._by_holders[holders] = self._shared(found, flags)
+        return known
+
+    def _shared(self, found: list[Registration], flags: int) -> tuple[list[Told], int]:
+        if len(found) > self._share:
+            # By chance, so that those who ask again hear of others; the best priority before all.
+            self._finder.chance.shuffle(found)
+            found.sort(key=lambda one: one.claim.priority)
+            found = found[: self._share]
+        told = [one for registration in found if (one := self._tell(registration)) is not None]
+        return told, flags
+
+    def _tell(self, registration: Registration) -> Told | None:
+        told = self._told.get(registration.number)
+        if told is None:
+            if len(self.publishers) >= PUBLISHERS_PER_ANSWER_MAX:
+                return None
+            claim = registration.claim
+            self.publishers.append(
+                PublisherFacts(
+                    claim.instance,
+                    claim.address,
+                    claim.principal,
+                    claim.mechanisms,
+                    claim.priority,
+                    claim.service,
+                )
+            )
+            told = self._told[registration.number] = (
+                len(self.publishers) - 1,
+                self._signer(registration),
+            )
+        return told
+
+    def _signer(self, registration: Registration) -> Signer | None:
+        """None for a publisher that would not let the holder in by what it has proven itself with here."""
+        taken = registration.claim.mechanisms
+        if self._holder.proof not in taken and "anonymous" not in taken:
+            return None
+        holder = self._holder
+        return Signer(
+            registration.secret,
+            Claim(
+                self._finder.resolver,
+                registration.claim.instance,
+                holder.principal,
+                holder.proof,
+                holder.is_local,
+                self.expires_s,
+                "",
+                0,
+            ),
+        )
+
+    def _node(self, permissions: int, facts: tuple[PublisherFacts, ...]) -> ResolvedPath:
+        places = []
+        for one in facts:
+            if one in self.publishers:
+                places.append(self.publishers.index(one))
+            elif len(self.publishers) < PUBLISHERS_PER_ANSWER_MAX:
+                self.publishers.append(one)
+                places.append(len(self.publishers) - 1)
+        return ResolvedPath("", permissions, 0, [(place, b"") for place in places])
+
+    def _place_of(self, referral: Referral) -> int:
+        place = self._referral_places.get(referral.path)
+        if place is None:
+            place = self._referral_places[referral.path] = len(self.referrals)
+            self.referrals.append(referral)
+        return place

@@ -1,0 +1,389 @@
+"""Room: resolver. What publishers say: logins, entries, heartbeats, and whether their subscribers may stay.
+
+A login is answered when its address is proven, or fails with `ADDRESS_NOT_PROVEN`
+(resolver/claimed_address.py): nothing of a publisher is kept before. Calls of one connection are answered one
+after the other, so that what is said behind a login waits for it.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+
+from moorline.access.guard import Declarations, each_by_itself, own
+from moorline.core.access.right import DEFAULT as MAKE_DEFAULT
+from moorline.core.access.right import PUBLISH
+from moorline.core.directory.path import DEFAULT, FLAGS, is_path, is_reserved
+from moorline.core.directory.registry import Changed, Claim, Registration, Registry
+from moorline.core.sets.answerer import Answerer
+from moorline.core.sets.asker import Mode
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.prefix import Prefix
+from moorline.errors import BadPath, Denied, LimitReached, Malformed, PublisherGone, Referred
+from moorline.limits import (
+    PAYLOAD_OF_HEARTBEAT_BYTES_MAX,
+    RIGHTS_CHANGED_MS,
+)
+from moorline.net.clock import monotonic_ms
+from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
+from moorline.net.slices import in_slices
+from moorline.net.turns import Turns
+from moorline.resolver.answering_entries import AnsweringEntries
+from moorline.resolver.claimed_address import Dials, claimed, not_proven
+from moorline.resolver.delegations import Delegations
+from moorline.resolver.holders import Judge, judged
+from moorline.resolver.whose import whose
+from moorline.wire.resolver import (
+    AskEntryLists,
+    AskEntryRanges,
+    ClosePublisher,
+    EntryListsTold,
+    EntryRangesTold,
+    Heartbeat,
+    HeartbeatHeard,
+    HoldersJudged,
+    JudgeHolders,
+    OpenPublisher,
+    PathsPublished,
+    PathsUnpublished,
+    PublisherClosed,
+    PublisherOpened,
+    PublishPaths,
+    Referral,
+    RightsChanged,
+    UnpublishHashes,
+    UnpublishPaths,
+)
+
+log = logging.getLogger("moorline.resolver")
+
+Refused = Callable[..., None]
+"""`Trail.refused`: the audit hears of it."""
+
+SECRET_BYTES = 32
+SALT_BYTES = 16
+REMOVED_AT_ONCE = 64
+"""Entries between two of which others have their turn."""
+
+
+class Bounds:
+    """How much is kept."""
+
+    def __init__(
+        self,
+        *,
+        paths_max: int,
+        publisher_paths_max: int,
+        publishers_max: int,
+        principal_publishers_max: int,
+    ) -> None:
+        self.paths_max = paths_max
+        self.publisher_paths_max = publisher_paths_max
+        self.publishers_max = publishers_max
+        self.principal_publishers_max = principal_publishers_max
+
+
+class Publishers:
+    """The publishers that are connected, and what they ask."""
+
+    def __init__(
+        self,
+        resolver: bytes,
+        registry: Registry,
+        dials: Dials,
+        delegations: Delegations,
+        bounds: Bounds,
+        judge: Judge,
+        refused: Refused,
+        changed: Callable[[Changed], None],
+        purge_soon: Callable[[], None],
+        *,
+        token_life_ms: int,
+        rules: Sequence[str] = (),
+        kerberos_rules: Sequence[str] = (),
+    ) -> None:
+        self._resolver = resolver
+        self._registry = registry
+        self._dials = dials
+        self._delegations = delegations
+        self._bounds = bounds
+        self._judge = judge
+        self._refused = refused
+        self._changed = changed
+        self._purge_soon = purge_soon
+        self._token_life_ms = token_life_ms
+        self._rules, self._kerberos_rules = tuple(rules), tuple(kerberos_rules)
+        self._logins: dict[Session, Registration] = {}
+        self._turns = Turns()
+        self._telling: asyncio.TimerHandle | None = None
+
+    def declared(self) -> Declarations:
+        later = self._turns.later
+        return {
+            OpenPublisher: own(later(self._open)),
+            PublishPaths: each_by_itself(later(self._publish)),
+            UnpublishPaths: own(later(self._unpublish)),
+            UnpublishHashes: own(later(self._unpublish_hashes)),
+            Heartbeat: own(later(self._heartbeat)),
+            AskEntryRanges: own(later(self._ranges)),
+            AskEntryLists: own(later(self._lists)),
+            JudgeHolders: own(later(self._judge_holders)),
+            ClosePublisher: own(later(self._close)),
+        }
+
+    def close(self) -> None:
+        self._turns.close()
+        if self._telling is not None:
+            self._telling.cancel()
+
+    @property
+    def connected(self) -> int:
+        return len(self._logins)
+
+    def rights_changed(self) -> None:
+        """Tells all who are connected, a moment later and once."""
+        if self._telling is None and self._logins:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(RIGHTS_CHANGED_MS / 1_000, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        for session, registration in self._logins.items():
+            if session.is_open and registration.is_found:
+                session.send(RightsChanged())
+
+    # --- logins -----------------------------------------------------------------------------------
+
+    async def _open(self, session: Session, call: OpenPublisher) -> PublisherOpened:
+        address = claimed(call.address, is_peer_local=session.is_local)
+        claim = Claim(
+            session.rights.principal,
+            call.instance,
+            str(address),
+            call.mechanisms,
+            call.priority,
+            call.service,
+            whose(session),
+        )
+        self._dials.check_room(claim.whose)
+        self._check_room(claim)
+        is_local = session.is_local
+        if not await self._dials.is_proven(address, call.key, claim.whose, is_peer_local=is_local):
+            raise not_proven(address)
+        # Others came while it was dialled.
+        self._check_room(claim)
+        secret, salt = secrets.token_bytes(SECRET_BYTES), secrets.token_bytes(SALT_BYTES)
+        registration = self._registry.open(claim, secret, salt, monotonic_ms())
+        if session not in self._logins:
+            session.at_end(partial(self._forget, session))
+        self._leave_earlier(session, registration)
+        self._purge_soon()
+        if session.is_open:
+            self._logins[session] = registration
+        digest = registration.digest()
+        return PublisherOpened(
+            call.call,
+            self._resolver,
+            secret,
+            self._registry.ttl_ms,
+            self._token_life_ms,
+            registration.entries.salt_bytes,
+            digest.count,
+            digest.hash,
+            self._rules,
+            self._kerberos_rules,
+        )
+
+    def _check_room(self, claim: Claim) -> None:
+        """Whoever is known may come back, however many there are."""
+        registry, bounds = self._registry, self._bounds
+        if registry.is_known(claim):
+            return
+        if len(registry) >= bounds.publishers_max and not registry.has_place_for(claim):
+            raise LimitReached(
+                f"this resolver knows {len(registry)} publishers (resolver.publishers_max): ask its "
+                "operator for more, or another resolver"
+            )
+        if (count := registry.count_of(claim.whose)) >= bounds.principal_publishers_max:
+            raise LimitReached(
+                f"this resolver knows {count} publishers of {claim.whose} "
+                "(resolver.principal_publishers_max): ask its operator for more"
+            )
+
+    def _leave_earlier(self, session: Session, registration: Registration) -> None:
+        """A connection is one publisher: what it was before goes, unless another connection is that too."""
+        earlier = self._logins.pop(session, None)
+        if earlier is None or earlier is registration:
+            return
+        if all(one is not earlier for one in self._logins.values()):
+            self._registry.close(earlier)
+
+    def _forget(self, session: Session) -> None:
+        self._logins.pop(session, None)
+
+    def _mine(self, session: Session) -> Registration:
+        """The registration of this connection, which was heard of just now."""
+        registration = self._logins.get(session)
+        if registration is None:
+            raise PublisherGone("this connection is no publisher's: log in first (OpenPublisher)")
+        if not registration.is_found:
+            raise PublisherGone(
+                "this resolver does not know this publisher any more: it was silent for too long, or another "
+                "one has its address. Log in again"
+            )
+        self._registry.heard(registration, monotonic_ms())
+        return registration
+
+    async def _close(self, session: Session, call: ClosePublisher) -> PublisherClosed:
+        registration = self._mine(session)
+        self._registry.close(registration)
+        self._purge_soon()
+        return PublisherClosed(call.call)
+
+    # --- entries ----------------------------------------------------------------------------------
+
+    async def _publish(self, session: Session, call: PublishPaths) -> PathsPublished:
+        registration = self._mine(session)
+        entries: list[tuple[str, int]] = []
+        refused: list[tuple[int, str]] = []
+        referrals: dict[str, Referral] = {}
+        for place, (path, flags) in enumerate(call.entries):
+            code = self._why_not(session.rights, path, flags, referrals)
+            if code:
+                refused.append((place, code))
+            else:
+                entries.append((path, flags))
+        room = self._room_of(registration)
+        if len(entries) > room:
+            entries, over = self._fitting(registration, entries, room)
+            refused += [
+                (place, LimitReached.code)
+                for place, (path, _) in enumerate(call.entries)
+                if path in over
+            ]
+        denied = next((place for place, code in refused if code == Denied.code), None)
+        if denied is not None:
+            self._refused(session, "PublishPaths", call.entries[denied][0], Denied.code)
+        self._changed(self._registry.publish(registration, entries, monotonic_ms()))
+        digest = registration.digest()
+        return PathsPublished(
+            call.call, digest.count, digest.hash, sorted(refused), list(referrals.values())
+        )
+
+    def _why_not(
+        self, rights: SessionRights, path: str, flags: int, referrals: dict[str, Referral]
+    ) -> str:
+        if flags & ~FLAGS or not is_path(path):
+            return BadPath.code
+        if self._delegations and (referral := self._delegations.of(path)) is not None:
+            referrals[referral.path] = referral
+            return Referred.code
+        if is_reserved(path) and not rights.is_node:
+            return Denied.code
+        needed = PUBLISH | MAKE_DEFAULT if flags & DEFAULT else PUBLISH
+        return "" if rights.at(path) & needed == needed else Denied.code
+
+    def _room_of(self, registration: Registration) -> int:
+        bounds = self._bounds
+        return max(
+            0,
+            min(
+                bounds.publisher_paths_max - len(registration.entries),
+                bounds.paths_max - self._registry.entry_count,
+            ),
+        )
+
+    @staticmethod
+    def _fitting(
+        registration: Registration, entries: list[tuple[str, int]], room: int
+    ) -> tuple[list[tuple[str, int]], set[str]]:
+        """Those that are there anyway, and others while there is room; and those that are too much."""
+        fitting: list[tuple[str, int]] = []
+        over: set[str] = set()
+        for path, flags in entries:
+            if path in registration.entries:
+                fitting.append((path, flags))
+            elif room:
+                room -= 1
+                fitting.append((path, flags))
+            else:
+                over.add(path)
+        return fitting, over
+
+    async def _unpublish(self, session: Session, call: UnpublishPaths) -> PathsUnpublished:
+        registration = self._mine(session)
+        return await self._removed(registration, call.call, call.paths)
+
+    async def _unpublish_hashes(self, session: Session, call: UnpublishHashes) -> PathsUnpublished:
+        registration = self._mine(session)
+        prefixes = _prefixes(call.prefixes)
+        await AnsweringEntries(registration.entries).frozen()
+        named = registration.entries.named(prefixes)
+        return await self._removed(registration, call.call, named)
+
+    async def _removed(
+        self, registration: Registration, call: int, paths: Iterable[str]
+    ) -> PathsUnpublished:
+        await in_slices(self._removing(registration, list(paths)))
+        digest = registration.digest()
+        return PathsUnpublished(call, digest.count, digest.hash)
+
+    def _removing(self, registration: Registration, paths: list[str]) -> Generator[None]:
+        for start in range(0, len(paths), REMOVED_AT_ONCE):
+            if not registration.is_found:
+                return
+            some = paths[start : start + REMOVED_AT_ONCE]
+            self._changed(self._registry.unpublish(registration, some, monotonic_ms()))
+            yield
+
+    # --- reconciliation ---------------------------------------------------------------------------
+
+    async def _heartbeat(self, session: Session, call: Heartbeat) -> HeartbeatHeard:
+        registration = self._mine(session)
+        theirs = Digest(call.count, call.hash)
+        if registration.digest() == theirs:
+            registration.entries.forget_sums()
+            return HeartbeatHeard(call.call, call.count, call.hash, Mode.EQUAL.value)
+        if not call.estimate and call.count and len(registration.entries):
+            # Whoever wants to know what differs sends an estimate; a plain sign of life is answered shortly.
+            digest = registration.digest()
+            return HeartbeatHeard(call.call, digest.count, digest.hash, Mode.EQUAL.value)
+        answerer = Answerer(AnsweringEntries(registration.entries))
+        answered = await answerer.verify(theirs, call.estimate, call.cells_min)
+        digest, mode, cells, payload = (
+            answered.digest,
+            answered.mode,
+            answered.cells,
+            answered.payload,
+        )
+        if len(payload) > PAYLOAD_OF_HEARTBEAT_BYTES_MAX:
+            # "Equal" with another digest: nothing that helps, so the ranges are walked.
+            mode, cells, payload = Mode.EQUAL, 0, b""
+        return HeartbeatHeard(call.call, digest.count, digest.hash, mode.value, cells, payload)
+
+    async def _ranges(self, session: Session, call: AskEntryRanges) -> EntryRangesTold:
+        registration = self._mine(session)
+        prefixes = _prefixes(call.prefixes)
+        answerer = Answerer(AnsweringEntries(registration.entries))
+        return EntryRangesTold(call.call, await answerer.ranges(prefixes))
+
+    async def _lists(self, session: Session, call: AskEntryLists) -> EntryListsTold:
+        registration = self._mine(session)
+        prefixes = _prefixes(call.prefixes)
+        answerer = Answerer(AnsweringEntries(registration.entries))
+        return EntryListsTold(call.call, await answerer.lists(prefixes))
+
+    # --- holders of tokens ------------------------------------------------------------------------
+
+    async def _judge_holders(self, session: Session, call: JudgeHolders) -> HoldersJudged:
+        permissions, unknown = judged(self._judge, self._mine(session), call.claims)
+        return HoldersJudged(call.call, permissions, unknown)
+
+
+def _prefixes(pairs: Sequence[tuple[int, int]]) -> list[Prefix]:
+    for bits, value in pairs:
+        if value >> bits:
+            raise Malformed(f"{value} is no prefix of {bits} bits")
+    return [Prefix(bits, value) for bits, value in pairs]

@@ -1,1 +1,0 @@
-"""Room: values. Kept free for publishers and subscribers of live values."""
