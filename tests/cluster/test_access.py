@@ -34,6 +34,7 @@ async def catalog(dsn: str) -> AsyncIterator[Catalog]:
 async def test_a11_a_node_that_left_the_catalog_is_cut_and_comes_no_more(
     nodes: Nodes, catalog: Catalog
 ) -> None:
+    """A11: also with the secret of the cluster."""
     (a,) = await nodes.start("a", settings=QUICK)
     secret = await AccessCatalog(catalog).secret()
     as_ghost = NodeCredentials(secret, "ghost", "a")
@@ -53,6 +54,7 @@ async def test_a11_a_node_that_left_the_catalog_is_cut_and_comes_no_more(
 
 
 async def test_a11_a_link_to_a_node_that_left_is_cut(nodes: Nodes, catalog: Catalog) -> None:
+    """A11: by the node that opened it."""
     a, _ = await nodes.start("a", "b", settings=QUICK)
     await catalog.execute("delete from moorline.node where home = 'b'")
     await until(lambda: "a node left the cluster" in a.errors, what="it is noticed")
@@ -60,6 +62,7 @@ async def test_a11_a_link_to_a_node_that_left_is_cut(nodes: Nodes, catalog: Cata
 
 
 async def test_a_right_that_is_taken_ends_on_every_node(nodes: Nodes) -> None:
+    """A24, A25: also on one that heard of neither change itself."""
     a, b = await nodes.start("a", "b", settings=QUICK)
     async with moorline.connect(a.address) as moor:
         await moor.access.add_user("anna", b"x")
@@ -86,6 +89,7 @@ async def test_a_right_that_is_taken_ends_on_every_node(nodes: Nodes) -> None:
 async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
     nodes: Nodes, dsn: str
 ) -> None:
+    """A27: then they are refused, and with the catalog back they are as before."""
     settings = QUICK | {"access.stale_ms": 3_000}
     async with CatalogProxy(dsn) as proxy:
         (a,) = await nodes.start("a", settings=settings, dsn=proxy.dsn)
@@ -120,6 +124,40 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
             await until(is_known, what="as before")
 
 
+async def test_a27_without_the_catalog_nodes_that_are_known_go_on_for_the_same_time(
+    nodes: Nodes, dsn: str, catalog: Catalog
+) -> None:
+    settings = QUICK | {"access.stale_ms": 3_000}
+    async with CatalogProxy(dsn) as proxy:
+        (a,) = await nodes.start("a", settings=settings, dsn=proxy.dsn)
+        await pretend(catalog, "ghost", addresses=["tcp://127.0.0.1:1"])
+        as_ghost = NodeCredentials(await AccessCatalog(catalog).secret(), "ghost", "a")
+        async with proven(a.address, as_ghost):
+            pass
+        proxy.hold()
+        async with proven(a.address, as_ghost) as caller:
+            assert (await who(caller)).principal == "$node/ghost"
+        as_stranger = NodeCredentials(await AccessCatalog(catalog).secret(), "stranger", "a")
+        with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
+            async with proven(a.address, as_stranger):
+                pass
+
+        async def is_refused() -> bool:
+            try:
+                async with proven(a.address, as_ghost):
+                    return False
+            except Refused as error:
+                return "it cannot be checked now" in str(error)
+
+        await until(is_refused, what="what is known has become too old")
+        proxy.release()
+
+        async def is_taken() -> bool:
+            return not await is_refused()
+
+        await until(is_taken, what="as before")
+
+
 async def test_operators_of_old_settings_get_their_row_once_and_the_log_warns(
     nodes: Nodes, catalog: Catalog
 ) -> None:
@@ -141,6 +179,7 @@ async def test_operators_of_old_settings_get_their_row_once_and_the_log_warns(
 async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
     nodes: Nodes, catalog: Catalog, tmp_path: Path
 ) -> None:
+    """A11: a certificate of another authority makes no node."""
     of_nodes, of_users = Authority("nodes"), Authority("users")
     ca, users_ca = of_nodes.write(tmp_path / "nodes.pem"), of_users.write(tmp_path / "users.pem")
     own = of_nodes.issue_node().write(tmp_path / "node.pem")

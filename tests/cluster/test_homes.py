@@ -89,6 +89,12 @@ async def test_imported_queues_keep_their_ids_and_the_catalog_says_where_they_ar
         found = await here.home_of([*queues, *fresh])
         assert {row.name for row in found.values()} == {"c"}
         assert len(found) == 15
+    async with moorline.connect(b.address) as moor:
+        for queue in (queues[0], fresh[0]):
+            with pytest.raises(NotFound, match="of the home 'c', which the node 'c' has"):
+                await moor.queue(queue).info()
+        with pytest.raises(NotFound, match=r"no queue of that id$"):
+            await moor.queue(b"n" * 24).info()
 
 
 async def test_a_folder_that_is_put_back_has_its_number(nodes: Nodes, tmp_path: Path) -> None:

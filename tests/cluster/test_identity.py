@@ -32,7 +32,7 @@ from moorline.errors import IdentityTaken, MoorlineError
 pytestmark = pytest.mark.process
 
 GROUP = "$shared/billing/orders/#"
-QUICK = SMALL | {"identity_lease_ms": 2_000}
+QUICK = SMALL | {"identity_lease_ms": 2_000, "access.stale_ms": 1_900}
 IDENTITY_TAKEN = 20
 
 

@@ -59,6 +59,7 @@ async def free(moor: Moor, *groups: str) -> None:
 async def test_what_was_answered_as_failed_has_no_effect_when_the_leader_wakes(
     nodes: Nodes,
 ) -> None:
+    """A13: a call that is passed on and heard behind its deadline, in another epoch."""
     a, b = await nodes.start("a", "b", settings=ONE_SHARD)
     deleted, sought, kicked, changed, last = map(
         group_of, ("deleted", "sought", "kicked", "changed", "last")

@@ -9,7 +9,8 @@ from pathlib import Path
 import trustme
 from tests.access.rows import Rowed
 
-from moorline.client.moor import Connecting, Moor, connect
+from moorline.client.connecting import Connecting, connect
+from moorline.client.moor import Moor
 from moorline.client.queue import Message
 from moorline.client.queue import Queue as ClientQueue
 from moorline.config.addresses import Address
@@ -76,7 +77,7 @@ class QueueServer:
         self.mending = QueueMending(self.broker)
         self.contents = QueueContents(self.broker)
         self.rights = Rowed(rows)
-        self.broker.refused = self.rights.refused
+        self.broker.refusals.tell = self.rights.refused
         self.broker.owners.mapped = self.rights.world.table.mapped
         self.rights.world.table.on_change(self.broker.judge_soon)
         self.protocol = NativeProtocol(

@@ -61,6 +61,7 @@ async def filled(moor: Moor, count: int) -> list[Queue]:
     return queues
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["make_folders", "sync_all", "remove", "rename"])
 async def test_senders_and_readers_go_on_whatever_the_disk_does_in_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str

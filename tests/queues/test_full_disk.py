@@ -9,7 +9,7 @@ import pytest
 from tests.access.granted import as_before_rows, unguarded
 from tests.queues.queue_server import WITHIN_S, until
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue.queue import Queue

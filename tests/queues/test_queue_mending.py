@@ -36,9 +36,9 @@ from moorline.errors import (
     SubscriptionEnded,
 )
 from moorline.ids import text_of
-from moorline.journal.queues.check import Report
 from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.mending import QueueWork
+from moorline.journal.queues.report import Report
 from moorline.staging.queue_commits import undisturbed
 from moorline.wire.queue import QueueChecked
 
@@ -459,11 +459,11 @@ async def test_only_operators_may(tmp_path: Path, certificates: Certificates) ->
 async def test_a_repair_is_refused_while_the_disk_is_nearly_full(tmp_path: Path) -> None:
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await stored(node, moor, *BODIES)
-        node.broker.is_disk_full = True
+        node.broker.fill_disk(is_full=True)
         assert (await queue.check()).is_clean, "a check writes nothing"
         with pytest.raises(NodeDiskFull):
             await queue.repair()
-        node.broker.is_disk_full = False
+        node.broker.fill_disk(is_full=False)
         assert (await queue.repair()).is_clean
 
 

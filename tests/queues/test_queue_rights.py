@@ -14,6 +14,7 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE, WRI
 from moorline.core.access.row import Row
 from moorline.errors import Denied, NotAuthorized, NotFound, SubscriptionEnded
 from moorline.ids import text_of
+from moorline.net import slices
 from moorline.queues import owners
 from moorline.wire.queue import Acknowledge, Acknowledged
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked
@@ -341,6 +342,34 @@ async def test_a09_what_an_operator_mapped_is_not_claimed(
         assert await shipping.queue(queue_id).get() is None
 
 
+async def test_a09_what_was_claimed_is_an_operators_to_map_also_behind_a_restart(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """A09: the certificate came first, and its name was wrong; the operator says whose its queues are."""
+    old = b"f" * 32
+    context = certificates.context()
+    for life in range(2):
+        async with (
+            queue_server(tmp_path, SMALL, context) as node,
+            certificates.connect(str(node.address), "billing") as billing,
+            certificates.connect(str(node.address), "shipping") as shipping,
+        ):
+            if life == 0:
+                queue_id = node.store.create(old).id
+                await billing.create_queue()
+                assert node.broker.claim(old, "billing")
+            assert not node.broker.claim(old, "shipping"), "the first one has it"
+            assert (await billing.queue(queue_id).info()).owner == "billing"
+            await refused(shipping.queue(queue_id).get())
+            node.rights.world.source.map_owner(old.hex(), "shipping")
+            await node.rights.change()
+            await refused(billing.queue(queue_id).get())
+            assert await shipping.queue(queue_id).get() is None
+            assert (await shipping.queue(queue_id).info()).owner == "shipping"
+            assert not node.broker.claim(old, "billing")
+            await node.broker.checkpoints.checkpoint_anew()
+
+
 async def test_a09_a_principal_that_is_called_like_a_fingerprint_owns_nothing_by_that(
     tmp_path: Path, certificates: Certificates
 ) -> None:
@@ -422,3 +451,28 @@ async def test_a24_a_call_that_waited_for_a_repair_is_judged_again(
         acts = [(act, code) for act, _, code in node.rights.refusals]
         assert acts == [("Get", "DENIED"), ("DeleteQueue", "DENIED"), ("Send", "DENIED")]
         assert (await queue.info()).waiting == 1
+
+
+async def test_others_have_their_turn_while_all_subscriptions_are_judged(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is a slice here: between the first that ends and the last the loop turns."""
+    monkeypatch.setattr(slices, "SLICE_MS", 0)
+    async with (
+        queue_server(tmp_path, SMALL, certificates.context()) as node,
+        certificates.connect(str(node.address), "billing") as owner,
+        certificates.connect(str(node.address), "shipping") as reader,
+    ):
+        await node.rights.change(Row("/queues", "shipping", grants=SUBSCRIBE))
+        queues = await owner.create_queues(20)
+        readings = [asyncio.ensure_future(anext(reader.queue(one.id).read())) for one in queues]
+        await until(lambda: len(node.broker.subscriptions) == 20)
+        await node.rights.change(Row("/queues", "shipping", denies=SUBSCRIBE))
+        seen: set[int] = set()
+        while len(node.broker.subscriptions):
+            seen.add(len(node.broker.subscriptions))
+            await asyncio.sleep(0)
+        assert len(seen) == 20
+        ended = await asyncio.gather(*readings, return_exceptions=True)
+        assert {str(one) for one in ended} == {str(ended[0])}
+        assert "DENIED" in str(ended[0])

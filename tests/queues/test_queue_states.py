@@ -188,13 +188,13 @@ async def test_a_nearly_full_disk_refuses_messages_but_no_acks(tmp_path: Path) -
     async with queue_server(tmp_path) as node, node.connect() as moor:
         queue = await moor.create_queue()
         await moor.send(queue.id, b"1")
-        node.broker.is_disk_full = True
+        node.broker.fill_disk(is_full=True)
         with pytest.raises(NodeDiskFull):
             await moor.send(queue.id, b"2")
         head = await queue.get()
         assert head is not None
         assert await head.ack() == 0
-        node.broker.is_disk_full = False
+        node.broker.fill_disk(is_full=False)
         await moor.send(queue.id, b"3")
 
 

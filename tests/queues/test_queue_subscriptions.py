@@ -118,7 +118,7 @@ async def test_j12_a_restart_delivers_again_and_keeps_the_marker(tmp_path: Path)
         assert await tried(moor, queue, b"refused") == "QUOTA"
         assert (await take(queue.read())).id == sent[0]
     async with queue_server(tmp_path) as node, node.connect() as moor:
-        assert node.store.replayed == 0
+        assert node.store.replay.count == 0
         queue = moor.queue(queue.id)
         assert await tried(moor, queue, b"refused") == "QUOTA"
         messages = queue.read()

@@ -15,7 +15,7 @@ async def test_a_decided_commit_waits_for_room_and_not_for_ever(
 ) -> None:
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
         queue = await moor.create_queue()
-        node.broker.is_disk_full = True
+        node.broker.fill_disk(is_full=True)
         assert node.broker.send_row(queue.id, b"1", is_decided=True) == ""
         waiting = asyncio.create_task(durable(node.broker))
         await until(lambda: bool(node.broker._has_room._waiters))
@@ -25,7 +25,7 @@ async def test_a_decided_commit_waits_for_room_and_not_for_ever(
             with pytest.raises(OutcomeUnknown, match="when there is room, and it goes on"):
                 await asyncio.wait_for(durable(node.broker), WITHIN_S)
         assert not waiting.done()
-        node.broker.is_disk_full = False
+        node.broker.fill_disk(is_full=False)
         await asyncio.wait_for(waiting, WITHIN_S)
         assert (await queue.info()).waiting == 2
 

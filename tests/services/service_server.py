@@ -11,7 +11,8 @@ from tests.queues.queue_server import WITHIN_S, Certificates, until
 
 from moorline.catalog import Catalog
 from moorline.client.associations import Associations
-from moorline.client.moor import Connecting, Moor
+from moorline.client.connecting import Connecting
+from moorline.client.moor import Moor
 from moorline.client.queue import Message as QueueMessage
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
@@ -56,7 +57,7 @@ class ServiceServer:
         self.queues = QueueBroker(self.store, settings)
         self.services = OperatorBroker(catalog, self.queues, node_id)
         self.rights = Rowed([operator("operator")])
-        self.queues.refused = self.rights.refused
+        self.queues.refusals.tell = self.rights.refused
         self.queues.owners.mapped = self.rights.world.table.mapped
         self.rights.world.table.on_change(self.queues.judge_soon)
         self.rights.world.table.on_change(self.services.judge_soon)

@@ -24,6 +24,7 @@ from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE
 from moorline.core.access.row import Row
 from moorline.core.sets.digest import Digest
 from moorline.errors import CallFailed, Denied, NotAuthorized, RightsUnknown, ServiceDisabled
+from moorline.net.session import Session
 from moorline.queues.owners import path_of
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
@@ -109,6 +110,7 @@ async def test_d06_a_strangers_sub_is_refused_and_takes_no_association(
             await within(anext(stranger.queue(queues[0]).read()))
         with pytest.raises(Denied):
             await stranger.queue(queues[1]).delete()
+        assert ("Subscribe", path_of(queues[0]), "DENIED") in node.rights.refusals
         assert await node.associated() == set(queues)
         await node.rights.change(Row("/queues", "other", grants=SUBSCRIBE | ADMINISTER))
         await subscribe(stranger, queues[0])
@@ -123,6 +125,8 @@ async def test_a29_a_service_hears_nothing_of_the_queues_of_others(node: Service
         answer = await moor._caller.call(lambda call: Associate(call, asked), Associated)
         assert {code for _, code in answer.refused} == {"NOT_FOUND"}
         assert [queue for queue, _ in answer.refused] == asked
+    # The operators hear which was which.
+    assert node.rights.refusals == [("Associate", path_of(queues[0]), "DENIED")]
     assert await node.associated() == set(queues)
 
 
@@ -300,6 +304,37 @@ async def switch(moor: Moor, name: str) -> ServiceSwitched:
     )
 
 
+async def test_an_operators_act_on_a_service_is_written_down_before_it_is_done(
+    node: ServiceServer,
+) -> None:
+    await associated(node, 1)
+    number = await node.number()
+    recorded: list[tuple[str, str, str, bool]] = []
+
+    async def record(session: Session, act: str, path: str) -> None:
+        (row,) = [row for row in await node.services.services.all() if row.number == number]
+        recorded.append((session.rights.principal, act, path, row.is_disabled))
+
+    node.services.audited = record
+    (service,) = [row for row in await node.services.services.all() if row.number == number]
+    path = f"/services/{service.name}"
+    async with node.connect("operator") as operator:
+        await operator._caller.call(
+            lambda call: SwitchService(call, service.name, is_disabled=True), ServiceSwitched
+        )
+        await switch(operator, service.name)
+    assert recorded == [
+        ("operator", "SwitchService", path, False),
+        ("operator", "SwitchService", path, True),
+    ]
+    recorded.clear()
+    async with node.connect("shipping") as stranger:
+        with pytest.raises(Denied):
+            await switch(stranger, service.name)
+    assert recorded == []
+    assert ("SwitchService", path, "DENIED") in node.rights.refusals
+
+
 async def test_d06_a_disabled_service_is_refused(node: ServiceServer) -> None:
     """D06: until the operator enables it again; its associations stay."""
     queues = await associated(node, 3)
@@ -443,6 +478,24 @@ async def test_a24_a_right_that_is_taken_away_while_a_queue_leaves_its_service(
     held = node.store.glance(queue)
     assert held is not None
     assert not held.blocked
+
+
+async def test_a24_a_right_that_is_taken_away_while_a_read_waits_for_the_catalog(
+    node: ServiceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A24: it is refused, and the audit hears of that too."""
+    (queue,) = await associated(node, 1)
+    await node.rights.change(Row("/queues", "other", grants=SUBSCRIBE | ADMINISTER))
+    async with node.connect("other") as other:
+        with monkeypatch.context() as patch:
+            gate = Gate(patch, node.services.services, "dissociate", after=True)
+            reading = asyncio.create_task(subscribe(other, queue))
+            await gate.reached()
+        await node.rights.change(Row("/queues", "other", denies=SUBSCRIBE | ADMINISTER))
+        gate.is_open.set()
+        with pytest.raises(Denied):
+            await within(reading)
+    assert node.rights.refusals == [("Subscribe", path_of(queue), "DENIED")]
 
 
 # --- D03: by all of them together -----------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from moorline.core.effects import Effect, Event
-from moorline.core.sets.answerer import answer_verify
+from moorline.core.sets.answerer import sketch_or_list
 from moorline.core.sets.asker import (
     Agreed,
     Answered,
@@ -142,7 +142,7 @@ class Node:
         differences = None
         if self.chance.random() < 0.7:
             differences = own.estimate(salt).differences(asker.estimate(salt))
-        mode, cells = answer_verify(self.digest, theirs, differences, cells_min)
+        mode, cells = sketch_or_list(self.digest, theirs, differences, cells_min)
         if mode in (Mode.SKETCH, Mode.LIST) and self.chance.random() < 0.3:
             # As if the sketch were of no use: the walk must find it too.
             return Answered(self.digest, Mode.EQUAL)
@@ -152,6 +152,13 @@ class Node:
         elif mode is Mode.LIST:
             payload = own.high.astype(">u8").tobytes()
         return Answered(self.digest, mode, cells, payload)
+
+
+def checked(asker: Asker, event: Event) -> list[Effect]:
+    """One step of an asker, and what must hold behind it."""
+    effects = asker.handle(event, 0)
+    asker.check()
+    return effects
 
 
 class Client:
@@ -256,7 +263,7 @@ class Simulation:
             salt = Salt(self._exchange(lambda: self.node.salt))
             own = self.hashes.id_set(self.client.listed)
             asker, refused = Asker("client", own, salt), list[bytes]()
-            (effect,) = asker.handle(Begin(), 0)
+            (effect,) = checked(asker, Begin())
             while not refused:
                 self._note("asks", type(effect).__name__)
                 self._crash("client between two steps")
@@ -271,7 +278,7 @@ class Simulation:
                         event, refused = self._repair(missing, extra)
                     case _:
                         event = self._ask(effect, salt, own)
-                (effect,) = asker.handle(event, 0)
+                (effect,) = checked(asker, event)
             # Reported to the user as lost, and no longer meant.
             self.client.listed -= set(refused)
             self.client.told -= set(refused)
@@ -384,7 +391,7 @@ def agreed(hashes: Hashes, client: set[bytes], node: Node) -> Effect:
     """The last word of an agreement over a perfect link."""
     salt, own = Salt(node.salt), hashes.id_set(client)
     asker = Asker("client", own, salt)
-    (effect,) = asker.handle(Begin(), 0)
+    (effect,) = checked(asker, Begin())
     while not isinstance(effect, Agreed | GiveUp):
         if isinstance(effect, Repair):
             node.dissociate(node.named(effect.extra))
@@ -392,7 +399,7 @@ def agreed(hashes: Hashes, client: set[bytes], node: Node) -> Effect:
             event: Event = Repaired(node.digest)
         else:
             event = node.answer(effect, salt, own)
-        (effect,) = asker.handle(event, 0)
+        (effect,) = checked(asker, event)
     return effect
 
 

@@ -13,6 +13,7 @@ from moorline.core.stream import Extent, Shard, Stream
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.sessions.commands import SessionBroker
 from moorline.testing import MemoryDisk
+from moorline.topics.commands import TopicBroker
 from moorline.topics.directory import News, ShardExtents, StreamDirectory
 from moorline.topics.streams import LocalStreams
 from moorline.wire.group import StreamsChanged
@@ -117,7 +118,9 @@ async def test_sessions_look_at_changed_streams_in_slices_and_as_they_are_then(
 ) -> None:
     monkeypatch.setattr("moorline.net.slices.SLICE_MS", 0)
     async with lone_directory() as directory:
-        broker = SessionBroker(SimpleNamespace(directory=directory), None, None)  # type: ignore[arg-type]
+        topics = TopicBroker(directory.local, Config().streams)
+        context = SimpleNamespace(directory=directory)
+        broker = SessionBroker(context, topics, Config().groups)  # type: ignore[arg-type]
         looked: list[tuple[str, int]] = []
         for name in "abc":
             broker._sessions[name] = Looker(looked, name)  # type: ignore[index, assignment]

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 from tests.access.granted import as_before_rows, unguarded
 
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.config.addresses import Address
 from moorline.config.settings import Streams
 from moorline.core.frames.frame import frames_in, stored_at
 from moorline.journal.streams.store import StreamOptions, StreamStore
-from moorline.limits import RECORDS_PER_CALL_MAX
+from moorline.limits import RECORDS_PER_CALL_MAX, RETAINED_BYTES_MAX
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
@@ -29,6 +30,7 @@ from moorline.wire.node import Echo, Echoed
 from moorline.wire.topic import Publish, Record
 
 TOPICS = 3_000
+MANY, RETAINED = 266_000, 100_000
 
 
 def _echo(session: Session, calls: list[Echo]) -> list[Echoed]:  # noqa: ARG001
@@ -45,16 +47,16 @@ class Serving:
 
     async def seal(self) -> None:
         """All generations end here, and are sealed: their topics are in files alone."""
-        self.store.roll(1 << 60)
+        self.store.upkeep.roll(1 << 60)
         self.streams.commits.changed()
-        while not self.store.unsealed():
+        while not self.store.upkeep.unsealed():
             await asyncio.sleep(0)
         await StreamUpkeep(self.streams)._seal()
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Serving]:
-    store = StreamStore(MemoryDisk(), "n1", StreamOptions(shards=2, sync=False), lambda: 1)
+async def serving(shards: int = 2) -> AsyncIterator[Serving]:
+    store = StreamStore(MemoryDisk(), "n1", StreamOptions(shards=shards, sync=False), lambda: 1)
     store.open()
     streams = LocalStreams(store, "n1")
     broker = TopicBroker(streams, Streams())
@@ -100,6 +102,7 @@ async def everything(moor: Moor, text: str = "#", count: int = 1_000) -> list[tu
 
 @pytest.mark.usefixtures("_short_slices")
 async def test_others_are_answered_while_topics_are_listed_and_retained_ones_found() -> None:
+    """A33: in slices, of a few thousand."""
     async with (
         serving() as served,
         connect(str(served.address)) as moor,
@@ -125,6 +128,42 @@ async def test_others_are_answered_while_topics_are_listed_and_retained_ones_fou
         assert stored_at(found[2].frames, 0).topic == "many/7"
 
 
+@pytest.mark.slow
+async def test_very_many_topics_and_retained_messages_are_listed_and_matched() -> None:
+    """A33: 266,000 topics, 100,000 of them retained: in pages, and others are answered meanwhile."""
+    async with (
+        serving(shards=8) as served,
+        connect(str(served.address)) as moor,
+        connect(str(served.address)) as other,
+    ):
+        for first in range(0, MANY, RECORDS_PER_CALL_MAX):
+            last = min(MANY, first + RECORDS_PER_CALL_MAX)
+            await moor.publish_all(
+                [record(f"many/{n}", b"x", retain=n < RETAINED) for n in range(first, last)]
+            )
+        found: list[tuple[str, int]] = []
+
+        async def list_all() -> None:
+            found.extend(await everything(moor))
+
+        assert await echoes_during(other, list_all()) > 100
+        assert len(found) == len(set(found)) == MANY
+        assert await moor.topics("+/+/none") == []
+        matched: list[bytes] = []
+
+        async def match(text: str) -> None:
+            asked = moor._caller.call(lambda call: FindRetained(call, text), RetainedFound)
+            matched.append((await asked).frames)
+
+        # Of a wide filter the first that fit; of a narrow one what it names, among all of them.
+        for text in ("+/+/none", "many/+", f"many/{RETAINED - 1}"):
+            await match(text)
+        none, some, named = matched
+        assert none == b""
+        assert 0 < len(some) <= RETAINED_BYTES_MAX
+        assert stored_at(named, 0).topic == f"many/{RETAINED - 1}"
+
+
 @pytest.mark.usefixtures("_short_slices")
 async def test_others_are_answered_while_many_small_messages_of_one_frame_are_stored() -> None:
     async with (
@@ -141,7 +180,7 @@ async def test_others_are_answered_while_many_small_messages_of_one_frame_are_st
 async def test_pages_of_any_size_are_all_topics_with_their_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Walks that find less than there is go on where they ended; sealed generations are read from files."""
+    """A33: walks that find less than there is go on where they ended; what is sealed is read from files."""
     monkeypatch.setattr(FirstNames.__init__, "__defaults__", (50,))
     async with serving() as served, connect(str(served.address)) as moor:
         names = [f"a/{n % 7}/{n}" for n in range(400)]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.access.granted import as_before_rows, unguarded
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address
 from moorline.config.settings import Streams
 from moorline.core.stream import Extent

@@ -8,6 +8,7 @@ from moorline.topics.producer import producer_number
 from moorline.wire.staging import (
     aside_producer_of,
     check_query,
+    key_before,
     producer_of,
     query_key,
     query_name,
@@ -17,14 +18,23 @@ PRINCIPALS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1,
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
-def test_an_anonymous_one_has_the_number_that_it_always_had() -> None:
-    assert producer_number("anonymous", "p") == xxhash.xxh3_64_intdigest(b"p")
-    assert query_key("anonymous", "query") == "query"
+def test_an_anonymous_ones_number_cannot_be_aimed_at_either() -> None:
+    assert producer_number("anonymous", "p") != xxhash.xxh3_64_intdigest(b"p")
+    key = query_key("anonymous", "query")
+    assert (key, query_name(key)) == ("\0\0query", "query")
+    assert producer_of(key, 3) != xxhash.xxh3_64_intdigest(b"query/3", 0x5354_4147_4544)
+
+
+def test_what_an_older_program_decided_goes_on_under_its_number() -> None:
+    assert key_before(query_key("anonymous", "query")) == "query"
     assert producer_of("query", 3) == xxhash.xxh3_64_intdigest(b"query/3", 0x5354_4147_4544)
+    assert key_before(query_key("alice", "query")) == query_key("alice", "query")
 
 
 def test_a_number_stays_what_it_is() -> None:
     """It is in the files of streams: another one would make old messages new."""
+    assert producer_number("anonymous", "p") == 0xCF50EAECA8788752
+    assert producer_of(query_key("anonymous", "q"), 0) == 0xA53069766C759E6B
     assert producer_number("alice", "p") == 0xFFF474AA2DF898E6
     assert producer_of(query_key("alice", "q"), 0) == 0x81B87FB3B4614E1
     assert aside_producer_of(query_key("alice", "q"), 0) == 0x34DA62C96D97CED0

@@ -24,10 +24,10 @@ async def test_many_generations_without_a_seal_are_sealed_look_by_look() -> None
         store.skip_to(0, offset)
     streams = LocalStreams(store, "n1")
     upkeep = StreamUpkeep(streams)
-    unsealed = [len(store.unsealed())]
-    while store.unsealed():
+    unsealed = [len(store.upkeep.unsealed())]
+    while store.upkeep.unsealed():
         await upkeep._seal()
-        unsealed.append(len(store.unsealed()))
+        unsealed.append(len(store.upkeep.unsealed()))
     assert unsealed == [count, count - STREAM_SEALS_PER_LOOK, 1, 0]
     await streams.close()
     store.close()
@@ -55,7 +55,7 @@ async def test_a_step_that_fails_keeps_no_other_step_from_running(
     streams = LocalStreams(store, "n1")
     upkeep = StreamUpkeep(streams)
     await upkeep._keep_up()
-    assert store.unsealed() == []
+    assert store.upkeep.unsealed() == []
     disk.remove("000/00000002.seg")
     upkeep._files_looked_s = float("-inf")
     await upkeep._keep_up()
@@ -106,8 +106,8 @@ async def test_retention_drops_one_generation_in_a_turn_of_the_loop() -> None:
     store.open()
     for offset in range(1, 8):
         store.skip_to(0, offset)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
     upkeep = StreamUpkeep(streams)
     left: list[int] = []
@@ -159,8 +159,8 @@ async def test_the_disk_work_of_retention_is_not_done_on_the_loop() -> None:
     store.open()
     for offset in range(1, 4):
         store.skip_to(0, offset)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
     upkeep = StreamUpkeep(streams)
     streams.reshaped.append(lambda _: disk._note(f"told of {store.first(0)}"))
@@ -180,8 +180,8 @@ async def test_a_note_that_fails_leaves_the_generation_in_sight() -> None:
     )
     store.open()
     store.skip_to(0, 1)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
     streams = LocalStreams(store, "n1")
     upkeep = StreamUpkeep(streams)
     with pytest.raises(PermissionError):

@@ -26,8 +26,10 @@ from moorline.limits import (
     NODE_SEEN_MS,
     PEER_RETRY_MS,
 )
+from moorline.net.authentication import Credentials
 from moorline.net.caller import Caller, Make, open_caller
-from moorline.net.credentials import NodeCredentials
+from moorline.net.credentials import KerberosNodeCredentials, NodeCredentials
+from moorline.net.kerberos import KerberosCall
 from moorline.version import SOFTWARE
 from moorline.wire.message import Answer, Message
 
@@ -208,7 +210,7 @@ class Links:
 
     async def _opened(self, name: str, address: Address) -> Caller:
         config = self._config
-        secret = await self._secret() if self._secret is not None else b""
+        credentials = await self._credentials(name, address)
         return await open_caller(
             address,
             lambda: Caller(
@@ -216,7 +218,7 @@ class Links:
                 hello_timeout_ms=HELLO_TIMEOUT_MS,
                 keepalive_ms=KEEPALIVE_MS,
                 pushed=partial(self._pushed, name),
-                credentials=NodeCredentials(secret, self.node, name) if secret else None,
+                credentials=credentials,
             ),
             timeout_ms=HELLO_TIMEOUT_MS,
             # Where nodes have an authority of their own, nothing else proves one to us either.
@@ -224,6 +226,22 @@ class Links:
             certificate=Path(config.tls_certificate) if config.tls_certificate else None,
             key=Path(config.tls_key) if config.tls_key else None,
         )
+
+    async def _credentials(self, name: str, address: Address) -> Credentials | None:
+        secret = await self._secret() if self._secret is not None else b""
+        if not secret:
+            return None
+        own, kerberos = NodeCredentials(secret, self.node, name), self._config.kerberos
+        if not kerberos.nodes:
+            return own
+        call = KerberosCall(
+            kerberos.service_of(address.host),
+            principal=kerberos.service,
+            keytab=Path(kerberos.keytab),
+            timeout_ms=kerberos.timeout_ms,
+        )
+        await call.prepare()
+        return KerberosNodeCredentials(call, own)
 
     def _pushed(self, name: str, messages: list[Message]) -> None:
         for message in messages:

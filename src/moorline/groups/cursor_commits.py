@@ -76,7 +76,7 @@ class CursorCommits:
             else:
                 now[one[0]] = one
         try:
-            await self._write_once(list(now.values()))
+            fenced = await self._groups.commit_all([one[:3] for one in now.values()])
         except (MoorlineError, OSError) as error:
             _fail(now.values(), error)
         except Exception as error:
@@ -86,12 +86,10 @@ class CursorCommits:
                 _fail(now.values(), error)
             for one in now.values() if len(now) > 1 else ():
                 await self._write_batch([one])
-
-    async def _write_once(self, commits: list[Waiting]) -> None:
-        fenced = await self._groups.commit_all([one[:3] for one in commits])
-        for reader, _, _, done in commits:
-            if not done.done():
-                done.set_result(reader not in fenced)
+        else:
+            for reader, _, _, done in now.values():
+                if not done.done():
+                    done.set_result(reader not in fenced)
 
 
 def _fail(commits: Iterable[Waiting], error: Exception) -> None:

@@ -84,7 +84,8 @@ class LeaderHost:
                 known = self.leader.borrowers
                 self._homes = {one: at for one, at in self._homes.items() if one in known}
                 self._homes[message.borrower] = home
-        self.post(Received(message.borrower, message))
+        if not self.stopped.done():
+            self.driver.post(Received(message.borrower, message))
         if isinstance(message, Disconnect):
             self._homes.pop(message.borrower, None)
 

@@ -61,6 +61,8 @@ class Leaders:
         self.directory = directory
         self.links = links
         self.led: dict[int, LeaderHost] = {}
+        self._by_message: dict[int, LeaderHost] = {}
+        """Those of them that hand out single messages, and must know of every new one."""
         self.counts = Counts()
         self._settings = settings
         self._claims: dict[int, asyncio.Task[LeaderHost | LedElsewhere | None]] = {}
@@ -193,6 +195,8 @@ class Leaders:
             self._options(group),
         )
         host = self.led[reader] = LeaderHost(self, group, leader, self.counts)
+        if group.name.mode is Mode.QUEUE:
+            self._by_message[reader] = host
         self.counts.elections += 1
         log.info("leads", extra={"group": str(group.name), "epoch": claim.epoch})
         host.post(Led())
@@ -243,12 +247,11 @@ class Leaders:
             host.see(shard_extents)
 
     def _moved(self, shards: list[int]) -> None:
-        if any(one.group.name.mode is Mode.QUEUE for one in self.led.values()):
+        if self._by_message:
             self._grown(self.directory.local.shard_extents(shards))
 
     def _grown(self, shard_extents: ShardExtents) -> None:
-        """Only Leaders that hand out single messages must know of every new one."""
-        for host in [one for one in self.led.values() if one.group.name.mode is Mode.QUEUE]:
+        for host in list(self._by_message.values()):
             host.see(shard_extents)
 
     # --- leases -----------------------------------------------------------------------------------
@@ -281,6 +284,7 @@ class Leaders:
         reader = host.group.reader
         if self.led.get(reader) is host:
             del self.led[reader]
+            self._by_message.pop(reader, None)
         host.driver.close()
         log.info("leads no more", extra={"group": str(host.group.name), "reason": reason})
         if reason == "FENCED":

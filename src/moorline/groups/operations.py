@@ -41,7 +41,7 @@ from moorline.groups.cursor_commits import row_of
 from moorline.groups.find_or_create import cursors_at
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
-from moorline.groups.originator import Judge, originator_of, rights_of_originator
+from moorline.groups.rights import Judge, originator_of, rights_of_originator
 from moorline.limits import OPERATION_MS_MAX, OPERATOR_LENGTH_MAX
 from moorline.net.driver import Driver
 from moorline.net.session import Session

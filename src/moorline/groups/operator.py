@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, demand, demanded, needs, nodes_only
+from moorline.access.guard import Declarations, demand, demanded, heavy, needs, nodes_only
 from moorline.catalog.groups import GroupRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.access.right import LIST, PUBLISH, SUBSCRIBE
@@ -23,7 +23,7 @@ from moorline.groups.lag import in_order, led_cursors, stored_cursors
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
-from moorline.groups.originator import Judge, originator_of, rights_of_originator
+from moorline.groups.rights import Judge, originator_of, rights_of_originator
 from moorline.limits import GROUP_PAGE_BYTES_MAX, GROUPS_AT_ONCE_MAX, GROUPS_PER_PAGE_MAX
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session
@@ -78,9 +78,9 @@ class GroupBroker:
         later, telling = self._turns.later, self._demands.telling
         operate = demanded(later(telling(self._operate, _path_of)))
         return {
-            ListGroups: needs(LIST, all_groups, later(self._list)),
+            ListGroups: heavy(needs(LIST, all_groups, later(self._list))),
             # Of the others the catalog knows the owner.
-            DescribeGroup: demanded(later(telling(self._describe, _path_of))),
+            DescribeGroup: heavy(demanded(later(telling(self._describe, _path_of)))),
             CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
             DeleteGroup: operate,
             SeekGroup: demanded(later(telling(self._seek, _path_of))),
@@ -159,7 +159,7 @@ class GroupBroker:
         if deliveries_max < 0:
             deliveries_max = self._settings.deliveries_max
         _, created = await find_or_create(
-            self._leaders, name, start, deliveries_max, session.rights
+            self._leaders, name, start, deliveries_max, session.rights, session.allowance
         )
         return GroupCreated(call.call, created)
 

@@ -11,7 +11,7 @@ disabled or removed, its token was revoked, or its node left the catalog.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, get_args
 
@@ -20,40 +20,51 @@ from moorline.access.audit_commands import AuditCommands
 from moorline.access.commands import AccessBroker
 from moorline.access.directory import CatalogDirectory
 from moorline.access.guard import Declarations, Guard
+from moorline.access.kerberos import KerberosProofs
+from moorline.access.known_nodes import KnownNodes
 from moorline.access.proofs import PrincipalProofs
-from moorline.access.quotas import Allowance, Quotas, QuotaTable
-from moorline.access.rights import Rights, RightsTable
-from moorline.access.trail import Trail
+from moorline.access.quota_commands import QuotaCommands
+from moorline.access.quotas import Allowance, Quotas, QuotaTable, account_of
+from moorline.access.rights import Rights
+from moorline.access.rights_table import RightsTable
+from moorline.access.trail import LOGIN, Trail
 from moorline.catalog import Catalog
 from moorline.catalog.users import Users
-from moorline.config.access import MECHANISMS
+from moorline.config.access import KERBEROS, MECHANISMS
+from moorline.config.access import Access as AccessSettings
+from moorline.config.quotas import bounds_by_subject
 from moorline.config.settings import Config
 from moorline.core.access.freshness import Freshness
+from moorline.core.access.owner import name_of
 from moorline.core.access.principal import (
     ANONYMOUS,
     AUTHENTICATED,
     EVERYONE,
+    LOOPBACK,
     NODE_PREFIX,
     Proof,
 )
-from moorline.core.access.quota import Bounds, Quota
+from moorline.core.access.quota import UNBOUNDED, Bounds, Quota
 from moorline.core.access.right import EVERYTHING
-from moorline.errors import MoorlineError, OverQuota
+from moorline.core.queue.queue import NODES_OWN
+from moorline.errors import Malformed, MoorlineError, OverQuota
 from moorline.journal.disk import FileDisk
 from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
 from moorline.metrics import Metrics
 from moorline.net.authentication import Authentication
+from moorline.net.kerberos import KerberosService
 from moorline.net.session import Handlers, Session
 from moorline.node.folder import opening
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
 from moorline.wire.message import CallsGivenUp
 from moorline.wire.protocol import HeardByNode
+from moorline.wire.resolver import COMMANDS as OF_RESOLVERS
 
 log = logging.getLogger("moorline.node")
 
 FOLDER = "audit"
 BY_NODE: Final = "node"
-"""The mechanism of nodes, which every listener takes."""
+"""The mechanism of nodes, which every listener takes that Kerberos does not protect."""
 
 OF_LINKS: Final = frozenset({Hello, Response, Ping, Pong, Goodbye, CallsGivenUp})
 """What a node hears without a handler: the link and the session know what to do."""
@@ -69,6 +80,7 @@ class NodeAccess:
         self,
         config: Config,
         users: Users,
+        nodes: KnownNodes,
         audit: Audit,
         proofs: PrincipalProofs,
         sessions: Callable[[], Iterable[Session]],
@@ -81,12 +93,14 @@ class NodeAccess:
             is_embedded=config.catalog == "embedded",
         )
         self.users = users
+        self.nodes = nodes
         self.audit = audit
         self.trail = Trail(audit)
         self.guard = Guard(self.trail, self.trail)
         self.broker = AccessBroker(users, self.table, self.trail, _expires_us)
         self.audit_commands = AuditCommands(audit)
         self.quotas = Quotas(QuotaTable(), self._groups_of)
+        self.quota_commands = QuotaCommands(self.quotas, users.groups_owned_by)
         self.ended = 0
         """Sessions that a change of the catalog ended."""
         self._config = config
@@ -99,31 +113,42 @@ class NodeAccess:
     def authentication(self, listener: str) -> Authentication:
         """What that address of `listen` takes."""
         taken = self._config.access.mechanisms_of(listener)
-        mechanisms = [name for name in MECHANISMS if name in taken]
-        is_proxied = listener in self._config.access.proxied
-        return Authentication(
-            (*mechanisms, BY_NODE), self._proofs.at_address(is_proxied=is_proxied)
+        mechanisms: list[str] = [name for name in MECHANISMS if name in taken]
+        # The secret alone protects nothing of what follows it: it is no way round a listener of Kerberos.
+        is_open_to_secret = not self._config.kerberos.nodes and (
+            KERBEROS not in taken or listener.startswith("tls://")
         )
+        if is_open_to_secret:
+            mechanisms.append(BY_NODE)
+        is_proxied = listener in self._config.access.proxied
+        return Authentication(tuple(mechanisms), self._proofs.at_address(is_proxied=is_proxied))
 
     def entered(self, session: Session) -> Rights:
         """The rights of somebody who has come in, or is sent away again."""
         identity = session.identity
         rights = self.table.rights(identity.principal, identity.proof, is_local=session.is_local)
         self.trail.entered(session)
+        session.at_end(lambda: self._tell_if_cut(session))
         self.judge(session)
         if session.is_open and identity.proof is not Proof.NODE:
             self._take_place(session)
         return rights
 
+    def _tell_if_cut(self, session: Session) -> None:
+        """Who says what nobody may, or what only the other end of a link says, loses it: a refusal too."""
+        if session.end_code == Malformed.code:
+            self.trail.refused(session, Malformed.__name__, "/", session.end_code)
+
     def _take_place(self, session: Session) -> None:
-        held = self.quotas.held_by(session.identity.principal)
+        name = account_of(session.identity.principal, session.is_local)
+        held = self.quotas.held_by(name, session.listener)
         try:
             self.quotas.take(held, CONNECTION)
         except OverQuota as error:
-            self.trail.refused(session, "Login", "/", error.code)
+            self.trail.refused(session, LOGIN, error.path, error.code)
             session.close(error.code, str(error))
         else:
-            session.allowance = Allowance(self.quotas, held)
+            session.allowance = Allowance(self.quotas, held, name)
             session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
 
     # --- who is judged again ----------------------------------------------------------------------
@@ -134,7 +159,7 @@ class NodeAccess:
         number = version.number if version is not None else 0
         # A catalog that was brought back from a copy has lower numbers: nothing that it does not know counts.
         is_older, self._newest = number < self._newest, number
-        self.quotas.load(_quota_table(self.table))
+        self.quotas.load(_quota_table(self.table, self._config.access))
         for session in list(self._sessions()):
             if session.is_open:
                 self.judge(session, knows_all=is_older)
@@ -165,8 +190,8 @@ class NodeAccess:
         while True:
             await asyncio.sleep(pause_s)
             try:
-                homes = await self.users.node_homes()
-            except MoorlineError:
+                homes = await self.nodes.look()
+            except (MoorlineError, TimeoutError):
                 continue  # who is of the cluster is not known to have changed
             for home in known - homes:
                 cut(home)
@@ -187,12 +212,16 @@ class NodeAccess:
     # --- the node's own ---------------------------------------------------------------------------
 
     def declared(self) -> Declarations:
-        return {**self.broker.declared(), **self.audit_commands.declared()}
+        return {
+            **self.broker.declared(),
+            **self.audit_commands.declared(),
+            **self.quota_commands.declared(),
+        }
 
-    def guarded(self, declared: Declarations, *, is_broker: bool) -> Handlers:
+    def guarded(self, declared: Declarations, roles: Collection[str]) -> Handlers:
         """The handlers of the node, each behind what it needs."""
-        if is_broker:
-            check_all_declared(declared)
+        if "broker" in roles:
+            check_all_declared(declared, roles)
         return self.guard.guarded(declared)
 
     def not_known(self) -> str:
@@ -200,9 +229,18 @@ class NodeAccess:
             return ""
         return "the catalog does not say who may do what: nearly everything is refused"
 
-    def _groups_of(self, principal: str) -> frozenset[str]:
-        built_in = {EVERYONE} if principal == ANONYMOUS else {EVERYONE, AUTHENTICATED}
-        return self.table.groups_of(principal) | built_in
+    def stored_bytes_max(self, owner: bytes) -> int:
+        """What may wait in the queues of an owner; those of nobody are of whoever is on this machine."""
+        if owner == NODES_OWN:
+            return UNBOUNDED
+        name = LOOPBACK if not owner else name_of(owner)
+        return self.quotas.bound_of(name, Quota.STORED_BYTES)
+
+    def _groups_of(self, name: str) -> frozenset[str]:
+        if name == LOOPBACK:
+            return self.table.groups_of(ANONYMOUS) | {EVERYONE, LOOPBACK}
+        built_in = {EVERYONE} if name == ANONYMOUS else {EVERYONE, AUTHENTICATED}
+        return self.table.groups_of(name) | built_in
 
 
 @contextlib.asynccontextmanager
@@ -215,6 +253,9 @@ async def open_access(
 ) -> AsyncIterator[NodeAccess]:
     """Behind the identity of the node: what it changes in the catalog, it changes as itself."""
     users = Users(catalog)
+    nodes = KnownNodes(
+        users, revocation_ms=config.access.revocation_ms, stale_ms=config.access.stale_ms
+    )
     async with contextlib.AsyncExitStack() as stack:
         with opening(folder / FOLDER):
             audit = await stack.enter_async_context(
@@ -227,11 +268,14 @@ async def open_access(
             )
         proofs = await stack.enter_async_context(
             PrincipalProofs(
-                CatalogDirectory(users), home, needs_node_certificate=bool(config.tls_node_ca)
+                CatalogDirectory(users, nodes),
+                home,
+                needs_node_certificate=bool(config.tls_node_ca),
+                kerberos=await _kerberos(config),
             )
         )
-        access = NodeAccess(config, users, audit, proofs, sessions)
-        for part in (access.guard, access.broker, access.audit_commands):
+        access = NodeAccess(config, users, nodes, audit, proofs, sessions)
+        for part in (access.guard, access.broker, access.audit_commands, access.quota_commands):
             stack.callback(part.close)
         await _carry_operators(config, users)
         await stack.enter_async_context(access.table.running())
@@ -243,9 +287,24 @@ async def open_access(
         yield access
 
 
-def check_all_declared(declared: Declarations) -> None:
+async def _kerberos(config: Config) -> KerberosProofs | None:
+    """A keytab that cannot be used is told at the start, and not to whoever comes."""
+    if not config.kerberos.keytab:
+        return None
+    service = KerberosService(
+        Path(config.kerberos.keytab),
+        config.kerberos.service,
+        clock_skew_s=config.kerberos.clock_skew_s,
+    )
+    await service.check()
+    return KerberosProofs(service, config.access.kerberos_rules(), config.kerberos.node_patterns())
+
+
+def check_all_declared(declared: Declarations, roles: Collection[str]) -> None:
     """A message that nobody answers, or that anybody could send, is our mistake: no node starts with one."""
     missing = set(get_args(HeardByNode)) - OF_LINKS - set(declared)
+    if "resolver" not in roles:
+        missing -= set(get_args(OF_RESOLVERS))
     names = ", ".join(sorted(kind.__name__ for kind in missing))
     assert not missing, f"nobody says what these need: {names}"
 
@@ -300,13 +359,16 @@ async def _tell_of_rows(access: NodeAccess) -> None:
         )
 
 
-def _quota_table(table: RightsTable) -> QuotaTable:
+def _quota_table(table: RightsTable, settings: AccessSettings) -> QuotaTable:
+    lines = settings.quota_lines()
     # A newer node may know more kinds.
     return QuotaTable(
         {
             subject: Bounds(**{kind: amount for kind, amount in kinds.items() if kind in KINDS})
             for subject, kinds in table.quotas.items()
-        }
+        },
+        bounds_by_subject(line for line in lines if not line.is_listeners),
+        bounds_by_subject(line for line in lines if line.is_listeners),
     )
 
 

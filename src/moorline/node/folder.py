@@ -24,16 +24,20 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from moorline.config.addresses import Address
 from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import HOME_BYTES, ID_BYTES, NO_HOME, id_of, text_of
 from moorline.limits import DISK_FREE_BYTES_MIN, LOCK_LOOK_MS, LOCK_LOOKS, MIB
 
 IDENTITY = "node.id"
 HOME = "node.home"
+NOTE = "node.json"
 
 log = logging.getLogger("moorline.node")
 
@@ -218,3 +222,27 @@ def _unusable(folder: Path, error: OSError) -> Exception:
         f"the data folder {folder} cannot be used: {error.strerror}: "
         "give this user rights to it, or choose another --data"
     )
+
+
+def leave_note(
+    stack: contextlib.AsyncExitStack,
+    folder: Path,
+    node: str,
+    home: str,
+    addresses: Iterable[Address],
+    http: Address | None,
+) -> None:
+    """A file that tells other commands on this machine where the node listens; removed at the end."""
+    note = folder / NOTE
+    note.write_bytes(
+        msgspec.json.encode(
+            {
+                "node": node,
+                "home": home,
+                "addresses": [str(address) for address in addresses],
+                "http": str(http or ""),
+                "process": os.getpid(),
+            }
+        )
+    )
+    stack.callback(note.unlink, missing_ok=True)

@@ -41,6 +41,7 @@ from moorline.limits import (
     NODE_SEEN_MS,
 )
 from moorline.net.clock import boot_id, boot_ms
+from moorline.net.interpreter import Interpreter, nothing_awaited
 from moorline.node.folder import HeldFolder, home_number, note_home_number, write_durably
 
 log = logging.getLogger("moorline.node")
@@ -64,19 +65,24 @@ class Identity:
         self.going_on: list[Callable[[], None]] = []
         """Called when answers that were held back may leave."""
         self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
-        self.is_catalog_silent = False
-        """Whether the catalog did not answer when it was last asked, at the latest renewal."""
         self._identities = identities
         self._lease_ms = lease_ms
         self._tenure = Tenure(f"identity of {granted.home}", lease_ms, asked_ms)
+        self._interpreter = Interpreter(
+            {HoldBack: self._hold_back, GoOn: self._go_on, EndNode: self._end_node},
+            self._tell,
+            nothing_awaited,
+        )
 
     def may_answer(self) -> bool:
         """Whether what is stored may be promised now: no other process can be at work under our name."""
         return self._tenure.may_answer(boot_ms())
 
-    @property
-    def is_lapsed(self) -> bool:
-        return self._tenure.state is TenureState.LAPSED
+    def lapsed(self) -> str:
+        """The problem, if it is one."""
+        if self._tenure.state is not TenureState.LAPSED:
+            return ""
+        return "the catalog does not renew the lease of this node: nothing is answered"
 
     async def register(
         self, *, roles: list[str], addresses: list[str], http: str | None, version: str
@@ -94,9 +100,7 @@ class Identity:
         while True:
             try:
                 await self._renew(pause_ms)
-                self.is_catalog_silent = False
             except (MoorlineError, OSError, TimeoutError) as error:
-                self.is_catalog_silent = True
                 self._tell(Looked())
                 log.warning(
                     "the lease of our identity was not renewed",
@@ -116,23 +120,22 @@ class Identity:
         self._tell(Renewed(asked_ms) if is_ours else Taken())
 
     def _tell(self, event: Event) -> None:
-        for effect in self._tenure.handle(event, boot_ms()):
-            match effect:
-                case HoldBack():
-                    log.error(
-                        "the catalog did not renew the lease of our identity in time: nothing is answered "
-                        "until it does",
-                        extra={"lease_ms": self._lease_ms},
-                    )
-                case GoOn():
-                    log.warning("the identity is ours as before: answers leave again")
-                    for go_on in self.going_on:
-                        go_on()
-                case EndNode():
-                    if not self.taken.done():
-                        self.taken.set_result(self._identities.taken())
-                case _:
-                    raise AssertionError(f"a tenure has no {effect}")
+        self._interpreter.perform(self._tenure.handle(event, boot_ms()))
+
+    def _hold_back(self, _: HoldBack) -> None:
+        log.error(
+            "the catalog did not renew the lease of our identity in time: nothing is answered until it does",
+            extra={"lease_ms": self._lease_ms},
+        )
+
+    def _go_on(self, _: GoOn) -> None:
+        log.warning("the identity is ours as before: answers leave again")
+        for go_on in self.going_on:
+            go_on()
+
+    def _end_node(self, _: EndNode) -> None:
+        if not self.taken.done():
+            self.taken.set_result(self._identities.taken())
 
     async def release(self) -> None:
         """Gives it back, if the catalog takes it soon."""

@@ -10,8 +10,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
@@ -22,36 +21,47 @@ from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
 from moorline.console.http import Health, HttpPort
+from moorline.core.access.owner import name_of
+from moorline.core.access.principal import ANONYMOUS
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import LIST
 from moorline.core.descriptors import Use
 from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
+from moorline.journal.disk_watch import FillsDisk
 from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
+from moorline.net.group_commit import GroupCommit
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
-from moorline.net.session import Session, SessionRights, each
+from moorline.net.session import Session, each
+from moorline.net.session_rights import SessionRights
 from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import NodeAccess, open_access
 from moorline.node.access import watch as watch_access
+from moorline.node.catalog_watch import CatalogWatch
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
 from moorline.node.descriptors import watch as watch_descriptors
-from moorline.node.folder import HeldFolder, check_room, identity, is_new, locked
+from moorline.node.folder import HeldFolder, check_room, identity, is_new, leave_note, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
-from moorline.node.stores import missing_stores, note_stores
+from moorline.node.resolver import open_resolver
+from moorline.node.resolver import watch as watch_resolver
+from moorline.node.stores import note_stores, tell_of_missing
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
 from moorline.node.topics import Owner, Topics, home_of_streams, open_topics, published
 from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.resolver.cluster_entries import ShardPlace
+from moorline.resolver.commands import ResolverBroker
 from moorline.services.operator import OperatorBroker
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
@@ -98,6 +108,8 @@ class Node:
         )
         self._tls: TlsFiles | None = None
         self._queues: QueueBroker | None = None
+        self._topics: Topics | None = None
+        self._resolver: ResolverBroker | None = None
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
@@ -105,7 +117,8 @@ class Node:
         """Opens everything; what was opened is on the stack, also when this raises."""
         found = stack.enter_context(locked(Path(self.config.data)))
         folder = found.path
-        if is_new(folder):
+        is_first = is_new(folder)
+        if is_first:
             check_room(folder)
         clock = await stack.enter_async_context(open_clock(folder))
         await self._open_catalog(stack, folder)
@@ -115,21 +128,26 @@ class Node:
         self._watch_clock(clock)
         links: Links | None = None
         if "broker" in self.roles:
-            self._tell_of_missing_stores(folder)
+            for text in tell_of_missing(folder):
+                self._problems.add(Severity.WANTS_CARE, text)
             links = self._links(stack)
             queues = await self._open_queues(stack, folder, clock.clock)
             topics = await self._open_topics(stack, folder, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
             self._publish_audit(stack, topics)
+        if "resolver" in self.roles:
+            await self._open_resolver(stack, is_new=is_first)
         await self._open_listeners(stack)
         await self._register()
+        if self._resolver is not None:
+            await self._resolver.cluster.look()
         if links is not None:
             keeping = asyncio.create_task(links.keep_forever())
             stack.callback(keeping.cancel)
             watching = asyncio.create_task(self._access.watch_nodes_forever(links.cut))
             stack.callback(watching.cancel)
-        self._leave_note(stack, folder)
+        leave_note(stack, folder, self.config.node, self._identity.home, self.addresses, self.http)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
 
     async def failed(self) -> MoorlineError:
@@ -159,6 +177,10 @@ class Node:
             stack.callback(watch.cancel)
         self._catalog = await stack.enter_async_context(Catalog.open(dsn))
         self._catalog_version = await self._catalog.version()
+        answering = CatalogWatch(self._catalog.version, monotonic_ms)
+        looking = asyncio.create_task(answering.look_forever())
+        stack.callback(looking.cancel)
+        self._problems.watch(Severity.WANTS_CARE, answering.silent)
         if self._recompute_digests:
             await recompute_all(self._catalog)
 
@@ -177,8 +199,7 @@ class Node:
             )
         )
         self._identity.taken.add_done_callback(self._end_with)
-        self._problems.watch(Severity.REFUSES, self._lapsed)
-        self._problems.watch(Severity.WANTS_CARE, self._without_catalog)
+        self._problems.watch(Severity.REFUSES, self._identity.lapsed)
 
     async def _open_access(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
         assert self._catalog is not None
@@ -202,16 +223,6 @@ class Node:
             self._queues.claim(identity.fingerprint, identity.principal)
         return self._access.entered(session)
 
-    def _lapsed(self) -> str:
-        if not self._identity.is_lapsed:
-            return ""
-        return "the catalog does not renew the lease of this node: nothing is answered"
-
-    def _without_catalog(self) -> str:
-        if not self._identity.is_catalog_silent:
-            return ""
-        return "the catalog does not answer: services, groups and sessions wait for it"
-
     async def _watch(self, postgres: EmbeddedPostgres) -> None:
         text = await postgres.died()
         self._problems.add(Severity.ENDS, text)
@@ -228,12 +239,6 @@ class Node:
         )
         watch_descriptors(self.metrics, self._descriptors, self._listeners.door)
         watch_access(self.metrics, self._access)
-
-    def _tell_of_missing_stores(self, folder: Path) -> None:
-        for name in missing_stores(folder):
-            text = f"{folder / name} was gone at the start, with all messages that were in it"
-            log.error("%s: stop the node and bring it back from a copy, if there is one", text)
-            self._problems.add(Severity.WANTS_CARE, text)
 
     def _watch_clock(self, clock: NodeClock) -> None:
         watch_clock(self.metrics, clock)
@@ -263,24 +268,29 @@ class Node:
         mending = QueueMending(broker)
         stack.push_async_callback(mending.close)
         self._declared.update(mending.declared())
-        broker.refused = self._access.trail.refused
+        broker.refusals.tell = self._access.trail.refused
+        services.audited = self._access.trail.operating
         broker.owners.mapped = self._access.table.mapped
+        self._access.broker.old_owners = broker.owners.old
+        broker.quotas.stored_bytes_max = self._access.stored_bytes_max
+        broker.bound_again()
+        owned_by, counted = broker.store.owners.owned_by, self._access.quota_commands.owned
+        counted[Quota.QUEUES] = lambda owner: broker.quotas.queues_of(name_of(owner) or ANONYMOUS)
+        counted[Quota.STORED_BYTES] = lambda owner: owned_by(owner).bytes
+        # Behind the quotas themselves, which the table tells first.
+        stack.callback(self._access.table.on_change(broker.bound_again))
         stack.callback(self._access.table.on_change(broker.judge_soon))
         stack.callback(self._access.table.on_change(services.judge_soon))
         self._queues = broker
         watch_queues(self.metrics, broker)
         watch_services(self.metrics, services)
-        broker.commits.failed.add_done_callback(self._end_with)
-        broker.commits.may_answer = self._identity.may_answer
-        self._identity.going_on.append(broker.commits.go_on)
-        self._problems.watch(Severity.REFUSES, lambda: full_disk("queues", broker))
-        self._problems.watch(Severity.WANTS_CARE, lambda: broker.disk_problem)
+        self._watch_commits("queues", broker.commits, broker)
         return broker
 
     def _links(self, stack: contextlib.AsyncExitStack) -> Links:
         """Before the subjects, which speak over them until they are closed."""
         assert self._catalog is not None
-        secret = self._access.users.secret
+        secret = self._access.nodes.secret
         links = Links(self.config, self._catalog, self._identity.home, secret)
         stack.push_async_callback(links.close)
         return links
@@ -302,15 +312,29 @@ class Node:
                 stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
             )
         )
+        self._topics = topics
         self._declared.update(topics.declared())
         stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)
-        topics.streams.commits.failed.add_done_callback(self._end_with)
-        topics.streams.commits.may_answer = self._identity.may_answer
-        self._identity.going_on.append(topics.streams.commits.go_on)
-        self._problems.watch(Severity.REFUSES, lambda: full_disk("streams", topics.streams))
-        self._problems.watch(Severity.WANTS_CARE, lambda: topics.streams.disk_problem)
+        self._watch_commits("streams", topics.streams.commits, topics.streams)
         return topics
+
+    async def _open_resolver(self, stack: contextlib.AsyncExitStack, *, is_new: bool) -> None:
+        assert self._catalog is not None
+        self._resolver = await stack.enter_async_context(
+            open_resolver(
+                self.config, self._catalog, self._access, self._known_shards, is_new=is_new
+            )
+        )
+        self._declared.update(self._resolver.declared())
+        stack.callback(self._access.table.on_change(self._resolver.judge_soon))
+        watch_resolver(self.metrics, self._resolver)
+
+    def _known_shards(self) -> list[ShardPlace]:
+        if self._topics is None:
+            return []
+        found = self._topics.directory.shard_extents()
+        return [ShardPlace(shard.home, shard.number) for shard in found]
 
     def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
         audit = self._access.audit
@@ -321,6 +345,14 @@ class Node:
 
         stack.callback(only_files)
 
+    def _watch_commits(self, what: str, commits: GroupCommit[Any], filling: FillsDisk) -> None:
+        """They are answered only as long as our identity is ours; the node ends with them."""
+        commits.failed.add_done_callback(self._end_with)
+        commits.may_answer = self._identity.may_answer
+        self._identity.going_on.append(commits.go_on)
+        self._problems.watch(Severity.REFUSES, lambda: full_disk(what, filling))
+        self._problems.watch(Severity.WANTS_CARE, lambda: filling.disk_problem)
+
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
             return
@@ -330,7 +362,7 @@ class Node:
 
     async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
         config = self.config
-        handlers = self._access.guarded(self._declared, is_broker="broker" in self.roles)
+        handlers = self._access.guarded(self._declared, self.roles)
         native = NativeProtocol(handlers, self._welcome)
         if any(address.scheme == "tls" for address in config.listen_addresses()):
             await self._open_tls(stack)
@@ -365,22 +397,6 @@ class Node:
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
         )
-
-    def _leave_note(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
-        """A file that tells other commands on this machine where the node listens."""
-        note = folder / "node.json"
-        note.write_bytes(
-            msgspec.json.encode(
-                {
-                    "node": self.config.node,
-                    "home": self._identity.home,
-                    "addresses": [str(address) for address in self.addresses],
-                    "http": str(self.http or ""),
-                    "process": os.getpid(),
-                }
-            )
-        )
-        stack.callback(note.unlink, missing_ok=True)
 
     # --- what every node answers ------------------------------------------------------------------
 

@@ -121,7 +121,8 @@ async def open_homes(catalog: Catalog, broker: QueueBroker) -> AsyncIterator[Que
     number = broker.store.options.home
     homes = QueueHomes(Homes(catalog), number)
     writer = ExceptionWriter(Homes(catalog), number, HomeExceptions(broker.store))
-    broker.absence = homes.absence
+    broker.refusals.absence = homes.absence
+    broker.descriptions.whereabouts = homes.whereabouts
     tasks = [
         asyncio.create_task(homes.look_forever()),
         asyncio.create_task(writer.write_until_done()),

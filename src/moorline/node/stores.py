@@ -22,6 +22,16 @@ def missing_stores(folder: Path) -> list[str]:
     return [name for name in _noted(folder) if not (folder / name).is_dir()]
 
 
+def tell_of_missing(folder: Path) -> list[str]:
+    """What a start says of those, in the log and wherever the node tells its problems."""
+    texts = []
+    for name in missing_stores(folder):
+        text = f"{folder / name} was gone at the start, with all messages that were in it"
+        log.error("%s: stop the node and bring it back from a copy, if there is one", text)
+        texts.append(text)
+    return texts
+
+
 def note_stores(folder: Path, names: Iterable[str]) -> None:
     """Those are there from now on. On a full disk the next start notes them."""
     noted = _noted(folder)

@@ -24,7 +24,7 @@ from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
 from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
-from moorline.groups.originator import Judge
+from moorline.groups.rights import Judge
 from moorline.ids import text_of
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
@@ -111,7 +111,7 @@ class Topics:
     async def keep_sessions_forever(self) -> None:
         while True:
             try:
-                await self.sessions.keep_up()
+                await self.sessions.durable.keep_up()
             except Exception:
                 # Without this task durable sessions would expire while they are in use.
                 log.exception("sessions were not looked after")

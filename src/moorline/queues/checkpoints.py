@@ -6,7 +6,6 @@ senders share what is left of the log, so that it never overflows, and commits g
 
 import asyncio
 import logging
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -17,7 +16,6 @@ from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
 from moorline.limits import (
     CHECKPOINT_INTERVAL_MS,
-    CHECKPOINT_TURN_S,
     DISK_FREE_BYTES_MIN,
     DISK_LOOK_MS,
     QUEUES_DIRTY_MAX,
@@ -27,13 +25,11 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.group_commit import GroupCommit
 from moorline.net.session import Session
+from moorline.net.thread_turns import hold_quick_turns, release_quick_turns
 from moorline.queues.paced_senders import PacedSenders
 from moorline.queues.pacing import Pace
 
 log = logging.getLogger("moorline.queues")
-
-_TURN_S = sys.getswitchinterval()
-"""What it is between checkpoints: not asked for when one begins, for another node's may be under way here."""
 
 
 class CheckpointDone(msgspec.Struct, frozen=True):
@@ -197,14 +193,14 @@ class Checkpoints:
 
     async def _checkpoint(self) -> None:
         store, started = self._store, monotonic_ms()
+        # Its thread and the loop take turns; with Python's own 5 ms each would wait long for the other.
+        hold_quick_turns()
         try:
             changed, log_bytes = len(store.dirty), store.log.size_bytes
             under_way = checkpoint.Checkpoint(store, wall_ms, monotonic_ms)
             self._began_ms = started
             self._pace.begin(log_bytes, started)
             self._under_way = under_way
-            # Its thread and the loop take turns; with Python's own 5 ms each would wait long for the other.
-            sys.setswitchinterval(CHECKPOINT_TURN_S)
             for disk_work in under_way.steps():
                 if disk_work is None:
                     await self._turn()
@@ -221,7 +217,7 @@ class Checkpoints:
         except Exception as error:  # what it took over from the log may be in no file
             self._commits.fail(error)
         finally:
-            sys.setswitchinterval(_TURN_S)
+            release_quick_turns()
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._under_way = None

@@ -4,18 +4,26 @@ Every handler gets a run of commands of one kind. A change is answered after its
 once. Design and commands: docs/design/queues.md.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
-from moorline.access.guard import Check, Declarations, Declared, needs, own, owner_or, unless_denied
+from moorline.access.guard import (
+    Check,
+    Declarations,
+    Declared,
+    heavy,
+    needs,
+    own,
+    owner_or,
+    unless_denied,
+)
+from moorline.access.judging import Judging
 from moorline.config.settings import Queues as Settings
 from moorline.core.access.owner import owner_of
-from moorline.core.access.principal import ANONYMOUS
 from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, WRITE
-from moorline.core.queue.queue import QUOTA_MARKER, Queue
-from moorline.errors import CallFailed, MoorlineError, NotFound, QuotaExceeded
+from moorline.core.queue.queue import QUOTA_MARKER, RECORD_HEAD_BYTES, Queue
+from moorline.errors import CallFailed, MoorlineError, NotFound, OverQuota, QuotaExceeded
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
@@ -25,27 +33,26 @@ from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
-from moorline.queues.homes import NOT_HERE
-from moorline.queues.judging import Judging
+from moorline.queues.descriptions import QueueDescriptions
 from moorline.queues.owners import (
     OWNERS_CALLS,
     QUEUES,
     QueueOwners,
     all_queues,
-    nobody_hears,
     path_of,
     path_of_call,
     paths_of_call,
 )
 from moorline.queues.parking import Parking
-from moorline.queues.queue_list import listed
-from moorline.queues.refusals import why_closed, why_unreadable
+from moorline.queues.quotas import QueueQuotas, has_room
+from moorline.queues.refusals import Refusals, check_readable, why_shut
 from moorline.queues.subscription import Subscriptions
 from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.queue import (
     Acknowledge,
     Acknowledged,
     BlockQueue,
+    CloseQueue,
     DeleteQueue,
     DescribeQueue,
     Done,
@@ -53,9 +60,7 @@ from moorline.wire.queue import (
     Got,
     ListQueues,
     NewQueue,
-    QueueDescribed,
     QueueMade,
-    QueuesListed,
     Send,
     Sent,
     Subscribe,
@@ -66,7 +71,7 @@ from moorline.wire.queue import (
 
 log = logging.getLogger("moorline.queues")
 
-Change = TypeVar("Change", Suspend, DeleteQueue, BlockQueue)
+Change = TypeVar("Change", Suspend, DeleteQueue, BlockQueue, CloseQueue)
 
 
 class Counts:
@@ -91,11 +96,10 @@ class QueueBroker(FillsDisk):
         self.clock = clock or TrustedClock()
         self.settings = settings
         self.counts = Counts()
-        self.absence: Callable[[bytes], str] = lambda _: NOT_HERE
-        """What is said of a queue that is not here; it may be another node's."""
-        self.refused: Callable[[Session, str, str, str], None] = nobody_hears
-        """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
         self.owners = QueueOwners(store)
+        self.refusals = Refusals(store, self.owners, settings.message_bytes_max)
+        self.quotas = QueueQuotas(store, self.owners, self.refusals)
+        self.descriptions = QueueDescriptions(store, self.owners, self.found)
         self.parking = Parking(store, self.refusal_now)
         self._checks: dict[type[Message], Check] = {}
         self._turns = Turns()
@@ -114,10 +118,6 @@ class QueueBroker(FillsDisk):
         """Returns when the node itself may send more: as a session that is held and goes on in its turn."""
         await self.checkpoints.paced()
 
-    def why_closed(self, queue: Queue | None) -> CallFailed | None:
-        """Why a queue takes no messages, whatever its quota; None if it does."""
-        return why_closed(queue)
-
     def declared(self) -> Declarations:
         of_one_queue = self.parking.guard(
             {
@@ -129,21 +129,23 @@ class QueueBroker(FillsDisk):
                 Suspend: self._change(self._suspend),
                 DeleteQueue: self._change(self._delete),
                 BlockQueue: self._change(self._block),
+                CloseQueue: self._change(self._close),
             }
         )
-        of_one_queue[DescribeQueue] = self._turns.spawned(self._describe)
+        of_one_queue[DescribeQueue] = self._turns.spawned(self.descriptions.describe)
         at, owner = path_of_call, self.owners.of_call
         declared: dict[type[Message], Declared] = {
             kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
             for kind, right in OWNERS_CALLS.items()
         }
+        declared[DescribeQueue] = heavy(declared[DescribeQueue])  # it reads files
         declared |= {
             Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
             # Its handler has the queue in hand anyway, and looks whose it is.
             Acknowledge: own(of_one_queue[Acknowledge]),
             BlockQueue: needs(ADMINISTER, paths_of_call, of_one_queue[BlockQueue], below=QUEUES),
             NewQueue: needs(PUBLISH, all_queues, self._new),
-            ListQueues: needs(LIST, all_queues, self._turns.spawned(self._list)),
+            ListQueues: heavy(needs(LIST, all_queues, self._turns.spawned(self.descriptions.list))),
         }
         self._checks = {kind: one.check for kind, one in declared.items() if one.check is not None}
         return declared
@@ -155,59 +157,67 @@ class QueueBroker(FillsDisk):
         if self.is_disk_full:
             text = "the node's disk is nearly full; it takes acknowledgements, but nothing new"
             return [Failed(call.call, "NODE_DISK_FULL", text) for call in calls]
-        owner = owner_of(session.rights.principal)
-        self._changed(session, [QueueMade(call.call, store.create(owner).id) for call in calls])
-        return ()
+        owner, refusals, made = owner_of(session.rights.principal), list[Answer](), list[Answer]()
+        for call in self.quotas.may_make(session, calls, refusals):
+            queue = store.create(owner)
+            self.quotas.made(queue)
+            made.append(QueueMade(call.call, queue.id))
+        self._changed(session, made)
+        return refusals
 
     def _send(self, session: Session, calls: list[Send]) -> Iterable[Answer]:
         store, live, settings = self.store, self.store.live, self.settings
         woken, send = store.batch.woken, store.send
         now_ms = self.clock.stamp_ms()
         expires = settings.expire_on_send and settings.ttl_s
-        expire_before = self.clock.expiry_ms() - settings.ttl_s * 1_000 if expires else 0
+        expire_before = self.expired_before_ms() if expires else 0
         routed = self.subscriptions.route is not None
         body_bytes_max, is_disk_full = settings.message_bytes_max, self.is_disk_full
         answers: list[Answer] = []
         refusals: list[Answer] = []
+        if session.allowance is not None and session.allowance.is_rate_bounded:
+            calls = self.quotas.may_send(session, calls, refusals)
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            if queue is None or queue.is_shut or is_disk_full or len(call.body) > body_bytes_max:
-                refusals.append(self._refusal_of_send(queue, call))
-                continue
+            if (
+                queue is None
+                or queue.is_shut
+                or queue.closed
+                or is_disk_full
+                or len(call.body) > body_bytes_max
+            ):
+                refusal = self.refusals.of_send(session, queue, call, is_disk_full=is_disk_full)
+                if refusal is not None:
+                    refusals.append(refusal)
+                    continue
+                assert queue is not None
             if expire_before and queue.maybe_expired(expire_before):
                 self.expire(queue, expire_before)
+            owned = queue.owned
+            if owned.bytes + len(call.body) + RECORD_HEAD_BYTES > owned.bytes_max:
+                refusals.append(self.quotas.stored_too_much(session, call))
+                continue
             message = send(queue, call.body, now_ms)
             if message:
                 answers.append(Sent(call.call, message))
             else:
                 self.counts.refused_by_quota += 1
-                text = "the queue is full; its recipient must read it to the end"
-                refusals.append(Failed(call.call, "QUOTA", text))
+                refusals.append(self.refusals.full(call))
             if routed or queue.is_subscribed:
                 woken.append(queue)
         self.counts.stored += len(answers)
         self._changed(session, answers)
         return refusals
 
-    def _refusal_of_send(self, queue: Queue | None, call: Send) -> Answer:
-        if queue is None:
-            return Failed(call.call, "NOT_FOUND", self.absence(call.queue))
-        closed = why_closed(queue)
-        if closed is not None:
-            return Failed(call.call, closed.code, str(closed))
-        if len(call.body) > self.settings.message_bytes_max:
-            text = f"{len(call.body)} bytes; at most {self.settings.message_bytes_max} are taken"
-            return Failed(call.call, "TOO_LARGE", text)
-        text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
-        return Failed(call.call, "NODE_DISK_FULL", text)
-
     def send_row(self, queue_id: bytes, body: bytes, *, is_decided: bool) -> str:
         """As `Send`, with nobody to be answered: into the batch under way, or the code of why not."""
         queue = self.store.find(queue_id)
-        closed = why_closed(queue)
-        if closed is not None:
-            return closed.code
+        shut = why_shut(queue)
+        if shut is not None:
+            return shut.code
         assert queue is not None
+        if not is_decided and not has_room(queue, body):
+            return OverQuota.code
         message = self.store.send(queue, body, self.clock.stamp_ms(), is_decided=is_decided)
         # Also where it is refused: its recipient is told by a mark.
         self.store.batch.woken.append(queue)
@@ -226,7 +236,7 @@ class QueueBroker(FillsDisk):
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
             if queue is None or queue.blocked or queue.damaged or owners[queue.owner] != reader:
-                refusal = self._refusal_of_reader(session, queue, call)
+                refusal = self.refusals.of_reader(session, queue, call)
                 if refusal:
                     at_once.append(refusal)
                     continue
@@ -242,7 +252,7 @@ class QueueBroker(FillsDisk):
                 # Whatever took the message may be on its way to the disk: it is gone when that is durable.
                 (at_once if store.last_batch is None else answers).append(gone)
             else:
-                at_once.append(self._not_the_head(queue, call))
+                at_once.append(self.refusals.not_the_head(queue, call))
         self.counts.acknowledged += acknowledged
         self.subscriptions.serve(served)
         self._changed(session, answers)
@@ -254,6 +264,8 @@ class QueueBroker(FillsDisk):
         # The call may have waited, for a repair or the catalog, while rights changed.
         denied = self.owners.why_not_read(session.rights, call.queue, self.store.glance(call.queue))
         if denied is not None:
+            path = path_of(call.queue)
+            self.refusals.tell(session, Subscribe.__name__, path, denied.code)
             raise denied
         queue = self._readable(call.queue)
         waiting = queue.size
@@ -268,7 +280,7 @@ class QueueBroker(FillsDisk):
     def _get(self, _: Session, call: Get) -> Answer:
         queue = self._readable(call.queue)
         entry = self.store.head(queue)
-        _check_readable(queue)
+        check_readable(queue)
         if entry is None or entry.lsn > self.store.committed_lsn:
             return Got(call.call, 0)
         return Got(call.call, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
@@ -279,53 +291,19 @@ class QueueBroker(FillsDisk):
         self.store.suspend(self._readable(call.queue))
 
     def _delete(self, call: DeleteQueue) -> None:
-        queue = self._found(call.queue)
+        queue = self.found(call.queue)
         self.subscriptions.end(queue, "DELETED")
         self.store.delete(queue)
         self.owners.deleted(queue)
 
     def _block(self, call: BlockQueue) -> None:
-        queue = self._found(call.queue)
+        queue = self.found(call.queue)
         if call.blocked:
             self.subscriptions.end(queue, "BLOCKED")
         self.store.block(queue, blocked=call.blocked)
 
-    # --- the operator's view ----------------------------------------------------------------------
-
-    async def _describe(self, _: Session, call: DescribeQueue) -> Answer:
-        queue = self._found(call.queue)
-        # What the index counts may not be there any more: the files say what can be delivered.
-        unreadable = await self._unreadable(queue)
-        queue = self._found(call.queue)
-        return QueueDescribed(
-            call.call,
-            queue=queue.id,
-            waiting=queue.size - unreadable,
-            stored=max(0, queue.stored - unreadable),
-            is_subscribed=queue.is_subscribed,
-            is_suspended=queue.suspended,
-            is_blocked=queue.blocked,
-            is_damaged=queue.damaged,
-            is_over_quota=not queue.can_write,
-            created_s=queue.created_s,
-            owner=self.owners.name_of(queue) or ANONYMOUS,
-            unreadable=unreadable,
-        )
-
-    async def _unreadable(self, queue: Queue) -> int:
-        """Reads its files a slice at a time, as long as they are nobody else's."""
-        look = self.store.files.unreadable(queue)
-        while queue.id not in self.store.mending and self.store.find(queue.id) is queue:
-            try:
-                next(look)
-            except StopIteration as done:
-                return int(done.value)
-            await asyncio.sleep(0)
-        return 0
-
-    async def _list(self, _: Session, call: ListQueues) -> Answer:
-        rows = await in_slices(listed(self.store, call.after, call.count))
-        return QueuesListed(call.call, len(self.store), rows)
+    def _close(self, call: CloseQueue) -> None:
+        self.store.close_to_strangers(self.found(call.queue), closed=call.closed)
 
     # --- who may do what --------------------------------------------------------------------------
 
@@ -336,6 +314,7 @@ class QueueBroker(FillsDisk):
         """
         if not self.owners.claim(fingerprint, principal):
             return False
+        self.bound_again()
         self._turns.spawn(self._keep_claims())
         return True
 
@@ -346,6 +325,10 @@ class QueueBroker(FillsDisk):
             # Until the next checkpoint the certificate itself has to come again.
             log.warning("whose queues are is not durable yet", extra={"why": str(error)})
 
+    def bound_again(self) -> None:
+        """Quotas have changed, or whose queues are."""
+        self._turns.spawn(in_slices(self.quotas.bound_all()))
+
     def judge_soon(self) -> None:
         """Rights have changed: who may not read a queue any more gets nothing of it from now on."""
         self._judging.soon()
@@ -354,7 +337,9 @@ class QueueBroker(FillsDisk):
         for queue, held in self.subscriptions.each():
             refusal = self.owners.why_not_read(held.session.rights, queue.id, queue)
             if refusal is not None:
-                self.refused(held.session, Subscribe.__name__, path_of(queue.id), refusal.code)
+                self.refusals.tell(
+                    held.session, Subscribe.__name__, path_of(queue.id), refusal.code
+                )
                 if held.in_flight_max:
                     # One of a service's many: it goes on with the others.
                     self.subscriptions.detach(queue)
@@ -368,33 +353,26 @@ class QueueBroker(FillsDisk):
         refusal = None if check is None else check(session.rights, call)
         if refusal is None:
             return None
-        self.refused(session, type(call).__name__, refusal.path, refusal.code)
+        self.refusals.tell(session, type(call).__name__, refusal.path, refusal.code)
         return Failed(call.call, refusal.code, refusal.text)
 
-    def _found(self, queue_id: bytes) -> Queue:
+    def found(self, queue_id: bytes) -> Queue:
+        """Of somebody who may know whether it is here."""
         queue = self.store.find(queue_id)
         if queue is None:
-            raise NotFound(self.absence(queue_id))
+            raise NotFound(self.refusals.absence(queue_id))
         return queue
 
     def _readable(self, queue_id: bytes) -> Queue:
-        queue = self._found(queue_id)
-        _check_readable(queue)
+        queue = self.found(queue_id)
+        check_readable(queue)
         return queue
 
-    def _refusal_of_reader(
-        self, session: Session, queue: Queue | None, call: Acknowledge
-    ) -> Answer | None:
-        denied = self.owners.why_not_read(session.rights, call.queue, queue)
-        if denied is not None:
-            self.refused(session, Acknowledge.__name__, path_of(call.queue), denied.code)
-            return Failed(call.call, denied.code, str(denied))
-        if queue is None:
-            return Failed(call.call, "NOT_FOUND", self.absence(call.queue))
-        unreadable = why_unreadable(queue)
-        return Failed(call.call, unreadable.code, str(unreadable)) if unreadable else None
-
     # --- inside -----------------------------------------------------------------------------------
+
+    def expired_before_ms(self) -> int:
+        """What came to a queue before then has expired: it is older than `ttl_s`."""
+        return self.clock.expiry_ms() - self.settings.ttl_s * 1_000
 
     def expire(self, queue: Queue, before_ms: int) -> int:
         """Removes what is older; deliveries that were on their way for it are forgotten."""
@@ -431,24 +409,10 @@ class QueueBroker(FillsDisk):
                 try:
                     change(call)
                 except CallFailed as error:
-                    refusals.append(Failed(call.call, error.code, str(error)))
+                    refusals.append(Failed.of(call.call, error))
                 else:
                     done.append(Done(call.call))
             self._changed(session, done)
             return refusals
 
         return handle
-
-    def _not_the_head(self, queue: Queue, call: Acknowledge) -> Answer:
-        unreadable = why_unreadable(queue)
-        if unreadable is not None:
-            return Failed(call.call, unreadable.code, str(unreadable))
-        head = self.store.head(queue)
-        text = f"the head is {head.lsn}" if head else "the queue is empty"
-        return Failed(call.call, "NO_MESSAGE", f"{call.message} is not the head: {text}")
-
-
-def _check_readable(queue: Queue) -> None:
-    unreadable = why_unreadable(queue)
-    if unreadable is not None:
-        raise unreadable

@@ -3,7 +3,7 @@
 from moorline.access.guard import Declarations, owner_or
 from moorline.core.access.right import SUBSCRIBE
 from moorline.core.queue.queue import QUOTA_MARKER
-from moorline.errors import JournalDamaged, NotFound, QueueDamaged
+from moorline.errors import JournalDamaged, QueueDamaged
 from moorline.journal.queues.offline import waiting
 from moorline.limits import PEEK_BYTES, PEEK_ROW_BYTES
 from moorline.net.session import Session, each
@@ -26,9 +26,7 @@ class QueueContents:
 
     def _peek(self, _: Session, call: PeekQueue) -> QueuePeeked:
         broker, store = self._broker, self._broker.store
-        queue = store.find(call.queue)
-        if queue is None:
-            raise NotFound(broker.absence(call.queue))
+        queue = broker.found(call.queue)
         found: list[WaitingMessage] = []
         room = PEEK_BYTES
         try:

@@ -72,6 +72,16 @@ class QueueHomes:
             return NOT_HERE
         return f"{NOT_HERE} here: by its id it is of the home {row.name!r}, which the node {row.node!r} has"
 
+    async def whereabouts(self, queue_id: bytes) -> str:
+        """The same for one who may wait for the catalog: it knows of queues whose ids do not say it."""
+        try:
+            row = (await self.home_of([queue_id])).get(queue_id)
+        except (MoorlineError, OSError, TimeoutError):
+            return self.absence(queue_id)
+        if row is None or row.number == self._number or not row.is_alive:
+            return NOT_HERE
+        return f"{NOT_HERE} here: it is of the home {row.name!r}, which the node {row.node!r} has"
+
     async def look_forever(self) -> None:
         """Keeps what `absence` says up to date."""
         while True:

@@ -11,21 +11,20 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from moorline.access.guard import Declarations, needs
+from moorline.access.guard import Declarations, heavy, needs
 from moorline.core.access.right import ADMINISTER
 from moorline.core.queue.queue import Queue
 from moorline.errors import (
     DiskFull,
     FolderUnusable,
     NodeDiskFull,
-    NotFound,
     QueueDamaged,
 )
 from moorline.ids import text_of
 from moorline.journal.queues import checkpoint
-from moorline.journal.queues.check import Report
 from moorline.journal.queues.folder import path_of
 from moorline.journal.queues.mending import QueueWork
+from moorline.journal.queues.report import Report
 from moorline.limits import QUEUE_PROBLEM_CHARACTERS_MAX, QUEUE_PROBLEMS_MAX
 from moorline.net.clock import wall_ms
 from moorline.net.session import Session
@@ -61,8 +60,10 @@ class QueueMending:
 
     def declared(self) -> Declarations:
         return {
-            CheckQueue: needs(ADMINISTER, paths_of_call, self._turns.later(self._check)),
-            CheckpointQueues: needs(ADMINISTER, all_queues, self._turns.later(self._checkpoint)),
+            CheckQueue: heavy(needs(ADMINISTER, paths_of_call, self._turns.later(self._check))),
+            CheckpointQueues: heavy(
+                needs(ADMINISTER, all_queues, self._turns.later(self._checkpoint))
+            ),
         }
 
     async def close(self) -> None:
@@ -79,9 +80,7 @@ class QueueMending:
 
     async def _check(self, _: Session, call: CheckQueue) -> Answer:
         async with self._turns.turn(MENDING):
-            queue = self._store.find(call.queue)
-            if queue is None:
-                raise NotFound(self._broker.absence(call.queue))
+            queue = self._broker.found(call.queue)
             if call.is_repair:
                 found, left = await self._begun(self._repaired(queue))
                 is_clean = not left.problems

@@ -6,16 +6,33 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from moorline.access.guard import demand, demand_unless_denied, is_owners
-from moorline.core.access.owner import judged_name_of, name_of, owner_of
+from moorline.access.owner_page import OldOwner
+from moorline.core.access.owner import (
+    PRINCIPAL,
+    claim_of,
+    claimed,
+    judged_name_of,
+    name_of,
+    owner_of,
+)
 from moorline.core.access.right import ADMINISTER, LIST, SUBSCRIBE, WRITE
 from moorline.core.queue.queue import Queue
 from moorline.errors import CallFailed, Denied, RightsUnknown
 from moorline.ids import text_of
 from moorline.journal.queues.store import Store
 from moorline.limits import QUEUES_GONE_MAX
-from moorline.net.session import Session, SessionRights
+from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
 from moorline.wire.message import Call
-from moorline.wire.queue import DeleteQueue, DescribeQueue, Get, Subscribe, Suspend, Unsubscribe
+from moorline.wire.queue import (
+    CloseQueue,
+    DeleteQueue,
+    DescribeQueue,
+    Get,
+    Subscribe,
+    Suspend,
+    Unsubscribe,
+)
 
 log = logging.getLogger("moorline.queues")
 
@@ -26,6 +43,7 @@ OWNERS_CALLS: Mapping[type[Call], int] = {
     Unsubscribe: SUBSCRIBE,
     Get: SUBSCRIBE,
     Suspend: ADMINISTER,
+    CloseQueue: ADMINISTER,
     DeleteQueue: ADMINISTER,
     DescribeQueue: LIST,
 }
@@ -72,11 +90,24 @@ class QueueOwners:
 
     def name_of(self, queue: Queue) -> str:
         """For people."""
-        return name_of(self._store.owners[queue.owner])
+        return self._mapped(queue) or name_of(self._store.owners[queue.owner])
 
     def judged_name_of(self, queue: Queue) -> str:
         """For verdicts."""
         return judged_name_of(self._store.owners[queue.owner])
+
+    def is_of(self, queue: Queue, owner: str) -> bool:
+        """Whether it belongs to that owner of a service: a principal, or an old name as it is judged."""
+        stored = self._store.owners[queue.owner]
+        claim = claim_of(stored)
+        if claim is not None:
+            return (self._mapped(queue) or claim.principal) == owner
+        return judged_name_of(stored) == owner
+
+    def _mapped(self, queue: Queue) -> str:
+        """Whose an operator said it is, against who claimed it."""
+        claim = claim_of(self._store.owners[queue.owner])
+        return "" if claim is None else self.mapped(claim.fingerprint)
 
     def of_call(self, call: OfOneQueue) -> str:
         return self._judged_name(call.queue, self._store.glance(call.queue))
@@ -106,6 +137,8 @@ class QueueOwners:
         if queue is not None and self._store.owners[queue.owner] == self.reader(rights):
             # Without a verdict for each path: a walk over all subscriptions would make as many as there are.
             return None
+        if queue is not None and self.is_owner(rights, queue):
+            return None
         if rights.everywhere(QUEUES) & SUBSCRIBE:
             return None
         try:
@@ -116,22 +149,42 @@ class QueueOwners:
 
     def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None:
         """What `Send` needs, for messages that come by another way."""
-        if not rights.denied_within(WRITE, QUEUES):
-            return
+        is_denied_some = rights.denied_within(WRITE, QUEUES)
         for queue_id in queue_ids:
-            owner = self._judged_name(queue_id, self._store.glance(queue_id))
-            demand_unless_denied(rights, WRITE, path_of(queue_id), owner)
+            queue = self._store.glance(queue_id)
+            if queue is not None and queue.closed:
+                demand(rights, WRITE, path_of(queue_id), self.judged_name_of(queue))
+            elif is_denied_some:
+                owner = self._judged_name(queue_id, queue)
+                demand_unless_denied(rights, WRITE, path_of(queue_id), owner)
+
+    def old(self) -> dict[str, OldOwner]:
+        """Certificates that have queues here, by their fingerprints in hex."""
+        owners, found = self._store.owners, dict[str, OldOwner]()
+        for number, owner in enumerate(owners):
+            if not owner or owner.startswith(PRINCIPAL) or not owners.owned[number].queues:
+                continue
+            fingerprint, principal = self.old_principal(owner)
+            found[fingerprint] = OldOwner(principal, owners.owned[number].queues)
+        return found
+
+    def old_principal(self, owner: bytes) -> tuple[str, str]:
+        """Of an old certificate: its fingerprint in hex, and whose its queues are; both empty of others."""
+        if not owner or owner.startswith(PRINCIPAL):
+            return "", ""
+        claim = claim_of(owner)
+        fingerprint, claimant = (owner.hex(), "") if claim is None else claim
+        return fingerprint, self.mapped(fingerprint) or claimant
 
     def claim(self, fingerprint: bytes, principal: str) -> bool:
         """False if there was nothing of that fingerprint, or nobody to give it to.
 
-        What an operator mapped is not claimed, not even by whom it was mapped to: a claim is for good, and
-        the operator may say otherwise tomorrow.
+        What an operator mapped is not claimed, not even by whom it was mapped to; and what is claimed is an
+        operator's to map: the fingerprint stays beside the principal.
         """
-        owner = owner_of(principal)
-        if not owner or not fingerprint or self.mapped(fingerprint.hex()):
+        if not owner_of(principal) or not fingerprint or self.mapped(fingerprint.hex()):
             return False
-        if not self._store.rename_owner(fingerprint, owner):
+        if not self._store.rename_owner(fingerprint, claimed(fingerprint, principal)):
             return False
         extra = {"fingerprint": fingerprint.hex(), "principal": principal}
         log.info("the queues of a certificate are its principal's", extra=extra)

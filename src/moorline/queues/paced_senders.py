@@ -1,7 +1,8 @@
 """Room: queues. Those who wait for their share of the log while a checkpoint empties it.
 
-They are sessions that are not read from, and the node itself where it sends many messages. Whoever came first
-goes on first.
+They are sessions that are not read from, and whose calls that are heard already wait too, and the node itself
+where it sends many messages. Whoever came first goes on first, by a step: so nobody sends much at once, and
+nobody waits long for what others sent.
 """
 
 import asyncio
@@ -20,9 +21,10 @@ class _Waiter:
     def __init__(self, released: "asyncio.Future[None]") -> None:
         self.released = released
 
-    def release_reading(self, reason: str) -> None:  # noqa: ARG002
+    def release_work(self, reason: str) -> bool:  # noqa: ARG002
         if not self.released.done():
             self.released.set_result(None)
+        return False
 
 
 class PacedSenders:
@@ -33,11 +35,11 @@ class PacedSenders:
         self._waiting: dict[Session | _Waiter, None] = {}
         """In the order in which they came."""
         self._loop = asyncio.get_running_loop()
-        self._ticking: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.Handle | None = None
 
     def hold_if_ahead(self, session: Session) -> None:
         if self._is_ahead():
-            session.hold_reading(PACED)
+            session.hold_work(PACED)
             self._wait(session)
 
     async def turn(self) -> None:
@@ -48,7 +50,8 @@ class PacedSenders:
             await waiter.released
 
     def release_all(self) -> None:
-        self._release(len(self._waiting))
+        while self._waiting:
+            self._release_first()
 
     def _wait(self, sender: Session | _Waiter) -> None:
         self._waiting[sender] = None
@@ -64,12 +67,13 @@ class PacedSenders:
         is_ahead = self._is_ahead() if self._waiting else None
         if is_ahead is None:
             self.release_all()
-            return
-        if not is_ahead:
-            self._release(1)
-        self._tick_soon()
+        elif not is_ahead and self._release_first() and self._waiting:
+            # Behind the step that it has at hand: then it is known what is left for the others.
+            self._ticking = self._loop.call_soon(self._tick)
+        else:
+            self._tick_soon()
 
-    def _release(self, count: int) -> None:
-        for sender in list(self._waiting)[:count]:
-            del self._waiting[sender]
-            sender.release_reading(PACED)
+    def _release_first(self) -> bool:
+        sender = next(iter(self._waiting))
+        del self._waiting[sender]
+        return sender.release_work(PACED)

@@ -1,10 +1,31 @@
-"""Room: queues. Why a queue takes no messages, or gives none: said once, for whoever asks."""
+"""Room: queues. Why a queue takes no messages, or gives none: said once, for whoever asks.
+
+Whether a queue is full is decided by the queue itself, `Queue.admit` in core/queue/queue.py; whether the disk
+is, by journal/disk_watch.py; who may not, by queues/owners.py.
+"""
+
+from collections.abc import Callable
 
 from moorline.core.queue.queue import Queue
-from moorline.errors import CallFailed, NotFound, QueueBlocked, QueueDamaged, QueueOff
+from moorline.errors import (
+    CallFailed,
+    Denied,
+    NotFound,
+    QueueBlocked,
+    QueueDamaged,
+    QueueOff,
+    QuotaExceeded,
+    RightsUnknown,
+)
+from moorline.journal.queues.store import Store
+from moorline.net.session import Session
+from moorline.queues.homes import NOT_HERE
+from moorline.queues.owners import QueueOwners, nobody_hears, path_of
+from moorline.wire.message import Failed
+from moorline.wire.queue import Acknowledge, Send
 
 
-def why_closed(queue: Queue | None) -> CallFailed | None:
+def why_shut(queue: Queue | None) -> CallFailed | None:
     """Why it takes no messages, whatever its quota; None if it does."""
     if queue is None:
         return NotFound("there is no queue of that id")
@@ -20,3 +41,69 @@ def why_unreadable(queue: Queue) -> CallFailed | None:
     if queue.damaged:
         return QueueDamaged("the queue's files are damaged; the operator can repair them")
     return None
+
+
+def check_readable(queue: Queue) -> None:
+    unreadable = why_unreadable(queue)
+    if unreadable is not None:
+        raise unreadable
+
+
+class Refusals:
+    """What is answered to sends and acknowledgements that change nothing."""
+
+    def __init__(self, store: Store, owners: QueueOwners, message_bytes_max: int) -> None:
+        self.absence: Callable[[bytes], str] = lambda _: NOT_HERE
+        """What is said of a queue that is not here; it may be another node's."""
+        self.tell: Callable[[Session, str, str, str], None] = nobody_hears
+        """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
+        self._store = store
+        self._owners = owners
+        self._message_bytes_max = message_bytes_max
+
+    def of_send(
+        self, session: Session, queue: Queue | None, call: Send, *, is_disk_full: bool
+    ) -> Failed | None:
+        """Whatever its quota, which is `full`. None if it may be sent."""
+        if queue is None:
+            return Failed(call.call, NotFound.code, self.absence(call.queue))
+        if queue.closed:
+            # Before anything else: what state it is in is nothing for those whom it is closed to.
+            try:
+                self._owners.demand_send(session.rights, (call.queue,))
+            except (Denied, RightsUnknown) as error:
+                self.tell(session, Send.__name__, error.path, error.code)
+                return Failed(call.call, error.code, str(error))
+        shut = why_shut(queue)
+        if shut is not None:
+            return Failed(call.call, shut.code, str(shut))
+        if len(call.body) > self._message_bytes_max:
+            text = f"{len(call.body)} bytes; at most {self._message_bytes_max} are taken"
+            return Failed(call.call, "TOO_LARGE", text)
+        if not is_disk_full:
+            return None
+        text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
+        return Failed(call.call, "NODE_DISK_FULL", text)
+
+    def full(self, call: Send) -> Failed:
+        text = "the queue is full; its recipient must read it to the end"
+        return Failed(call.call, QuotaExceeded.code, text)
+
+    def of_reader(self, session: Session, queue: Queue | None, call: Acknowledge) -> Failed | None:
+        """None if it may read it."""
+        denied = self._owners.why_not_read(session.rights, call.queue, queue)
+        if denied is not None:
+            self.tell(session, Acknowledge.__name__, path_of(call.queue), denied.code)
+            return Failed(call.call, denied.code, str(denied))
+        if queue is None:
+            return Failed(call.call, NotFound.code, self.absence(call.queue))
+        unreadable = why_unreadable(queue)
+        return Failed(call.call, unreadable.code, str(unreadable)) if unreadable else None
+
+    def not_the_head(self, queue: Queue, call: Acknowledge) -> Failed:
+        unreadable = why_unreadable(queue)
+        if unreadable is not None:
+            return Failed(call.call, unreadable.code, str(unreadable))
+        head = self._store.head(queue)
+        text = f"the head is {head.lsn}" if head else "the queue is empty"
+        return Failed(call.call, "NO_MESSAGE", f"{call.message} is not the head: {text}")

@@ -24,8 +24,7 @@ class Upkeep:
         settings = self._broker.settings
         while settings.ttl_s:
             try:
-                before_ms = self._broker.clock.expiry_ms() - settings.ttl_s * 1_000
-                expired = await self.expire(before_ms)
+                expired = await self.expire(self._broker.expired_before_ms())
                 log.debug("looked for expired messages", extra={"expired": expired})
             except (OSError, MoorlineError):
                 # The next look comes; what needs the disk to work says so by itself.

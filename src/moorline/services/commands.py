@@ -1,49 +1,48 @@
 """Room: services. Services: one identity that receives the messages of very many queues, and cannot drift.
 
-The catalog is the only truth about associations. This file checks who may change them, and lets an answerer
-answer the questions of a reconciliation; delivery.py sends the messages. Design: docs/design/services.md.
+The catalog is the only truth about associations. associations.py changes them, queue_commands.py has the
+commands of queues that touch them, and delivery.py sends the messages. This file answers the service, and
+lets an answerer answer the questions of a reconciliation. Design: docs/design/services.md.
 """
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
 
-from moorline.access.guard import Declarations, Declared, demand, needs, own
+from moorline.access.demands import Demands
+from moorline.access.guard import Declarations, Handler, demand, heavy, needs, own
+from moorline.access.judging import Judging
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import OpenedService
 from moorline.core.access.principal import ANONYMOUS
-from moorline.core.access.right import ADMINISTER, PUBLISH
+from moorline.core.access.right import PUBLISH
 from moorline.core.queue.queue import Queue
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import Answered
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
 from moorline.errors import (
-    CallFailed,
     ConnectionLost,
     Denied,
     Malformed,
     NotAuthorized,
-    NotFound,
     RightsUnknown,
     ServiceDisabled,
 )
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES
-from moorline.net.session import Handler, Session
+from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
-from moorline.queues.judging import Judging
-from moorline.queues.owners import path_of as path_of_queue
+from moorline.services.associations import Associations
 from moorline.services.delivery import ServiceDelivery, ServiceSession
+from moorline.services.queue_commands import QueueCommands
 from moorline.services.rights import SERVICES, all_services
 from moorline.services.service_set import ServiceSet
 from moorline.services.sketches import Sketches
 from moorline.wire.message import Answer
-from moorline.wire.queue import BlockQueue, DeleteQueue, Subscribe, Subscribed, Unsubscribe
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
     AskLists,
@@ -82,6 +81,16 @@ class Counts:
         self.put_right = 0
 
 
+class ToldByQueues:
+    """The audit hears of refusals of services where it hears of those of queues."""
+
+    def __init__(self, queues: QueueBroker) -> None:
+        self._queues = queues
+
+    def refused(self, session: Session, /, act: str, path: str, code: str) -> None:
+        self._queues.refusals.tell(session, act, path, code)
+
+
 class ServiceBroker:
     """Answers the commands of services for one node."""
 
@@ -89,8 +98,6 @@ class ServiceBroker:
         self, services: CheckedServices, queues: QueueBroker, node_id: bytes = b""
     ) -> None:
         self.counts = Counts()
-        self.any_associations = True
-        """False only when it is certain: then plain commands need not ask the catalog."""
         self.services = services
         self.sketches = Sketches(services)
         self.delivery = ServiceDelivery(services, queues)
@@ -100,10 +107,17 @@ class ServiceBroker:
         self._by_session: dict[Session, ServiceSession] = {}
         self._watched: set[Session] = set()
         self.turns = Turns()
+        self._associations = Associations(
+            services, self.sketches, self.delivery, queues, self.turns, self._is_its_own
+        )
+        self._demands = Demands(ToldByQueues(queues))
+        self._queue_commands = QueueCommands(
+            queues, self._associations, self.delivery, self._by_session.get, self._demands
+        )
         self._judging = Judging(self._judge_all, self.turns.spawn)
 
     async def start(self) -> None:
-        self.any_associations = await self.services.any()
+        self._associations.are_any = await self.services.any()
 
     def close(self) -> None:
         """Ends what is under way; the catalog and the store are about to close."""
@@ -111,21 +125,20 @@ class ServiceBroker:
         self.delivery.close()
 
     def declared(self) -> Declarations:
-        plain = self._queues.declared()
         return {
-            OpenService: needs(PUBLISH, all_services, self.turns.later(self._open)),
-            CloseService: own(self.turns.later(self._close_service)),
-            Associate: own(self.turns.together(self._associate)),
-            Dissociate: own(self.turns.later(self._dissociate)),
-            SubscribeService: own(self.turns.later(self._subscribe)),
-            AskRanges: own(self.turns.later(self._ranges)),
-            AskLists: own(self.turns.later(self._lists)),
-            # They need what they need without services.
-            Subscribe: _around(plain[Subscribe], self._taking),
-            Unsubscribe: _around(plain[Unsubscribe], self._in_order),
-            DeleteQueue: _around(plain[DeleteQueue], self._freeing),
-            BlockQueue: _around(plain[BlockQueue], self._freeing),
+            OpenService: needs(PUBLISH, all_services, self.told_later(self._open)),
+            CloseService: own(self.told_later(self._close_service)),
+            Associate: own(self.turns.together(self._demands.telling_run(self._associate))),
+            Dissociate: own(self.told_later(self._dissociate)),
+            SubscribeService: heavy(own(self.told_later(self._subscribe))),
+            AskRanges: heavy(own(self.told_later(self._ranges))),
+            AskLists: heavy(own(self.told_later(self._lists))),
+            **self._queue_commands.declared(),
         }
+
+    def told_later(self, handle: Callable[[Any, Any], Awaitable[Answer]]) -> Handler:
+        """As a task, in the turn of its session; the audit hears of what it refuses for want of a right."""
+        return self.turns.later(self._demands.telling(handle, lambda _: SERVICES))
 
     def judge_soon(self) -> None:
         """Rights have changed: who may not act for its service any more is told, and a plain client then."""
@@ -137,7 +150,7 @@ class ServiceBroker:
                 if self._by_session.get(session) is acting:
                     self._demand_to_act(session, acting)
             except (Denied, RightsUnknown) as error:
-                self._queues.refused(session, OpenService.__name__, SERVICES, error.code)
+                self._queues.refusals.tell(session, OpenService.__name__, SERVICES, error.code)
                 self._leave(session)
                 session.send(ServiceEnded(*NO_DIGEST, error.code))
             yield
@@ -191,10 +204,10 @@ class ServiceBroker:
         """A run of them is one statement: the answers tell the digest after all."""
         acting = self._acting(session)
         named = (queue_id for call in calls for queue_id in call.queues)
-        async with self._turns_of_owners(session, named):
-            admitted = [self._admitted(session, call.queues) for call in calls]
+        async with self._associations.turns_of_owners(session, named):
+            admitted = [self._associations.admitted(session, call.queues) for call in calls]
             good = [queue_id for queues, _ in admitted for queue_id in queues]
-            digest, changed = await self._change_associations(acting, good)
+            digest, changed = await self._associations.add(acting.service.number, good)
         self.delivery.add(acting.service.number, good)
         answers: list[Answer] = []
         for call, (_, refused) in zip(calls, admitted, strict=True):
@@ -213,12 +226,12 @@ class ServiceBroker:
             if any(prefix.bits == 0 for prefix in prefixes):
                 with unsure("all queues were dissociated", HARMLESS):
                     async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
-                        changed += await self._remove(page)
+                        changed += await self._associations.remove(page)
                     digest = await self.services.digest(number)
             else:
                 named = await self.services.queues_in(number, prefixes)
                 with unsure("the queues were dissociated", HARMLESS):
-                    changed += await self._remove(named)
+                    changed += await self._associations.remove(named)
                     digest = await self.services.digest(number)
         return Dissociated(call.call, changed, digest.count, digest.hash)
 
@@ -311,129 +324,9 @@ class ServiceBroker:
         await push_payload(acting.session, call, rest)
         await self.delivery.begin(acting, window)
 
-    # --- associations -----------------------------------------------------------------------------
-
     def _is_its_own(self, session: Session, queue: Queue) -> bool:
         """Whether this session may associate it."""
         return self._queues.owners.is_owner(session.rights, queue)
-
-    @asynccontextmanager
-    async def _turns_of_owners(
-        self, session: Session, queues: Iterable[bytes]
-    ) -> AsyncIterator[None]:
-        """Nobody takes one of them away meanwhile. A principal may own some under an old name yet."""
-        found = [self._store.glance(queue_id) for queue_id in queues]
-        numbers = {one.owner for one in found if one is not None and self._is_its_own(session, one)}
-        async with AsyncExitStack() as stack:
-            # In order: two that want the same ones must not wait for each other.
-            for number in sorted(numbers):
-                await stack.enter_async_context(self.turns.turn(_owners_turn(number)))
-            yield
-
-    def _admitted(
-        self, session: Session, queues: list[bytes]
-    ) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-        """Those that may be associated, and the others with the code why not."""
-        good, refused = [], []
-        for queue_id in queues:
-            queue = self._store.glance(queue_id)
-            if queue is None or not self._is_its_own(session, queue):
-                # The same for both: a service hears nothing of what is another's.
-                refused.append((queue_id, NotFound.code))
-            elif queue.blocked:
-                refused.append((queue_id, "BLOCKED"))
-            else:
-                good.append(queue_id)
-        return good, refused
-
-    async def _change_associations(
-        self, acting: ServiceSession, queues: list[bytes]
-    ) -> tuple[Digest, int]:
-        number = acting.service.number
-        async with self.turns.turn(number):
-            self.any_associations = True
-            try:
-                with unsure("the queues were associated", HARMLESS):
-                    highs = await self.services.associate(number, queues, hash_ids(queues))
-                    digest = await self.services.digest(number)
-            finally:
-                # Also if nobody knows: what is kept of whose they are may be wrong from here on.
-                self.delivery.forget_routes(queues)
-            self.sketches.changed(number, highs, digest)
-        return digest, len(highs)
-
-    async def _remove(self, queues: list[bytes]) -> int:
-        """Takes associations away, and the deliveries with them."""
-        if not self.any_associations:
-            return 0
-        with unsure("the queue was taken from its service", HARMLESS):
-            gone = await self.services.dissociate(queues)
-            for number, highs in gone.items():
-                self.sketches.changed(number, highs, await self.services.digest(number))
-        self.delivery.remove(queues)
-        return sum(len(highs) for highs in gone.values())
-
-    # --- commands of queues that touch associations -----------------------------------------------
-
-    def _taking(self, plain: Handler) -> Handler:
-        """SUB: in a service session it associates; from a plain client it takes the queue back."""
-
-        async def subscribe(session: Session, call: Subscribe) -> Answer | None:
-            acting = self._by_session.get(session)
-            if acting is None:
-                await self._take_back(session, call.queue)
-                return _only(plain(session, [call]))
-            async with self._turns_of_owners(session, [call.queue]):
-                good, refused = self._admitted(session, [call.queue])
-                if refused:
-                    raise CallFailed.of(refused[0][1], "the queue cannot be associated")
-                await self._change_associations(acting, good)
-            self.delivery.add(acting.service.number, good)
-            queue = self._store.glance(call.queue)
-            return Subscribed(call.call, queue.size if queue else 0)
-
-        return self.turns.later(subscribe)
-
-    async def _take_back(self, session: Session, queue_id: bytes) -> None:
-        """From its service, before a plain client reads it: that is more than to read."""
-        queue = self._store.glance(queue_id)
-        if queue is None or not self.any_associations:
-            return
-        rights, path = session.rights, path_of_queue(queue_id)
-        is_its_own = self._queues.owners.is_owner(rights, queue)
-        if not is_its_own and not rights.at(path) & ADMINISTER:
-            if await self.services.of_queues([queue_id]):
-                demand(rights, ADMINISTER, path)
-            return
-        await self._remove([queue_id])
-
-    def _in_order(self, plain: Handler) -> Handler:
-        """A plain command that must not overtake those that wait for the catalog."""
-
-        async def follow(session: Session, call: Unsubscribe) -> Answer | None:
-            answer = _only(plain(session, [call]))
-            if session in self._by_session:
-                # It is the service's still: what its reader left goes where the others go.
-                self.delivery.wake(call.queue)
-            return answer
-
-        return self.turns.later(follow)
-
-    def _freeing(self, plain: Handler) -> Handler:
-        """DEL and BLOCK take the association away before they change the queue."""
-
-        async def change(session: Session, call: BlockQueue | DeleteQueue) -> Answer | None:
-            # Only the service of its owner can associate it, and not between the two.
-            number = self._queues.owners.number_of(call.queue)
-            async with self.turns.turn(_owners_turn(number)):
-                # Behind each wait: the right may have been taken away meanwhile.
-                refusal = self._queues.refusal_now(session, call)
-                if refusal is None and (isinstance(call, DeleteQueue) or call.blocked):
-                    await self._remove([call.queue])
-                    refusal = self._queues.refusal_now(session, call)
-                return refusal or _only(plain(session, [call]))
-
-        return self.turns.later(change)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -464,16 +357,6 @@ class ServiceBroker:
             self.delivery.retire(acting)
 
 
-def _around(plain: Declared, wrap: Callable[[Handler], Handler]) -> Declared:
-    return plain._replace(handler=wrap(plain.handler))
-
-
-def _owners_turn(number: int | None) -> tuple[str, int | None]:
-    """By the owner's number: its name may change while somebody waits, when a certificate comes again.
-    A plain number is a service's turn."""
-    return ("owner", number)
-
-
 def soks_of(call: int, answered: Answered, absent: int = 0) -> ServiceSubscribed:
     """The answer to SUBS, with as much of its payload as fits a block."""
     digest, payload = answered.digest, answered.payload
@@ -502,8 +385,3 @@ def _prefixes(call: AskRanges | AskLists | Dissociate) -> list[Prefix]:
         if value >> bits:
             raise Malformed(f"{value} is no prefix of {bits} bits")
     return [Prefix(bits, value) for bits, value in call.prefixes]
-
-
-def _only(answers: Iterable[Answer]) -> Answer | None:
-    """The answer that a plain handler had at once; one that comes after a commit finds its own way."""
-    return next(iter(answers), None)

@@ -3,12 +3,14 @@
 An operator's session can act for a service that it names. Then the commands of a reconciliation work in it
 as they do for the service itself, with two differences: they look at the associations and never at the kept
 digests, which may be what is wrong; and nothing is subscribed, so that the service's own session goes on.
+That single queues are blocked is in queues/commands.py and services/queue_commands.py.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from moorline.access.guard import Declarations, Declared, demand, own
+from moorline.access.guard import Declarations, Declared, demand, heavy, own
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.outcome import unsure
 from moorline.catalog.service_audit import Meant, OperatorServices
@@ -16,7 +18,7 @@ from moorline.catalog.services import ServiceRow
 from moorline.core.access.right import ADMINISTER, LIST
 from moorline.core.queue.queue import Queue
 from moorline.core.sets.digest import Digest
-from moorline.errors import Ambiguous, Denied, NotAuthorized, NotFound, RightsUnknown
+from moorline.errors import Ambiguous, NotAuthorized, NotFound
 from moorline.net.session import Session
 from moorline.queues.commands import QueueBroker
 from moorline.services.commands import ServiceBroker, push_payload, soks_of
@@ -62,6 +64,10 @@ class OfOneService(Protocol):
     def service(self) -> str: ...
 
 
+async def nobody_audits(_session: Session, _act: str, _path: str) -> None:
+    """Where there is no audit."""
+
+
 class OperatorBroker(ServiceBroker):
     """Answers the commands of services, and those of operators about them."""
 
@@ -70,19 +76,21 @@ class OperatorBroker(ServiceBroker):
         super().__init__(self._rows, queues, node_id)
         self._operating: dict[Session, str] = {}
         """Sessions of operators that act for a service, and its owner."""
+        self.audited: Callable[[Session, str, str], Awaitable[None]] = nobody_audits
+        """Returns when an operator's act is written down: the session, the act and its path."""
 
     def declared(self) -> Declarations:
-        later = self.turns.later
+        later = self.told_later
         # A text may mean a service by its id too, and only the catalog knows its name, hence its path: each
         # of these finds it and then demands what it needs.
         asked: dict[type[Message], Declared] = {
-            ListServices: own(later(self._list_services)),
-            DescribeService: own(later(self._describe)),
-            RecomputeService: own(later(self._recompute)),
+            ListServices: heavy(own(later(self._list_services))),
+            DescribeService: heavy(own(later(self._describe))),
+            RecomputeService: heavy(own(later(self._recompute))),
             SwitchService: own(later(self._switch)),
-            ListServiceQueues: own(later(self._list_queues)),
+            ListServiceQueues: heavy(own(later(self._list_queues))),
             OpenNamedService: own(later(self._open_named)),
-            VerifyService: own(later(self._verify)),
+            VerifyService: heavy(own(later(self._verify))),
         }
         return {**super().declared(), **asked}
 
@@ -102,7 +110,7 @@ class OperatorBroker(ServiceBroker):
         if not rights.everywhere(SERVICES) & LIST:
             rows = [row for row in rows if may(rights, LIST, row)]
             if not rows:
-                self._demand(session, call, LIST, SERVICES)
+                demand(session.rights, LIST, SERVICES)
         chosen = rows[call.skip : call.skip + call.count]
         return ServicesListed(
             call.call, len(rows), [self._facts(row, row.digest) for row in chosen]
@@ -221,23 +229,16 @@ class OperatorBroker(ServiceBroker):
         owner = self._operating.get(session)
         if owner is None:
             return super()._is_its_own(session, queue)
-        return self._queues.owners.judged_name_of(queue) == owner
+        return self._queues.owners.is_of(queue, owner)
 
     # --- inside -----------------------------------------------------------------------------------
-
-    def _demand(self, session: Session, call: object, right: int, path: str) -> None:
-        try:
-            demand(session.rights, right, path)
-        except (Denied, RightsUnknown) as error:
-            self._queues.refused(session, type(call).__name__, path, error.code)
-            raise
 
     async def _named(self, session: Session, call: OfOneService, right: int) -> Meant:
         """The one service that is meant, of those at which this session has the right."""
         text, found = call.service, await self._rows.meant(call.service)
         rows = [row for row in found if may(session.rights, right, row)]
         if not rows:
-            self._demand(session, call, right, path_of(text))
+            demand(session.rights, right, path_of(text))
             raise NotFound(f"there is no service {text!r}: `moor service list` shows all")
         if len(rows) > 1:
             shown = [f"{row.name} {row.fingerprint.hex()[:16]}" for row in rows[:CANDIDATES_MAX]]
@@ -246,6 +247,12 @@ class OperatorBroker(ServiceBroker):
                 f"{text!r} is {len(rows)} services: {', '.join(shown)}{more}; "
                 "name one by its id or a longer part of its fingerprint"
             )
+        if right & ADMINISTER:
+            # Nobody has this by owning the service: it is an operator's act, before it is done.
+            path = path_of(rows[0].name)
+            await self.audited(session, type(call).__name__, path)
+            # While the line was written the right may have been taken away.
+            demand(session.rights, right, path)
         return rows[0]
 
     def _sessions_of(self, number: int) -> list[ServiceSession]:

@@ -8,7 +8,7 @@ from moorline.catalog.services import ServiceRow
 from moorline.core.access.owner import judged_name_of
 from moorline.core.access.principal import level_of
 from moorline.core.access.right import LIST
-from moorline.net.session import SessionRights
+from moorline.net.session_rights import SessionRights
 
 SERVICES: Final = "/services"
 

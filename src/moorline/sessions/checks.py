@@ -35,11 +35,11 @@ def path_of_session(name: str) -> str:
     return f"/sessions/{name}"
 
 
-def passed_over(own: TopicSession, filter_text: str) -> None:
-    """It keeps its place in the catalog, and goes on where it was if the right comes back."""
+def passed_over(own: TopicSession, filter_text: str, code: str) -> None:
+    """It keeps its place in the catalog, and goes on where it was if the right, or room, comes back."""
     log.info(
-        "a subscription of a session is not granted any more",
-        extra={"member": own.name, "filter": filter_text},
+        "a subscription of a session does not go on",
+        extra={"member": own.name, "filter": filter_text, "code": code},
     )
 
 

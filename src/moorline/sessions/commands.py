@@ -5,7 +5,8 @@ from collections.abc import Generator, Iterable
 
 from moorline.access import guard
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, demand, denied, needs, nodes_only
+from moorline.access.guard import Declarations, demand, needs, nodes_only
+from moorline.access.judging import Judging
 from moorline.catalog.groups import GroupRow
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
@@ -17,16 +18,14 @@ from moorline.errors import (
     BadTopic,
     ConnectionLost,
     Denied,
-    MoorlineError,
-    NotAuthorized,
     NotFound,
+    OverQuota,
     RightsUnknown,
     SessionTaken,
     Unsupported,
 )
 from moorline.groups.find_or_create import cursors_at, find_or_create
-from moorline.groups.originator import demand_member
-from moorline.limits import SESSION_EXPIRY_S_MIN
+from moorline.groups.rights import demand_member
 from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
@@ -35,10 +34,10 @@ from moorline.sessions.checks import (
     check_open,
     check_room,
     passed_over,
-    path_of_session,
     session_opened,
 )
 from moorline.sessions.context import Context
+from moorline.sessions.durable import DurableSessions
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
@@ -82,11 +81,11 @@ class SessionBroker:
         self._settings = settings
         self._demands = demands or Demands()
         self._turns = Turns()
+        self.durable = DurableSessions(context, topics.streams.clock)
         self._sessions: dict[Session, TopicSession] = {}
         self._links: dict[Session, Link] = {}
         self._tasks = Tasks("sessions were not told of streams or rights")
-        self._is_to_judge = False
-        self._is_judging = False
+        self._judging = Judging(self._judge_all, self._tasks.spawn)
         self._shards_changed: dict[Shard, None] = {}
         """Shards that sessions have not looked at since they changed."""
         context.directory.reshaped.append(self._reshaped)
@@ -109,19 +108,7 @@ class SessionBroker:
 
     def judge_soon(self) -> None:
         """Behind a change of rights: whatever is not granted any more ends, in slices."""
-        self._is_to_judge = True
-        if not self._is_judging:
-            self._is_judging = True
-            self._tasks.spawn(self._judge_while_rights_change())
-
-    async def _judge_while_rights_change(self) -> None:
-        try:
-            # What changes during a walk has one more walk behind it, and never two side by side.
-            while self._is_to_judge:
-                self._is_to_judge = False
-                await in_slices(self._judge_all())
-        finally:
-            self._is_judging = False
+        self._judging.soon()
 
     def _judge_all(self) -> Generator[None, None, None]:
         for session, own in list(self._sessions.items()):
@@ -157,39 +144,25 @@ class SessionBroker:
         own = self._of(session)
         if own.row is not None or own.subscriptions:
             raise SessionTaken("this connection has a session already: open another connection")
-        await self._hand_over(own, call.name)
+        await self.durable.hand_over(own, call.name)
         with unsure("the session was opened", "to open it on another connection is harmless"):
-            await self._take_session(own, call)
+            row = await self.durable.take_over(own, call)
+            resumed = [(one.filter, await self._resume(own, one)) for one in row.subscriptions]
         subscriptions = [(number, one.filter) for number, one in own.subscriptions.items()]
-        assert own.row is not None, "it was just opened"
-        return SessionOpened(call.call, not own.row.is_new, subscriptions)
+        left_out = [(filter_text, code) for filter_text, code in resumed if code]
+        return SessionOpened(call.call, not row.is_new, subscriptions, left_out)
 
-    async def _take_session(self, own: TopicSession, call: OpenSession) -> None:
-        """From now on it is nobody else's, and goes on here with all its subscriptions."""
-        expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
-        principal, node = own.session.rights.principal, self.context.links.node
-        try:
-            row = await self.context.sessions.open(call.name, principal, node, expiry_s)
-        except NotAuthorized:
-            # In the words of a right that is missing: whose it is, and that it is there, is not said.
-            raise denied(PUBLISH, path_of_session(call.name)) from None
-        for other in self._others(own, row.name):
-            if other.row is not None and other.row.epoch < row.epoch:
-                other.take_over()
-        check_open(own)
-        own.row = row
-        own.ends_with_connection = call.expiry_s == 0
-        for known in row.subscriptions:
-            await self._resume(own, known)
-
-    async def _resume(self, own: TopicSession, known: SubscriptionRow) -> None:
-        """One that is not granted, also by now, is left out; it ends neither the others nor the session."""
+    async def _resume(self, own: TopicSession, known: SubscriptionRow) -> str:
+        """One that is not granted, also by now, or that a quota has no room for is left out: it ends neither
+        the others nor the session. The code of why it does not go on."""
         try:
             demand(own.session.rights, SUBSCRIBE, path_of_topic(filter_read(known.filter)))
             await self._go_on(own, known)
-        except (Denied, RightsUnknown) as error:
-            passed_over(own, known.filter)
+        except (Denied, OverQuota, RightsUnknown) as error:
+            passed_over(own, known.filter, error.code)
             self._demands.tell(own.session, SubscribeTopic.__name__, error)
+            return error.code
+        return ""
 
     async def _go_on(self, own: TopicSession, known: SubscriptionRow) -> None:
         size, group = self._settings.window, shared_name(known.filter)
@@ -205,6 +178,7 @@ class SessionBroker:
             Start(True),
             self._settings.deliveries_max,
             own.session.rights,
+            own.session.allowance,
         )
         self._join(own, known.filter, group, row, size, known.qos)
 
@@ -228,20 +202,6 @@ class SessionBroker:
             filter_text, group, row.reader, size, qos, hold=hold, owner=row.owner
         )
 
-    def _others(self, own: TopicSession, name: str) -> list[TopicSession]:
-        """Those of this node that have the session, one whose connection is just over included."""
-        return [
-            other
-            for other in (*self.context.open_sessions, *self.context.settling)
-            if other is not own and other.row is not None and other.row.name == name
-        ]
-
-    async def _hand_over(self, own: TopicSession, name: str) -> None:
-        """What the client has acknowledged on another connection is stored before this one reads on."""
-        for other in self._others(own, name):
-            if other.session.rights.principal == own.session.rights.principal:
-                await other.hand_over()
-
     # --- subscriptions ----------------------------------------------------------------------------
 
     async def _subscribe(self, session: Session, call: SubscribeTopic) -> Answer:
@@ -260,9 +220,10 @@ class SessionBroker:
             start,
             self._settings.deliveries_max,
             own.session.rights,
+            own.session.allowance,
         )
         with unsure(*SUBSCRIBED):
-            await self._remember(own, call, start)
+            await self.durable.remember(own, call, start)
         number = self._join(own, call.filter, group, row, call.window, call.qos, hold=call.hold)
         return TopicSubscribed(call.call, number, call.filter)
 
@@ -273,7 +234,7 @@ class SessionBroker:
         if call.no_local:
             raise Unsupported("no_local is not there yet for plain subscriptions: leave it out")
         with unsure(*SUBSCRIBED):
-            reader = await self._remember(own, call, start)
+            reader = await self.durable.remember(own, call, start)
             known = own.find(call.filter)
             if known is not None:
                 own.delivery.change(own.subscriptions[known].window, call.window, call.qos)
@@ -283,19 +244,6 @@ class SessionBroker:
                 await own.commit()
         await send_retained(self._topics, self.context.directory, own, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
-
-    async def _remember(self, own: TopicSession, call: SubscribeTopic, start: Start) -> int:
-        """Writes the subscription of a durable session into the catalog; the number of its reader."""
-        if own.row is None:
-            return 0
-        start_us = None if start.is_now else start.time_us
-        row = await self.context.sessions.subscribe(
-            own.row.name, own.row.epoch, call.filter, call.qos, start_us=start_us
-        )
-        if row is None:
-            own.take_over()
-            raise SessionTaken("another connection has opened this session")
-        return row.reader or 0
 
     async def _begin(
         self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int
@@ -400,28 +348,3 @@ class SessionBroker:
         for message in messages:
             self.context.leaders.hear(message.reader, message.message, link, passed_on=True)
         return ()
-
-    # --- upkeep -----------------------------------------------------------------------------------
-
-    async def keep_up(self) -> None:
-        """Says that durable sessions live, and removes those whose time is over."""
-        held = [
-            (own.row.name, own.row.epoch) for own in self._sessions.values() if own.row is not None
-        ]
-        try:
-            if held:
-                ours = await self.context.sessions.seen_all(held)
-                self._taken_over({one for one in held if one[0] not in ours})
-            # The catalog counts by its own clock, which may be ours: one that jumped removes nobody.
-            is_held = self._topics.streams.clock.is_held
-            for name in [] if is_held else await self.context.sessions.remove_expired():
-                log.info("a session has expired", extra={"member": name})
-        except MoorlineError as error:
-            log.warning("sessions were not looked after", extra={"error": str(error)})
-
-    def _taken_over(self, lost: set[tuple[str, int]]) -> None:
-        """Others have opened these sessions, or removed them."""
-        for own in list(self._sessions.values()):
-            if own.row is not None and (own.row.name, own.row.epoch) in lost:
-                log.info("a session was taken over", extra={"member": own.name})
-                own.take_over()

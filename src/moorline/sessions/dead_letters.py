@@ -1,5 +1,5 @@
 """Room: sessions. Messages that failed too often: stored under `$dead/GROUP/TOPIC`, and done for their
-stream. That they failed too often is decided in `core/delivery/feed.py`.
+stream. That they failed too often is decided by `Feed.has_failed_too_often` (`core/delivery/feed.py`).
 
 The letter has the message's body, key and headers, and says where it came from and how often it failed. It is
 acknowledged in its stream after it is stored: a crash in between makes a second letter, never none.

@@ -99,7 +99,7 @@ class DeliveryHost:
 
     def _did(self, effects: list[Effect]) -> None:
         self.perform(effects)
-        if self.machine.ready:
+        if self.machine.is_ready:
             self._turn_soon()
 
     # --- turns ------------------------------------------------------------------------------------
@@ -113,14 +113,14 @@ class DeliveryHost:
         self._turn_due = False
         self._now_us = self._directory.local.clock.expiry_us()
         for _ in range(READS_PER_TURN_MAX):
-            if not self.machine.ready or not self._outlet.is_open:
+            if not self.machine.is_ready or not self._outlet.is_open:
                 return
             if not self._outlet.has_room:
                 self._waits_for_client = True
                 self._tasks.spawn(self._wait_for_client())
                 return
             self.perform(self.machine.turn(self._now_us))
-        if self.machine.ready:
+        if self.machine.is_ready:
             self._turn_soon()
 
     async def _wait_for_client(self) -> None:
@@ -133,17 +133,12 @@ class DeliveryHost:
     def _read(self, read: ReadBlock) -> None:
         stream, directory = read.stream, self._directory
         if stream.home == directory.node:
-            store = directory.local.store
-            extent = store.extent(stream.shard_number, stream.generation)
-            if extent is not None and extent.end <= read.offset:
-                self.perform(self.machine.found(read.feed, None, self._now_us))
-                return
-            if store.read_is_cached(stream.shard_number, stream.generation, read.offset):
-                found = store.read(
-                    stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
-                )
-                end = extent.end if extent is not None else FAR
-                self.perform(self.machine.found(read.feed, found, self._now_us, end))
+            now = directory.local.store.read_now(
+                stream.shard_number, stream.generation, read.offset, STREAM_READ_BYTES_MAX
+            )
+            if now is not None:
+                end = FAR if now.end is None else now.end
+                self.perform(self.machine.found(read.feed, now.found, self._now_us, end))
                 return
         self._tasks.spawn(self._read_away(read))
 

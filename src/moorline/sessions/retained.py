@@ -18,11 +18,12 @@ async def send_retained(
     number: int,
     filter_text: str,
 ) -> None:
-    ours = await topics.retained(filter_text)
+    principal = own.session.rights.principal
+    ours = await topics.retained(filter_text, principal)
     theirs = await directory.retained(filter_text)
-    frames = iter(await in_slices(newest_retained(ours, theirs)))
+    frames = iter(await in_slices(newest_retained(ours, theirs), principal))
     now_us = topics.streams.clock.expiry_us()
-    while await in_slices(_push_retained(own, number, frames, now_us)):
+    while await in_slices(_push_retained(own, number, frames, now_us), principal):
         await own.session.room_to_write()
 
 

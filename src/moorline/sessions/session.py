@@ -29,7 +29,6 @@ from moorline.core.group.shared_subscriptions import SharedSubscriptions
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName
 from moorline.errors import Denied, MoorlineError, RightsUnknown
-from moorline.groups.originator import is_granted
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter
@@ -192,8 +191,7 @@ class TopicSession:
         for number, subscription in list(self.subscriptions.items()):
             if self.subscriptions.get(number) is not subscription or not self.is_open:
                 continue  # it went meanwhile
-            rights, group = self.session.rights, subscription.group
-            if not is_granted(rights, subscription.filter, group, subscription.owner):
+            if not subscription.may_go_on(self.session.rights):
                 self._deny(number, subscription)
             yield
 

@@ -1,8 +1,11 @@
 """Room: sessions. One subscription of a session, private or shared, as the session keeps it."""
 
+from moorline.core.access.right import SUBSCRIBE
 from moorline.core.delivery.open_feed import Window
 from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.topic import SharedName
+from moorline.net.session_rights import SessionRights
+from moorline.topics.paths import path_of_group, path_of_topic
 
 
 class Subscription:
@@ -37,3 +40,12 @@ class Subscription:
         """The id under which Leaders of other nodes find it; it changes when its Borrower is made anew."""
         self.is_leaving = False
         """Unsubscribed, and known until the last of its feeds is drained."""
+
+    def may_go_on(self, rights: SessionRights) -> bool:
+        """Whether it is still granted, while it runs; while nobody knows rights it is not."""
+        read = self.filter if self.group is None else self.group.filter
+        if not rights.at(path_of_topic(read)) & SUBSCRIBE:
+            return False
+        if self.group is None or rights.at(path_of_group(self.group.group)) & SUBSCRIBE:
+            return True
+        return rights.owns(self.owner)

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from moorline.access.guard import demand
 from moorline.core.access.right import WRITE
 from moorline.core.frames.byte_columns import prepare
-from moorline.core.queue.queue import NODES_OWN, Queue
+from moorline.core.queue.queue import NODES_OWN, RECORD_HEAD_BYTES, Queue
 from moorline.core.topic import check_topic
 from moorline.errors import (
     JournalDamaged,
@@ -55,7 +55,7 @@ from moorline.limits import (
     STAGED_QUEUE_ROWS_PER_TURN,
     STAGED_ROOM_MS_MAX,
 )
-from moorline.net.session import SessionRights
+from moorline.net.session_rights import SessionRights
 from moorline.staging.aside import (
     AsideRow,
     Refused,
@@ -69,6 +69,7 @@ from moorline.staging.aside import (
 from moorline.staging.queue_commits import (
     NodeQueues,
     check_queues,
+    check_stored,
     durable,
     leave_note,
     no_room,
@@ -167,27 +168,28 @@ class StagedCommits:
         rows = sum(count for _, count, _ in call.stages)
         refused: Refused = Counter()
         async with self.turn_of(call.query):
-            last = await self.in_thread(self._store.last_batch, call.query)
-            if call.batch <= last:
+            if await self.in_thread(self._store.is_decided, call.query, call.batch):
+                last = await self.in_thread(self._store.last_batch, call.query)
                 await self._finish_pending(call.query)
                 return StagesCommitted(call.call, already=True, last=last)
             self.check_room()
             await self._finish_pending(call.query)
             topics = None if rights.everywhere(TOPICS) & WRITE else TopicsSeen()
             target = await self.in_thread(
-                self._store.check, call.query, call.batch, call.stages, topics
+                self._store.check_stages, call.query, call.batch, call.stages, topics
             )
             names = [name for name, _, _ in call.stages]
             if target == QUEUES:
                 # One at a time: there is one note for all of them.
                 async with self._queue_turn:
                     queues = self.need_queues()
-                    counts, largest = await self.in_thread(self._rows_by_queue, names)
+                    counts, sizes, largest = await self.in_thread(self._rows_by_queue, names)
                     queues.owners.demand_send(rights, counts)
                     if call.aside:
                         check_bodies(largest, self._topic_bytes_max)
                         await self._own_queue(queues, OUTBOX_FILE)
                     check_queues(queues, Counter() if call.aside else counts)
+                    check_stored(queues, Counter() if call.aside else sizes)
                     await self._own_queue(queues, NOTES_FILE)
                     batch = call.query, call.batch, target, names, call.aside
                     await self._note(self._store.decide, *batch)
@@ -301,16 +303,19 @@ class StagedCommits:
 
     # --- queues -----------------------------------------------------------------------------------
 
-    def _rows_by_queue(self, names: list[bytes]) -> tuple[Counter[bytes], int]:
-        """How many rows each queue would get, and the bytes of the largest."""
+    def _rows_by_queue(self, names: list[bytes]) -> tuple[Counter[bytes], Counter[bytes], int]:
+        """How many rows each queue would get, the bytes that they count as, and the body of the largest."""
         counts: Counter[bytes] = Counter()
+        sizes: Counter[bytes] = Counter()
         largest = 0
         for name in names:
             for chunk in self._store.chunks(name):
                 rows = queue_rows_decoder.decode(chunk.rows)
                 counts.update(row.queue for row in rows)
+                for row in rows:
+                    sizes[row.queue] += len(row.body) + RECORD_HEAD_BYTES
                 largest = max(largest, *(len(row.body) for row in rows), 0)
-        return counts, largest
+        return counts, sizes, largest
 
     async def _own_queue(self, queues: NodeQueues, file: str) -> Queue:
         """A queue of the node's own, made durably before anything relies on it."""

@@ -12,8 +12,9 @@ from typing import Protocol
 import msgspec
 
 from moorline.config.settings import Queues as Settings
+from moorline.core.queue.owned import Owned
 from moorline.core.queue.queue import Queue
-from moorline.errors import CallFailed, NodeDiskFull, OutcomeUnknown, QuotaExceeded
+from moorline.errors import NodeDiskFull, OutcomeUnknown, QuotaExceeded
 from moorline.ids import text_of
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
@@ -21,7 +22,9 @@ from moorline.journal.staging.commit_log import Decided
 from moorline.journal.staging.store import StagePosition
 from moorline.limits import STAGED_MENDING_MS_MAX, STAGED_QUEUES_NAMED_MAX, STAGED_ROOM_MS_MAX
 from moorline.net.group_commit import GroupCommit
-from moorline.net.session import SessionRights
+from moorline.net.session_rights import SessionRights
+from moorline.queues.quotas import stored_too_much
+from moorline.queues.refusals import why_shut
 
 
 class QueueParking(Protocol):
@@ -47,7 +50,6 @@ class NodeQueues(Protocol):
     def owners(self) -> SendRule: ...
     @property
     def is_disk_full(self) -> bool: ...
-    def why_closed(self, queue: Queue | None) -> CallFailed | None: ...
     def send_row(self, queue_id: bytes, body: bytes, *, is_decided: bool) -> str: ...
     async def paced(self) -> None: ...
     async def has_room_within(self, wait_ms: int) -> bool: ...
@@ -60,9 +62,9 @@ def check_queues(queues: NodeQueues, counts: Counter[bytes]) -> None:
     full: list[str] = []
     for queue_id, count in counts.items():
         queue = queues.store.find(queue_id)
-        closed = queues.why_closed(queue)
-        if closed is not None:
-            raise type(closed)(f"the queue {text_of(queue_id)} takes no messages: {closed.code}")
+        shut = why_shut(queue)
+        if shut is not None:
+            raise type(shut)(f"the queue {text_of(queue_id)} takes no messages: {shut.code}")
         assert queue is not None
         room = queues.settings.max_queue_messages - queue.size
         if count > room or (queue.size and not queue.can_write):
@@ -74,6 +76,17 @@ def check_queues(queues: NodeQueues, counts: Counter[bytes]) -> None:
             f"nothing was sent: these queues have no room ({queues.settings.max_queue_messages} "
             f"messages at most): {', '.join(full[:STAGED_QUEUES_NAMED_MAX])}{more}"
         )
+
+
+def check_stored(queues: NodeQueues, sizes: Counter[bytes]) -> None:
+    """The same for owners: what may wait in all queues of one."""
+    by_owner: Counter[Owned] = Counter()
+    for queue_id, size in sizes.items():
+        queue = queues.store.find(queue_id)
+        if queue is not None:
+            by_owner[queue.owned] += size
+    if any(owned.bytes + size > owned.bytes_max for owned, size in by_owner.items()):
+        raise stored_too_much()
 
 
 def noted(store: Store, notes: Queue, decided: Decided) -> StagePosition:

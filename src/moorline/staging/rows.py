@@ -53,7 +53,8 @@ class RowChecker:
                 )
         return rows.count, rows.names
 
-    def check_queue_rows(self, rows: bytes, bytes_max: int) -> int:
+    def check_queue_rows(self, rows: bytes, bytes_max: int) -> tuple[int, set[bytes]]:
+        """How many they are, and the queues that they are for."""
         try:
             found = queue_rows_decoder.decode(rows)
         except msgspec.MsgspecError as error:
@@ -64,7 +65,7 @@ class RowChecker:
                     f"a value of {len(row.body)} bytes for the queue {text_of(row.queue)}; this node "
                     f"takes {bytes_max} (queues.message_bytes_max)"
                 )
-        return len(found)
+        return len(found), {row.queue for row in found}
 
     def _learn(self, topic: str) -> None:
         check_topic(topic)

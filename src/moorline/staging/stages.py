@@ -24,6 +24,7 @@ from moorline.errors import (
     LimitReached,
     MoorlineError,
     NotFound,
+    OverQuota,
 )
 from moorline.journal.disk import Disk
 from moorline.journal.staging.store import StagingStore
@@ -32,7 +33,7 @@ from moorline.limits import (
     STAGED_LEFTOVERS_MS,
     STAGES_OPEN_PER_CONNECTION_MAX,
 )
-from moorline.net.session import Session, SessionRights
+from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.staging.commits import StagedCommits
 from moorline.staging.queue_commits import NodeQueues
@@ -82,7 +83,8 @@ class Staging:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-staging")
         self._commits = StagedCommits(store, disk, broker, self._thread, settings.message_bytes_max)
         self._turns = Turns()
-        self._open: dict[Session, set[bytes]] = {}
+        self._open: dict[Session, dict[bytes, int]] = {}
+        """What rows of each stage are for."""
         self._waiting_bytes = 0
         self._held: set[Session] = set()
         self._is_closed = False
@@ -107,7 +109,7 @@ class Staging:
             return take_rows(session, calls)
 
         return {
-            OpenStage: own(later(self._open_stage)),
+            OpenStage: own(later(telling(self._open_stage))),
             # Its topics are found in the thread that unpacks them.
             StageRows: demanded(rows),
             CloseStage: own(later(self._close_stage)),
@@ -133,7 +135,7 @@ class Staging:
         while True:
             await asyncio.sleep(STAGED_LEFTOVERS_MS / 1_000)
             try:
-                removed = await self._commits.in_thread(self._store.expire)
+                removed = await self._commits.in_thread(self._store.remove_leftovers)
             except (OSError, MoorlineError):
                 log.exception("leftovers of staged writes were not removed")
             else:
@@ -156,7 +158,7 @@ class Staging:
         if not session.is_open:
             raise ConnectionLost("the client went before its call had its turn")
         if session not in self._open:
-            self._open[session] = set()
+            self._open[session] = {}
             session.at_end(lambda: self._left(session))
         if len(self._open[session]) >= STAGES_OPEN_PER_CONNECTION_MAX:
             raise LimitReached(
@@ -178,14 +180,16 @@ class Staging:
             _give_back(session, 1)
             await self._commits.in_thread(self._store.discard, stage)
             raise NotFound("the session of this stage is over")
-        self._open[session].add(stage)
+        self._open[session][stage] = call.target
         return StageOpened(call.call, stage, self._streams.store.shards)
 
     async def _take_rows(self, session: Session, call: StageRows) -> Answer:
-        self._check_owner(session, call.stage)
+        target = self._check_owner(session, call.stage)
         self._commits.check_room()
         try:
-            count = await self._add(session.rights, call)
+            count = await self._add(session, call, target)
+        except OverQuota:
+            raise  # nothing of it is staged: the same rows may come again later
         except (OSError, MoorlineError):
             await self._give_up(session, call.stage)
             raise
@@ -198,26 +202,32 @@ class Staging:
                 held.release_reading(HOLD)
             self._held.clear()
 
-    async def _add(self, rights: SessionRights, call: StageRows) -> int:
-        if rights.everywhere(TOPICS) & WRITE:
+    async def _add(self, session: Session, call: StageRows, target: int) -> int:
+        # Rights and quotas are looked at on the loop, to which they belong; and before anything is stored.
+        rights, allowance = session.rights, session.allowance
+        is_bounded = allowance is not None and allowance.is_publishing_bounded
+        topics: list[str] = []
+        if target == QUEUES:
+            queues = self._commits.need_queues()
+            count, ids = await self._commits.in_thread(
+                self._checker.check_queue_rows, call.rows, queues.settings.message_bytes_max
+            )
+            queues.owners.demand_send(rights, ids)
+        elif rights.everywhere(TOPICS) & WRITE and not is_bounded:
             return await self._commits.in_thread(self._add_rows, call)
-        count, topics = await self._commits.in_thread(self._check_rows, call)
-        # On the loop, to which the table of rights belongs; and before anything is stored.
-        for topic in topics:
-            demand(rights, WRITE, path_of_topic(topic))
+        else:
+            count, topics = await self._commits.in_thread(self._checker.check_rows, call.rows)
+            for topic in topics:
+                demand(rights, WRITE, path_of_topic(topic))
+        if allowance is not None and is_bounded:
+            # Here and not at the commit, which is decided as a whole and goes on to its end.
+            allowance.take_topics(topics)
+            allowance.take_published(count, len(call.rows))
         return await self._commits.in_thread(self._store.append, call.stage, call.rows, count)
 
     def _add_rows(self, call: StageRows) -> int:
-        count, _ = self._check_rows(call)
+        count, _ = self._checker.check_rows(call.rows)
         return self._store.append(call.stage, call.rows, count)
-
-    def _check_rows(self, call: StageRows) -> tuple[int, list[str]]:
-        """How many they are, and which topics they are for."""
-        target = self._store.facts(call.stage).target
-        if target == QUEUES:
-            bytes_max = self._commits.need_queues().settings.message_bytes_max
-            return self._checker.check_queue_rows(call.rows, bytes_max), []
-        return self._checker.check_rows(call.rows)
 
     async def _close_stage(self, session: Session, call: CloseStage) -> Answer:
         self._check_owner(session, call.stage)
@@ -248,9 +258,9 @@ class Staging:
 
     def _release(self, session: Session, stage: bytes) -> None:
         """It is not open any more."""
-        of_session = self._open.get(session, set())
+        of_session = self._open.get(session, {})
         if stage in of_session:
-            of_session.remove(stage)
+            del of_session[stage]
             _give_back(session, 1)
 
     def _left(self, session: Session) -> None:
@@ -260,9 +270,12 @@ class Staging:
             if not self._is_closed:
                 self._thread.submit(self._store.discard, stage)
 
-    def _check_owner(self, session: Session, stage: bytes) -> None:
-        if stage not in self._open.get(session, ()):
+    def _check_owner(self, session: Session, stage: bytes) -> int:
+        """What its rows are for."""
+        target = self._open.get(session, {}).get(stage)
+        if target is None:
             raise NotFound("this session has no such stage open")
+        return target
 
 
 def _give_back(session: Session, stages: int) -> None:

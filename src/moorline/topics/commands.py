@@ -6,15 +6,14 @@ from collections.abc import Generator, Iterable
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, needs, nodes_only
+from moorline.access.guard import Declarations, heavy, needs, nodes_only
 from moorline.config.settings import Streams as Settings
-from moorline.core.access.quota import Quota
 from moorline.core.access.right import LIST, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
 from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent
-from moorline.core.topic import check_filter
-from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, TooLarge
+from moorline.core.topic import check_filter, check_topic
+from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, OverQuota, TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
@@ -23,9 +22,10 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
     TOPIC_HEADERS_BYTES_MAX,
 )
-from moorline.net.session import Session, SessionRights, each
+from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
+from moorline.topics.filtered_reads import lists_or_reads
 from moorline.topics.paths import (
     TOPICS,
     all_topics,
@@ -105,12 +105,12 @@ class TopicBroker:
         turns = self._turns
         return {
             Publish: needs(WRITE, topics_published, self._publish, below=TOPICS),
-            ListTopics: needs(LIST, topics_listed, turns.later(self._list_topics)),
-            DescribeStreams: needs(LIST, all_topics, turns.spawned(self._describe)),
-            DescribeShards: needs(LIST, all_topics, each(self._describe_shards)),
+            ListTopics: heavy(needs(LIST, topics_listed, turns.later(self._list_topics))),
+            DescribeStreams: heavy(needs(LIST, all_topics, turns.spawned(self._describe))),
+            DescribeShards: heavy(lists_or_reads(each(self._describe_shards))),
             WatchStreams: nodes_only(each(self._watch)),
-            ReadStream: self._reads.declared(turns),
-            FindOffsets: needs(LIST, all_topics, turns.spawned(self._find_offsets)),
+            ReadStream: heavy(self._reads.declared(turns)),
+            FindOffsets: heavy(lists_or_reads(turns.spawned(self._find_offsets))),
             FindRetained: nodes_only(turns.spawned(self._find_retained)),
         }
 
@@ -126,17 +126,17 @@ class TopicBroker:
     def _publish(self, session: Session, calls: list[Publish]) -> Iterable[Answer]:
         refused: list[Answer] = []
         allowance = session.allowance
-        is_bounded = allowance is not None and allowance.has_rates
+        is_bounded = allowance is not None and allowance.is_rate_bounded
         for call in calls:
             try:
                 if is_bounded:
-                    _take_rates(session, call)
+                    _take_published(session, call)
                 self._store(session, call)
             except CallFailed as error:
-                if isinstance(error, Denied):
+                if isinstance(error, (Denied, OverQuota)):
                     self._demands.tell(session, Publish.__name__, error)
                 self.counts.refused += len(call.records)
-                refused.append(Failed(call.call, error.code, str(error)))
+                refused.append(Failed.of(call.call, error))
         self.streams.commits.changed()
         self.streams.commits.hold_if_behind(session)
         return refused
@@ -216,7 +216,7 @@ class TopicBroker:
             if record.flags & TOMBSTONE and record.body:
                 raise BadTopic(f"a tombstone of {record.topic!r} has a body: leave it out")
             if record.topic not in known:
-                self._learn(session.rights, record.topic)
+                self._learn(session, record.topic)
             if record.headers:
                 encoded = encode_headers(record.headers)
                 if len(encoded) > TOPIC_HEADERS_BYTES_MAX:
@@ -228,10 +228,16 @@ class TopicBroker:
                 headers[place] = encoded
         return headers
 
-    def _learn(self, rights: SessionRights, topic: str) -> None:
-        """One that only nodes publish to is never known, so that it is looked at each time it comes."""
-        if not rights.is_node:
+    def _learn(self, session: Session, topic: str) -> None:
+        """One that only nodes publish to is never known, so that it is looked at each time it comes.
+
+        Only here topics are counted: who publishes to what is known brings up no name, and pays nothing.
+        """
+        if not session.rights.is_node:
             check_reserved(topic)
+        check_topic(topic)
+        if session.allowance is not None:
+            session.allowance.take_topics((topic,))
         self.streams.store.check_topic(topic)
 
     # --- what is there ----------------------------------------------------------------------------
@@ -241,8 +247,8 @@ class TopicBroker:
         rows = await self._listed.page(session, call.filter, call.after, call.count)
         return TopicsListed(call.call, rows)
 
-    async def _describe(self, session: Session, call: DescribeStreams) -> Answer:  # noqa: ARG002
-        facts = await in_slices(self._facts(self._page(call)))
+    async def _describe(self, session: Session, call: DescribeStreams) -> Answer:
+        facts = await in_slices(self._facts(self._page(call)), session.rights.principal)
         dropped, lost = self.streams.dropped_messages, self.streams.store.lost_messages
         return StreamsDescribed(call.call, facts, dropped, lost)
 
@@ -287,9 +293,9 @@ class TopicBroker:
         is_more = len(found) > STREAMS_PER_PAGE_MAX
         return ShardsDescribed(call.call, store.bounds(), found[:STREAMS_PER_PAGE_MAX], is_more)
 
-    async def retained(self, filter_text: str) -> list[Entry]:
+    async def retained(self, filter_text: str, principal: str) -> list[Entry]:
         """The retained messages that match, those that say "none any more" included."""
-        return await in_slices(self._matching(filter_text, None))
+        return await in_slices(self._matching(filter_text, None), principal)
 
     def _matching(
         self, filter_text: str, bytes_max: int | None
@@ -350,7 +356,7 @@ class TopicBroker:
         return RetainedFound(call.call, b"".join(entry.frame for entry in found))
 
 
-def _take_rates(session: Session, call: Publish) -> None:
+def _take_published(session: Session, call: Publish) -> None:
     assert session.allowance is not None
-    size = sum(len(record.body) for record in call.records)
-    session.allowance.take((Quota.MESSAGES_PER_S, len(call.records)), (Quota.BYTES_PER_S, size))
+    size = sum([len(record.body) for record in call.records])
+    session.allowance.take_published(len(call.records), size)

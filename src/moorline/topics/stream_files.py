@@ -3,9 +3,9 @@
 import asyncio
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, demand_everything, needs, needs_everything
+from moorline.access.guard import Declarations, demand_everything, heavy, needs_everything
 from moorline.catalog import Catalog
-from moorline.core.access.right import LIST, SUBSCRIBE
+from moorline.core.access.right import SUBSCRIBE
 from moorline.core.stream import RETENTION, SegmentPart
 from moorline.errors import BadStart
 from moorline.ids import text_of
@@ -13,7 +13,8 @@ from moorline.journal.streams.segment_file import DiskSegment
 from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Session
 from moorline.net.turns import Turns
-from moorline.topics.paths import TOPICS, all_topics
+from moorline.topics.filtered_reads import FilteredReads, lists_or_reads
+from moorline.topics.paths import TOPICS
 from moorline.topics.streams import LocalStreams
 from moorline.wire.message import Answer
 from moorline.wire.stream_file import (
@@ -35,14 +36,16 @@ class StreamFiles:
         self._demands = demands or Demands()
         self._streams = streams
         self._catalog = catalog
+        self.filtered = FilteredReads(streams, self._demands)
         self._turns = Turns()
 
     def declared(self) -> Declarations:
         read = self._demands.telling(self._read)
         return {
-            DescribeCluster: needs(LIST, all_topics, self._turns.spawned(self._describe)),
-            # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
-            ReadStreamFile: needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(read)),
+            DescribeCluster: heavy(lists_or_reads(self._turns.spawned(self._describe))),
+            # Frames of all topics, as they are stored; some of them are for `ReadMatching`.
+            ReadStreamFile: heavy(needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(read))),
+            **self.filtered.declared(self._turns),
         }
 
     def close(self) -> None:

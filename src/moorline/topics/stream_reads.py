@@ -13,7 +13,8 @@ from moorline.core.access.right import SUBSCRIBE
 from moorline.core.stream import Gap, Stream
 from moorline.errors import NotFound
 from moorline.limits import STREAM_READ_BYTES_MAX
-from moorline.net.session import Session, SessionRights
+from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
 from moorline.net.turns import Turns
 from moorline.topics.paths import TOPICS
 from moorline.topics.streams import LocalStreams
@@ -31,7 +32,7 @@ class StreamReads:
 
     def declared(self, turns: Turns) -> Declared:
         read = turns.spawned(self._demands.telling(self._read), self._wait_for_news)
-        # Frames of all topics, as they are stored: there is no filter that could keep some of them back.
+        # Frames of all topics, as they are stored; some of them are for `ReadMatching`.
         return needs_everything(SUBSCRIBE, TOPICS, read)
 
     def judge_again(self) -> Generator[None, None, None]:

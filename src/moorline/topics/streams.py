@@ -33,17 +33,17 @@ class LocalStreams(FillsDisk):
         self.reshaped: list[Callable[[list[int]], None]] = []
         """Called with the shards whose generations have changed."""
         self._waiting: dict[int, list[Callable[[], None]]] = {}
-        self._generations = self._newest()
+        self._generations = store.newest_generations()
 
     # --- commits ----------------------------------------------------------------------------------
 
     def _pause_ms(self, batch: StreamBatch) -> int:
         """Where a crowd publishes, fewer and larger commits carry more; who publishes alone never waits."""
-        is_crowd = batch.count >= STREAM_BUSY_MESSAGES and self.store.is_synced
+        is_crowd = batch.message_count >= STREAM_BUSY_MESSAGES and self.store.is_synced
         return STREAM_BUSY_MS if is_crowd else 0
 
     def _answered(self, batch: StreamBatch) -> None:
-        shards = batch.shards
+        shards = [part.shard.number for part in batch.parts]
         for shard in shards:
             for wake in self._waiting.pop(shard, ()):
                 wake()
@@ -52,14 +52,11 @@ class LocalStreams(FillsDisk):
         self.look_for_new_generations()
 
     def look_for_new_generations(self) -> None:
-        newest = self._newest()
+        newest = self.store.newest_generations()
         if newest != self._generations:
             shards = [shard for shard in newest if newest[shard] != self._generations.get(shard)]
             self._generations = newest
             self.tell_reshaped(shards)
-
-    def _newest(self) -> dict[int, int]:
-        return self.store.newest_generations()
 
     def tell_reshaped(self, shards: list[int]) -> None:
         """The generations of these shards have changed."""
@@ -76,8 +73,9 @@ class LocalStreams(FillsDisk):
     ) -> Block | Gap | None:
         """What follows the offset in that stream of ours, None at its end; from the disk in a thread."""
         _, shard, generation = stream
-        if self.store.read_is_cached(shard, generation, offset):
-            return self.store.read(shard, generation, offset, bytes_max)
+        now = self.store.read_now(shard, generation, offset, bytes_max)
+        if now is not None:
+            return now.found
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
 
     async def offsets_at(self, time_us: int) -> dict[int, int]:

@@ -17,6 +17,7 @@ import msgspec
 from moorline.core.stream import Stream
 from moorline.core.topic import Matcher
 from moorline.limits import LISTINGS_KEPT_MAX, TOPICS_LISTED_LENGTH_MAX, TOPICS_LISTED_MAX
+from moorline.net.fair_lock import FairLock
 from moorline.net.session import Session
 from moorline.net.slices import in_slices
 from moorline.topics.streams import LocalStreams
@@ -51,17 +52,18 @@ class TopicList:
         self._kept: dict[Session, Listing] = {}
         self._watched: set[Session] = set()
         """Those whose end is heard."""
-        self._walking = asyncio.Lock()
+        self._walking = FairLock()
         """One walk at a time: what each holds is not little."""
 
     async def page(self, session: Session, text: str, after: str, count: int) -> list[Row]:
         """The next topics behind that one, by name; fewer than asked for only at the end."""
         listing = self._kept.pop(session, None)
         if listing is None or (listing.filter, listing.after) != (text, after):
-            listing = await self._walked(text, after)
+            listing = await self._walked(session, text, after)
         page = list(islice(listing.rows, count))
         while len(page) < count and not listing.is_last:
-            listing = await self._walked(text, page[-1][0] if page else listing.after)
+            after = page[-1][0] if page else listing.after
+            listing = await self._walked(session, text, after)
             page += islice(listing.rows, count - len(page))
         if page:
             listing.after = page[-1][0]
@@ -81,13 +83,15 @@ class TopicList:
         self._kept.pop(session, None)
         self._watched.discard(session)
 
-    async def _walked(self, text: str, after: str) -> Listing:
-        async with self._walking:
+    async def _walked(self, session: Session, text: str, after: str) -> Listing:
+        principal = session.rights.principal
+        async with self._walking.held_by(principal):
             first = FirstNames(text, after)
             for extent in self._streams.store.extents():
                 known = await self._topics_of(extent.stream)
-                await in_slices(first.add(known))
-            return Listing(text, after, await in_slices(first.rows()), first.is_all)
+                await in_slices(first.add(known), principal)
+            rows = await in_slices(first.rows(), principal)
+            return Listing(text, after, rows, first.is_all)
 
     async def _topics_of(self, stream: Stream) -> dict[str, int]:
         store, place = self._streams.store, (stream.shard_number, stream.generation)

@@ -52,7 +52,7 @@ class StreamUpkeep:
         if self._loop.time() < self._files_looked_s + FILES_LOOK_MS / 1_000:
             return
         self._files_looked_s = self._loop.time()
-        problems = await asyncio.to_thread(self._store.look_at_files)
+        problems = await asyncio.to_thread(self._store.upkeep.look_at_files)
         log_problems(problems, self._streams.node)
         if problems:
             self._streams.commits.changed()  # where the newest of a shard is gone, a new one begins
@@ -83,18 +83,18 @@ class StreamUpkeep:
             log.error("messages of streams are damaged or gone in more places", extra=extra)
 
     def _roll(self) -> None:
-        if self._store.roll(self._streams.clock.expiry_us()):
+        if self._store.upkeep.roll(self._streams.clock.expiry_us()):
             # A commit begins the new generations, also where nobody publishes.
             self._streams.commits.changed()
 
     async def _seal(self) -> None:
         troubled: set[int] = set()
         # A start may find thousands: what else there is to look after comes in between.
-        for shard, generation in self._store.unsealed()[:STREAM_SEALS_PER_LOOK]:
+        for shard, generation in self._store.upkeep.unsealed()[:STREAM_SEALS_PER_LOOK]:
             if shard in troubled:
                 continue  # the older one first
             try:
-                seal = await asyncio.to_thread(self._store.seal(shard, generation))
+                seal = await asyncio.to_thread(self._store.upkeep.seal(shard, generation))
             except Exception as error:
                 # One bad file must not keep the other shards from being sealed, and so from being dropped.
                 troubled.add(shard)
@@ -102,12 +102,12 @@ class StreamUpkeep:
                 is_ours = not isinstance(error, OSError)
                 log.error("a generation cannot be sealed now", extra=what, exc_info=is_ours)
                 continue
-            self._store.sealed(shard, generation, seal)
+            self._store.upkeep.sealed(shard, generation, seal)
             log.info("sealed", extra={"shard": shard, "generation": generation})
 
     async def _drop(self) -> None:
         # One after the other, each with its note synced: there may be thousands, and others have their turn.
-        while (drop := self._store.next_drop(self._streams.clock.expiry_us())) is not None:
+        while (drop := self._store.upkeep.next_drop(self._streams.clock.expiry_us())) is not None:
             await asyncio.to_thread(drop.note)
             drop.take_effect()
             self._dropped(drop.gone)

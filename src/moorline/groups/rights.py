@@ -7,8 +7,8 @@ from moorline.catalog.groups import GroupRow
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import ADMINISTER, PUBLISH, SUBSCRIBE
 from moorline.core.topic import SharedName
-from moorline.net.session import SessionRights
-from moorline.topics.paths import path_of_group, path_of_topic
+from moorline.net.session_rights import SessionRights
+from moorline.topics.paths import path_of_group
 from moorline.wire.group import Originator
 
 
@@ -46,14 +46,3 @@ def demand_member(rights: SessionRights, name: SharedName, row: GroupRow | None)
     elif not rights.at(path) & PUBLISH:
         demand(rights, SUBSCRIBE, path)
         demand(rights, PUBLISH, path)
-
-
-def is_granted(
-    rights: SessionRights, filter_text: str, name: SharedName | None, owner: str
-) -> bool:
-    """Whether a subscription that runs may go on; while nobody knows rights it may not."""
-    if not rights.at(path_of_topic(filter_text if name is None else name.filter)) & SUBSCRIBE:
-        return False
-    if name is None or rights.at(path_of_group(name.group)) & SUBSCRIBE:
-        return True
-    return rights.owns(owner)

@@ -1,0 +1,68 @@
+"""Room: queues. What people are told of queues: one of them with its facts, and lists of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from moorline.core.access.principal import ANONYMOUS
+from moorline.core.queue.queue import Queue
+from moorline.errors import NotFound
+from moorline.journal.queues.store import Store
+from moorline.net.session import Session
+from moorline.net.slices import in_slices
+from moorline.queues.owners import QueueOwners
+from moorline.queues.queue_list import listed
+from moorline.wire.message import Answer
+from moorline.wire.queue import DescribeQueue, ListQueues, QueueDescribed, QueuesListed
+
+
+class QueueDescriptions:
+    """Answers from the store; nothing is changed."""
+
+    def __init__(self, store: Store, owners: QueueOwners, found: Callable[[bytes], Queue]) -> None:
+        self._store = store
+        self._owners = owners
+        self._found = found
+        self.whereabouts: Callable[[bytes], Awaitable[str]] | None = None
+        """What is said of a queue that is not here, if the catalog may be asked for it."""
+
+    async def describe(self, _: Session, call: DescribeQueue) -> Answer:
+        try:
+            queue = self._found(call.queue)
+        except NotFound:
+            if self.whereabouts is None:
+                raise
+            raise NotFound(await self.whereabouts(call.queue)) from None
+        # What the index counts may not be there any more: the files say what can be delivered.
+        unreadable = await self._unreadable(queue)
+        queue = self._found(call.queue)
+        return QueueDescribed(
+            call.call,
+            queue=queue.id,
+            waiting=queue.size - unreadable,
+            stored=max(0, queue.stored - unreadable),
+            is_subscribed=queue.is_subscribed,
+            is_suspended=queue.suspended,
+            is_blocked=queue.blocked,
+            is_damaged=queue.damaged,
+            is_over_quota=not queue.can_write,
+            created_s=queue.created_s,
+            owner=self._owners.name_of(queue) or ANONYMOUS,
+            unreadable=unreadable,
+            is_closed=queue.closed,
+        )
+
+    async def _unreadable(self, queue: Queue) -> int:
+        """Reads its files a slice at a time, as long as they are nobody else's."""
+        look = self._store.files.unreadable(queue)
+        while queue.id not in self._store.mending and self._store.find(queue.id) is queue:
+            try:
+                next(look)
+            except StopIteration as done:
+                return int(done.value)
+            await asyncio.sleep(0)
+        return 0
+
+    async def list(self, session: Session, call: ListQueues) -> Answer:
+        principal = session.rights.principal
+        rows = await in_slices(listed(self._store, call.after, call.count), principal)
+        return QueuesListed(call.call, len(self._store), rows)
