@@ -23,7 +23,11 @@ KEPT = ROOT / ".pytest_cache" / "java"
 MAKE_S_MAX = 600
 SILENT = "-Xshare:auto -Xlog:disable -Xlog:all=off"
 
+FAILED = ".failed"
+"""Beside an archive whose program did not come to its end: what it said. A test looks for it."""
+
 WARM_UP = """
+import os
 import sys
 import moorline.spark
 from moorline.spark.session import SHORT_JOB
@@ -38,10 +42,20 @@ rows = spark.range(1000).selectExpr("id % 10 as k", "cast(id as string) as v")
 rows.groupBy("k").count().collect()
 rows.write.parquet(f"{folder}/rows")
 kept = spark.read.parquet(f"{folder}/rows")
-kept.join(rows, "v").mapInArrow(lambda batches: batches, "v string, k long, k2 long").count()
+both = kept.join(rows.withColumnRenamed("k", "other"), "v")
+both.mapInArrow(lambda batches: batches, "v string, k long, other long").count()
 stream = spark.readStream.schema(kept.schema).parquet(f"{folder}/rows").writeStream
 stream = stream.foreachBatch(lambda frame, number: frame.count()).trigger(availableNow=True)
 stream.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
+
+os.makedirs(f"{folder}/data/streams")
+with open(f"{folder}/data/streams/layout", "w") as layout:
+    layout.write("shards=8 version=1\\n")
+ours = {"topics": "#", "path": f"{folder}/data"}
+spark.read.format("moorline").options(**ours).load().count()
+stream = spark.readStream.format("moorline").options(**ours).load().writeStream
+stream = stream.foreachBatch(lambda frame, number: frame.count()).trigger(availableNow=True)
+stream.option("checkpointLocation", f"{folder}/ours").start().awaitTermination()
 spark.stop()
 """
 
@@ -51,7 +65,8 @@ def quicken() -> str:
 
     Who asks first has it made, beside the tests: nobody waits for it.
     """
-    what = f"{pyspark.__version__} {pyspark.__file__} {ensure_java()} {os.environ.get('JAVA_HOME')}"
+    java = f"{ensure_java()} {os.environ.get('JAVA_HOME')}"
+    what = f"{pyspark.__version__} {pyspark.__file__} {java} {WARM_UP}"
     archive = KEPT / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.jsa"
     if not archive.exists():
         _have_made(archive)
@@ -85,13 +100,15 @@ def _have_made(archive: Path) -> None:
 def make(archive: Path) -> None:
     new = archive.with_suffix(".new")
     with tempfile.TemporaryDirectory(prefix="moorline-java-") as folder:
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", WARM_UP, str(new), folder],
             # Java ends, and writes, after Python does: its pipe tells when that is over.
             capture_output=True,
             timeout=MAKE_S_MAX,
             check=False,
         )
+    if done.returncode:
+        archive.with_suffix(FAILED).write_bytes(done.stderr)
     # Whatever went wrong, tests go on, with a Java that is as slow as ever, and nobody tries again.
     if new.exists():
         new.replace(archive)

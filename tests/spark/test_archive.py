@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
 from tests.spark.archives import (
     archive_of,
+    audit_lines_in,
     filled,
     messages_in,
     rewrite,
@@ -23,7 +25,7 @@ from tests.spark.publishing import COUNT, message, publish, ttl_s_of
 from moorline.core.stream import Stream
 from moorline.errors import BadTopic, ConfigError, DriftFound, JournalDamaged
 from moorline.journal.streams.folder import FolderStreams
-from moorline.spark.jobs.archive import ArchiveOptions, archive, check, check_format
+from moorline.spark.jobs.archive import Archived, ArchiveOptions, archive, check, check_format
 from moorline.spark.jobs.archive_files import Archive, archived
 from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.compaction import Compacted, compact
@@ -38,37 +40,74 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 __all__ = ["filled"]
 
 
-def test_every_message_is_archived_once_run_after_run(
+def test_formats_and_topics_that_are_refused(
     spark: SparkSession, filled: NodeProcess, tmp_path: Path
 ) -> None:
-    where = tmp_path / "archive"
-    expected = [message(number) for number in range(COUNT)]
-    told: list[tuple[int, int]] = []
-    first = archive_of(
+    with pytest.raises(ConfigError, match="has no format 'nonsense'"):
+        check_format(spark, "nonsense")
+    with pytest.raises(ConfigError, match="csv cannot hold keys and values"):
+        check_format(spark, "csv")
+    check_format(spark, "orc")
+    with pytest.raises(BadTopic, match="# stands alone"):
+        archive_of(spark, filled, tmp_path / "other", topics="#/x")
+
+
+class Made(NamedTuple):
+    """An archive of several batches that nothing was done to yet, and what its run told of it."""
+
+    where: Path
+    done: Archived
+    seen: list[tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def made(
+    spark: SparkSession, filled: NodeProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Made:
+    """For tests that read it, or take a copy: an archive knows its files by their names below it."""
+    where, seen = tmp_path_factory.mktemp("made") / "archive", list[tuple[int, int]]()
+    done = archive_of(
         spark,
         filled,
         where,
-        seen=lambda done, total: told.append((done, total)),
+        seen=lambda done, total: seen.append((done, total)),
         messages_per_batch=900,
         compact=False,
     )
-    assert (first.messages, first.batches) == (COUNT, 3)
-    # The bar knows from the beginning how far it is, and only moves on.
-    assert {total for _, total in told} == {COUNT}
-    assert sorted(told) == told
-    assert told[-1] == (COUNT, COUNT)
-    assert messages_in(spark, where) == expected
-    sealed = {seal.stream for seal in told_by(filled).seals}
-    assert set(Archive(str(where)).seals()) == sealed
+    return Made(where, done, seen)
 
-    # Again: nothing is new, and what lies in many files is merged.
+
+def copy_of(made: Made, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made.where, tmp_path / "archive"))
+
+
+def test_every_message_is_archived_once(
+    spark: SparkSession, filled: NodeProcess, made: Made
+) -> None:
+    assert (made.done.messages, made.done.batches) == (COUNT, 3)
+    # The bar knows from the beginning how far it is, and only moves on. It counts what is looked through.
+    stored = COUNT + audit_lines_in(spark, filled)
+    assert {total for _, total in made.seen} == {stored}
+    assert sorted(made.seen) == made.seen
+    assert made.seen[-1] == (stored, stored)
+    assert messages_in(spark, made.where) == [message(number) for number in range(COUNT)]
+    sealed = {seal.stream for seal in told_by(filled).seals}
+    assert set(Archive(str(made.where)).seals()) == sealed
+
+
+def test_run_after_run_nothing_is_lost_or_twice(
+    spark: SparkSession, filled: NodeProcess, made: Made, tmp_path: Path
+) -> None:
+    where = copy_of(made, tmp_path)
+    # Nothing is new, and what lies in many files is merged.
     many = len(sealed_files(where, filled))
     again = archive_of(spark, filled, where)
     assert (again.messages, again.batches) == (0, 0)
     assert again.compacted_files > again.compacted_into > 0
     streams = [file.stream for file in sealed_files(where, filled)]
     assert len(streams) == len(set(streams)) < many
-    assert messages_in(spark, where) == expected
+    assert messages_in(spark, where) == [message(number) for number in range(COUNT)]
+    sealed = {seal.stream for seal in told_by(filled).seals}
     assert compact(spark, Archive(str(where)), sealed) == Compacted()
 
     _crash_behind_the_entry(spark, filled, where)
@@ -114,40 +153,46 @@ def _last(folder: Path) -> Path:
     return folder / str(max(numbers))
 
 
-def test_another_format_and_what_is_refused(
-    spark: SparkSession, filled: NodeProcess, tmp_path: Path
-) -> None:
-    plain = tmp_path / "parquet"
-    archive_of(spark, filled, plain, topics="orders/eu/#")
-    expected = rows_in(spark, plain)
-    for row in archived(spark, str(plain)).collect():
+EUROPE = "orders/eu/#"
+
+
+@pytest.fixture(scope="module")
+def parquet(
+    spark: SparkSession, filled: NodeProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A part of the topics, as other formats are to hold it too."""
+    where = tmp_path_factory.mktemp("parquet") / "archive"
+    archive_of(spark, filled, where, topics=EUROPE)
+    return where
+
+
+def test_times_to_live_are_kept_as_they_were_published(spark: SparkSession, parquet: Path) -> None:
+    rows = archived(spark, str(parquet)).collect()
+    assert rows
+    for row in rows:
         assert row.ttl_s == ttl_s_of(int(bytes(row.value).split(b":")[0]))
     # In the files as ever since: 32 bits, which the table reads without their sign.
-    kept = [table_of(plain, file).column("ttl_s") for file in Archive(str(plain)).live()]
+    kept = [table_of(parquet, file).column("ttl_s") for file in Archive(str(parquet)).live()]
     assert {column.type for column in kept} == {pa.int32()}
     found = {value for column in kept for value in column.to_pylist()}
     assert found == {0, 3_000_000_000 - (1 << 32)}
-    for kind in ("orc", "json"):
-        where = tmp_path / kind
-        done = archive_of(
-            spark, filled, where, format=kind, topics="orders/eu/#", messages_per_batch=1_500
-        )
-        assert done.batches > 1
-        assert done.messages == len(expected) > 0
-        # To the microsecond, and with every byte of keys and values.
-        assert rows_in(spark, where) == expected
-        assert archive_of(spark, filled, where, format=kind, topics="orders/eu/#").messages == 0
-    with pytest.raises(ConfigError, match=r"is json of orders/eu/#, not parquet of #"):
+
+
+@pytest.mark.parametrize("kind", ["orc", "json"])
+def test_another_format_holds_the_same(
+    spark: SparkSession, filled: NodeProcess, parquet: Path, tmp_path: Path, kind: str
+) -> None:
+    expected, where = rows_in(spark, parquet), tmp_path / kind
+    done = archive_of(spark, filled, where, format=kind, topics=EUROPE, messages_per_batch=1_500)
+    assert done.batches > 1
+    assert done.messages == len(expected) > 0
+    # To the microsecond, and with every byte of keys and values.
+    assert rows_in(spark, where) == expected
+    assert archive_of(spark, filled, where, format=kind, topics=EUROPE).messages == 0
+    with pytest.raises(ConfigError, match=rf"is {kind} of orders/eu/#, not parquet of #"):
         archive_of(spark, filled, where, topics="#")
-    with pytest.raises(ConfigError, match="is json: verify reads parquet only"):
+    with pytest.raises(ConfigError, match=f"is {kind}: verify reads parquet only"):
         verify(spark, VerifyOptions(str(where), {"address": filled.address}), told_by(filled))
-    with pytest.raises(ConfigError, match="has no format 'nonsense'"):
-        check_format(spark, "nonsense")
-    with pytest.raises(ConfigError, match="csv cannot hold keys and values"):
-        check_format(spark, "csv")
-    check_format(spark, "orc")
-    with pytest.raises(BadTopic, match="# stands alone"):
-        archive_of(spark, filled, tmp_path / "other", topics="#/x")
 
 
 def rows_in(spark: SparkSession, where: Path) -> list[tuple[object, ...]]:
@@ -220,7 +265,7 @@ def test_a_corrupt_segment_is_an_error_with_its_name_or_a_gap_with_its_range(
     assert str(segment) in lost.why
     extents = FolderStreams(str(copy), "node-1").extents()
     total = sum(extent.end - extent.first for extent in extents)
-    assert done.messages == total - 1
+    assert done.messages == total - audit_lines_in(spark, filled) - 1
     report = verify(spark, VerifyOptions(str(where), source), ask(source))
     (differing,) = report.differing
     assert (differing.stream, differing.counts) == (str(seal.stream), {LOST: 1})

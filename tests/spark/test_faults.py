@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from tests.process.nodes import NodeProcess, run_moor
-from tests.spark.archives import count_of, messages_of
+from tests.spark.archives import count_of, messages_of, until_sealed
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.proxy import Door
 from tests.spark.publishing import COUNT, Message, copy_streams, publish, read
@@ -85,28 +85,37 @@ def planned(**options: str) -> TopicBatchReader:
     return TopicBatchReader(topic_options({"topics": "#", **options}, is_stream=False), OFFSET)
 
 
-def test_a_node_that_dies_during_a_read_and_a_write_and_one_that_stays_away(
+def test_a_node_that_dies_during_a_read_is_read_once_it_is_back(
     spark: SparkSession, mortal: Mortal
 ) -> None:
     published = asyncio.run(publish(mortal.node.address))
-    where = mortal.door.address
     mortal.door.after(100_000, mortal.restarts)
-    rows = load(spark, address=where, includeHeaders="true", maxRecordsPerPartition="300")
+    rows = load(
+        spark, address=mortal.door.address, includeHeaders="true", maxRecordsPerPartition="300"
+    )
     assert read(rows.collect()) == published, "every message, and none twice"
     assert mortal.deaths == 1
-    mortal.is_back()
 
+
+def test_a_node_that_dies_during_a_write_has_every_row_once(
+    spark: SparkSession, mortal: Mortal
+) -> None:
     mortal.door.after(300_000, mortal.restarts, towards_node=True)
     frame = spark.range(0, ROWS, numPartitions=4).selectExpr(
         "'written' topic", "cast(id as string) value"
     )
-    frame.write.format("moorline").mode("append").option("address", where).save()
-    assert mortal.deaths == 2
+    place = {"address": mortal.door.address}
+    frame.write.format("moorline").mode("append").options(**place).save()
+    assert mortal.deaths == 1
     mortal.is_back()
     written = asyncio.run(messages_of(mortal.node.address, "written", ROWS))
     assert sorted(int(one.value) for one in written) == list(range(ROWS))
     assert asyncio.run(count_of(mortal.node.address, "written")) == ROWS
 
+
+def test_a_node_that_stays_away_is_named(mortal: Mortal) -> None:
+    asyncio.run(publish(mortal.node.address))
+    where = mortal.door.address
     reader = planned(address=where, topics="orders/#")
     part = reader.partitions()[0]
     mortal.dies()
@@ -123,6 +132,8 @@ def test_a_topic_that_no_node_has_is_named(
     spark: SparkSession, node: NodeProcess, published: list[Message]
 ) -> None:
     assert published
+    # While a stream has no digest yet, nobody is certain of its topics, and a read only warns.
+    until_sealed(node)
     with pytest.raises(
         PySparkException,
         match=r"no message of the topic 'orders/eu/11' \(there is 'orders/eu/1'.*failOnMissingTopic",

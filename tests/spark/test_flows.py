@@ -10,7 +10,7 @@ from tests.process.nodes import NodeProcess
 from tests.spark.archives import count_of, filled, messages_of, source_of
 from tests.spark.publishing import COUNT, message, number_of, publish
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.errors import ConfigError, DriftFound, FlowFailed
 from moorline.spark import flow
 from moorline.spark.jobs.flows import FlowReport, FlowsOptions, check, flows_in, run_flows

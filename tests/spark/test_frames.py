@@ -78,8 +78,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             assert batch is not None
             store.write(batch)
             store.committed(batch)
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
     store.close()
     return root
 

@@ -32,7 +32,7 @@ from moorline.errors import ConfigError, SubscriptionEnded
 from moorline.spark import group_member
 from moorline.spark.group_member import ALL, GroupMember, Taken
 from moorline.spark.group_reader import existing, stream_reader
-from moorline.spark.node_link import NodeStreams
+from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]

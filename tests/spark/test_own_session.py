@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
 from tests.spark.publishing import Message
+from tests.spark.quick_java import quicken
 
 from moorline.spark.java import ensure_java
 
@@ -24,7 +25,7 @@ from pyspark.sql import SparkSession
 def made():
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF")
-    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 " + sys.argv[3]
     return builder.config("spark.driver.extraJavaOptions", flags).getOrCreate()
 
 def count(spark):
@@ -69,7 +70,7 @@ def _run(folder: Path, code: str) -> dict[str, Any]:
     if home is not None:
         environment["JAVA_HOME"] = home
     ended = subprocess.run(
-        [sys.executable, "-c", SETTINGS + code, str(folder / "data"), str(python)],
+        [sys.executable, "-c", SETTINGS + code, str(folder / "data"), str(python), quicken()],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -18,7 +18,8 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.streams.folder import FolderStreams
 from moorline.journal.streams.source import DescribedShards, extents_by_shard
 from moorline.journal.streams.store import StreamOptions, StreamStore
-from moorline.spark.node_link import Links, NodeStreams
+from moorline.spark.node_link import Links
+from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint
 from moorline.testing.memory_disk import MemoryDisk
 

@@ -66,6 +66,9 @@ def test_a_secret_as_an_option_is_refused_by_name(known: tuple[str, ...], name: 
         ({"passwordFile": "p"}, "passwordFile: whose password is it"),
         ({"USER": "a", "tokenFile": "t"}, "user and tokenFile: each says who we are"),
         ({"passwordfile": "p", "tokenfile": "t"}, "passwordFile and tokenFile: each says"),
+        ({"keytabFile": "k", "tokenFile": "t"}, "give one kind"),
+        ({"ccacheFile": "c", "user": "a", "passwordFile": "p"}, "give one kind"),
+        ({"kerberosPrincipal": "a"}, "give keytabFile or ccacheFile too"),
     ],
 )
 def test_proofs_that_do_not_go_together_are_refused_by_name(
@@ -122,6 +125,8 @@ async def test_a_proof_that_is_refused_is_not_tried_again(tmp_path: Path) -> Non
 # --- what is sent and shown -----------------------------------------------------------------------
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_readers_partitions_and_writers_have_no_secret(
     node: NodeProcess, published: list[Message], proofs: list[dict[str, str]]
 ) -> None:
@@ -137,6 +142,8 @@ def test_readers_partitions_and_writers_have_no_secret(
             assert not is_secret(repr(sent))
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_plan_shows_no_secret(
     spark: SparkSession,
     node: NodeProcess,
@@ -159,6 +166,8 @@ def test_a_plan_shows_no_secret(
         assert not is_secret(shown)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_spark_says_the_name_of_a_refused_option_alone(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="option 'password'") as refused:
         spark.read.format("moorline").options(topics="#", password=PASSWORD).load().count()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.quick_java import FAILED, KEPT, quicken
 
 import moorline.spark
 from moorline.errors import ConfigError
@@ -122,3 +123,10 @@ def test_sockets_with_names_too_long_for_linux_are_not_used(
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     assert module._sockets() == {}
+
+
+@pytest.mark.slow
+def test_the_program_that_warms_java_up_for_the_tests_comes_to_its_end() -> None:
+    """It is run beside the tests, where nobody would see it fail: they would only be slower."""
+    quicken()
+    assert [path.read_text() for path in KEPT.glob(f"*{FAILED}")] == []

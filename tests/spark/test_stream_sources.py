@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 import pytest
 from tests.access.granted import as_before_rows, unguarded
+from tests.spark.store_source import StoreStreams
 from tests.spark.test_topic_planning import append, commit, seal_all
 
 from moorline.catalog import Catalog
@@ -22,11 +23,10 @@ from moorline.journal.disk import FileDisk
 from moorline.journal.streams.folder import FolderStreams
 from moorline.journal.streams.source import StreamSource
 from moorline.journal.streams.store import StreamOptions, StreamStore
-from moorline.journal.streams.store_source import StoreStreams
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Session, each
-from moorline.spark.node_link import NodeStreams
+from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint
 from moorline.spark.runs import ReadGap, runs
 from moorline.topics.commands import TopicBroker
@@ -34,6 +34,8 @@ from moorline.topics.stream_files import StreamFiles
 from moorline.topics.streams import LocalStreams
 from moorline.wire.link import Welcome
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
+
+pytestmark = pytest.mark.slow
 
 NODE = "node-1"
 COUNT = 600
@@ -240,7 +242,7 @@ async def test_what_was_dropped_is_a_gap_up_to_what_is_left(
 ) -> None:
     gone, left = store.extents([0])[:2]
     while store.first(0) == gone.first:
-        drop = store.next_drop(10**15)
+        drop = store.upkeep.next_drop(10**15)
         assert drop is not None
         drop.note()
         drop.take_effect()

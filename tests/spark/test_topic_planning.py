@@ -68,8 +68,8 @@ def opened(root: Path, clock: Iterator[int]) -> StreamStore:
 
 
 def seal_all(store: StreamStore) -> None:
-    for shard, generation in store.unsealed():
-        store.sealed(shard, generation, store.seal(shard, generation)())
+    for shard, generation in store.upkeep.unsealed():
+        store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
 
 
 def fill(root: Path, *, topics: int = 3) -> None:

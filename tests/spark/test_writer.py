@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -405,7 +406,10 @@ def make_files(folder: Path) -> dict[bytes | None, list[bytes]]:
             key, value = f"key-{row % KEYS}", f"{row:06}"
             expected[key.encode()].append(value.encode())
             lines.append(json.dumps({"key": key, "value": value}))
-        (folder / f"{number}.json").write_text("\n".join(lines))
+        path = folder / f"{number}.json"
+        path.write_text("\n".join(lines))
+        # Spark takes the oldest first, by the millisecond: within one the order would be anybody's.
+        os.utime(path, (1_700_000_000 + number,) * 2)
     return expected
 
 

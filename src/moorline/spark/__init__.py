@@ -10,10 +10,25 @@ Imported before a session of your own is made, it lets Spark find the source the
 Design: docs/design/pipeline.md.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from moorline.spark.jobs.flows import flow
 from moorline.spark.session import register, session, use_this_python, watch_lag
 
-__all__ = ["flow", "register", "session", "watch_lag"]
+if TYPE_CHECKING:
+    from moorline.spark.value_publisher import ValuePublisher
+
+__all__ = ["ValuePublisher", "flow", "register", "session", "watch_lag"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "ValuePublisher":
+        raise AttributeError(f"module 'moorline.spark' has no name {name!r}")
+    # Only for those who publish values: what it imports is much for a command that shows its help.
+    from moorline.spark.value_publisher import ValuePublisher
+
+    return ValuePublisher
+
 
 # Before a session of the user's own is made: later it would be too late.
 use_this_python()

@@ -30,7 +30,7 @@ from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.id_sets import hashed
 from moorline.spark.node_link import Links
-from moorline.spark.options import endpoint_of, partitions_of
+from moorline.spark.options import partitions_of, reading_endpoint_of
 from moorline.wire.service_operator import (
     ListServiceQueues,
     ListServices,
@@ -80,7 +80,7 @@ class AssociationReader(DataSourceReader):
             raise ConfigError("catalog and address: give one, Postgres or a node")
         if self._catalog:
             check_address(self._catalog)
-        self._endpoint = endpoint_of(options)
+        self._endpoint = reading_endpoint_of(options)
         self._wanted = [part.strip() for part in lowered["associations"].split(",")]
         self._min_partitions = partitions_of(options)
         self._schema = schema

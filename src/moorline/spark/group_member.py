@@ -14,7 +14,7 @@ from functools import partial
 
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Extent, Shard, Stream
-from moorline.errors import CallFailed, ConnectionLost, SubscriptionEnded, Untrusted
+from moorline.errors import ConnectionLost, SubscriptionEnded, Untrusted
 from moorline.limits import (
     SPARK_COMPLETE_KEPT_MS,
     SPARK_FIRST_MOMENT_MS_MAX,
@@ -263,7 +263,7 @@ class GroupMember(Links):
         )
         for (held, _), answer in zip(asked, answers, strict=True):
             if isinstance(answer, Failed):
-                raise CallFailed.of(answer.code, answer.text)
+                raise answer.error()
             assert isinstance(answer, MessagesTaken), type(answer).__name__
             if not answer.ranges and answer.upto <= held.at:
                 # It is stopping, or its end is not known there yet: another time.

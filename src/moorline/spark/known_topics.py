@@ -16,8 +16,8 @@ from moorline.core.stream import Extent
 from moorline.journal.read_only_disk import ReadOnlyDisk
 from moorline.journal.streams.folder import LAYOUT, STREAMS
 from moorline.journal.streams.generation import SEAL, SNAPSHOT
+from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.seal import OTHERS, Memory, Summary, read_seal
-from moorline.journal.streams.shard import folder_of, path_of
 from moorline.limits import (
     SPARK_NAMES_TOLD_MAX,
     SPARK_READS_IN_FLIGHT,

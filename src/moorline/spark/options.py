@@ -11,21 +11,33 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from moorline.client.credentials import ClientProof
+from moorline.client.credentials import ClientProof, KerberosCredentials
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
-from moorline.limits import SPARK_PARTITIONS_MAX
+from moorline.limits import READ_FILTERS_MAX, SPARK_PARTITIONS_MAX
 
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, as far as Spark's own times go."""
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 
-ENDPOINT = ("address", "ca", "certificate", "key", "user", "passwordFile", "tokenFile")
+ENDPOINT = (
+    "address",
+    "ca",
+    "certificate",
+    "key",
+    "user",
+    "passwordFile",
+    "tokenFile",
+    "keytabFile",
+    "ccacheFile",
+    "kerberosPrincipal",
+    "kerberosService",
+)
 SECRETS = {
     "password": "user and passwordFile",
     "token": "tokenFile",
@@ -52,10 +64,20 @@ TOPICS = (
     "includeSystem",
     "includeGaps",
     "verifyChecks",
+    "filterAt",
 )
 QUEUES = ("queues", "path", *ENDPOINT, "minPartitions")
 ASSOCIATIONS = ("associations", "catalog", *ENDPOINT, "minPartitions")
-KINDS = ("topics", "queues", "associations", "group")
+VALUES = (
+    "values",
+    *ENDPOINT,
+    "valueType",
+    "minPartitions",
+    "failOnMisfit",
+    "failOnVanished",
+    "includeFirst",
+)
+KINDS = ("topics", "queues", "associations", "group", "values")
 """What can be read: one of these options says which."""
 
 EARLIEST, LATEST = -2, -1
@@ -75,9 +97,31 @@ class Endpoint(msgspec.Struct, frozen=True):
     user: str = ""
     password_file: str = ""
     token_file: str = ""
+    keytab_file: str = ""
+    ccache_file: str = ""
+    kerberos_principal: str = ""
+    kerberos_service: str = ""
+
+    def files(self) -> dict[str, Path | None]:
+        """The files of TLS, as a client takes them."""
+        names = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        return {name: Path(file) if file else None for name, file in names.items()}
+
+    def given(self) -> dict[str, Any]:
+        """All that a client is given beside an address."""
+        return {"proof": self.proof(), **self.files()}
 
     def proof(self) -> ClientProof:
         """Who we are there; the files are read when a link is opened."""
+        if self.keytab_file or self.ccache_file:
+            return ClientProof(
+                credentials=KerberosCredentials(
+                    ccache=self.ccache_file,
+                    keytab=self.keytab_file,
+                    principal=self.kerberos_principal,
+                    service=self.kerberos_service,
+                )
+            )
         password_file, token_file = (
             Path(one) if one else None for one in (self.password_file, self.token_file)
         )
@@ -103,17 +147,19 @@ class TopicOptions(msgspec.Struct, frozen=True):
     fail_on_loss: bool
     fail_on_missing: bool
     verify_checks: bool
+    is_filtered_by_nodes: bool = False
+    """Nodes give what the filters take and nothing else: for whoever may not read all topics."""
 
 
 def kind_of(options: Mapping[str, str]) -> str:
     """Which of the reads is meant."""
     lowered = {name.lower() for name in options}
     # A group reads topics too: it goes before them.
-    for kind in ("group", "topics", "queues", "associations"):
+    for kind in ("group", "topics", "queues", "associations", "values"):
         if kind in lowered:
             return kind
     # A wrong letter in the very option that says what is read.
-    check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *KINDS})
+    check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *VALUES, *KINDS})
     hint = "" if options else f"; of a table, {TABLES}"
     raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}{hint}")
 
@@ -155,8 +201,21 @@ def is_of_endpoint(name: str) -> bool:
 def endpoint_of(options: Mapping[str, str]) -> Endpoint:
     given = _lowered(options)
     address, *files = (given.get(name.lower(), "") for name in ENDPOINT)
-    _check_proof(*files[-3:])
+    _check_proof(*files[3:6])
+    _check_kerberos(any(files[3:6]), *files[6:])
     return Endpoint(address or DEFAULT_ADDRESS, *files)
+
+
+def reading_endpoint_of(options: Mapping[str, str]) -> Endpoint:
+    """The same for reads, which may name resolvers in place of a node: one that they know is found now."""
+    given = endpoint_of(options)
+    if not given.address.startswith(("moor://", "moors://")):
+        return given
+    # Not at the top: most reads name their node.
+    from moorline.spark.found_broker import found_address
+
+    found = found_address(given.address, given.proof(), given.ca, given.certificate, given.key)
+    return msgspec.structs.replace(given, address=found)
 
 
 def _check_proof(user: str, password_file: str, token_file: str) -> None:
@@ -167,6 +226,20 @@ def _check_proof(user: str, password_file: str, token_file: str) -> None:
         raise ConfigError("user: give passwordFile too, the file that has its password")
     if password_file and not user:
         raise ConfigError("passwordFile: whose password is it? give user too")
+
+
+def _check_kerberos(
+    has_other: bool, keytab_file: str, ccache_file: str, principal: str, service: str
+) -> None:
+    has_file = bool(keytab_file or ccache_file)
+    if has_file and has_other:
+        raise ConfigError(
+            "keytabFile and ccacheFile say who we are, and so do user and tokenFile: give one kind"
+        )
+    if (principal or service) and not has_file:
+        raise ConfigError(
+            "kerberosPrincipal and kerberosService: give keytabFile or ccacheFile too"
+        )
 
 
 def path_of(given: Mapping[str, str]) -> str:
@@ -200,7 +273,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         filters=_filters(given["topics"]),
         path=path_of(given),
         node=given.get("node", ""),
-        endpoint=endpoint_of(options),
+        endpoint=reading_endpoint_of(options),
         starting=starting,
         ending=ending,
         starting_us=starting_us,
@@ -214,7 +287,19 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOption
         # Who starts a stream may be there before the first publisher; a batch has nothing to wait for.
         fail_on_missing=switch_of(given, "failOnMissingTopic", default=not is_stream),
         verify_checks=switch_of(given, "verifyChecks", default=True),
+        is_filtered_by_nodes=_is_filtered_by_nodes(given),
     )
+
+
+def _is_filtered_by_nodes(given: Mapping[str, str]) -> bool:
+    value = given.get("filterat", "reader")
+    if value not in ("reader", "node"):
+        raise ConfigError(f"filterAt: {value!r}; accepted: reader, node")
+    if value == "node" and given.get("path"):
+        raise ConfigError("filterAt: a folder has no node that could filter: leave it out")
+    if value == "node" and len(_filters(given["topics"])) > READ_FILTERS_MAX:
+        raise ConfigError(f"topics: with filterAt a node takes at most {READ_FILTERS_MAX} filters")
+    return value == "node"
 
 
 def number_of(options: Mapping[str, str], name: str) -> int:

@@ -15,6 +15,7 @@ import xxhash
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import FRAME, HEAD, KEYED, PRODUCER, PRODUCER_PART, TOMBSTONE
 from moorline.wire.packed_rows import PackedRows, names_used
+from moorline.wire.shard_choice import shards_of
 
 CONTENT_FIELDS = [
     ("offset", "<u8"),
@@ -50,7 +51,7 @@ def packed_chunks(rows: TopicRows, shards: int, bytes_max: int) -> Iterator[tupl
     names = pa.array([name.encode() for name in rows.names], pa.binary())
     frames = _frames(rows, names.take(pa.array(rows.topics)))
     # Numbers of two bytes are sorted without comparing them.
-    routes = (_routes(rows) % np.uint64(shards)).astype(np.uint16)
+    routes = shards_of(_routes(rows), shards)
     lengths = lengths_of(frames)
     name_lengths = lengths_of(names)[rows.topics]
     for first, end in cuts(lengths + name_lengths + _ROW_NUMBERS_BYTES, bytes_max):

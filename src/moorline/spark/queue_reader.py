@@ -27,7 +27,7 @@ from moorline.journal.read_only_disk import ReadOnlyDisk
 from moorline.limits import SPARK_PEEKS_IN_FLIGHT, SPARK_QUEUES_PER_PAGE, SPARK_VIEW_TRIES
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links
-from moorline.spark.options import endpoint_of, partitions_of, path_of
+from moorline.spark.options import partitions_of, path_of, reading_endpoint_of
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.queue_contents import PeekQueue, QueuePeeked, WaitingMessage
 
@@ -62,7 +62,7 @@ class QueueReader(DataSourceReader):
         self._path = path_of(lowered)
         if self._path and lowered.get("address"):
             raise ConfigError("path and address: give one, the folder or the node")
-        self._endpoint = endpoint_of(options)
+        self._endpoint = reading_endpoint_of(options)
         self._named = _named(lowered["queues"])
         self._parts = partitions_of(options) or PARTITIONS
         self._schema = schema

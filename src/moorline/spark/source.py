@@ -8,6 +8,7 @@ What is large is imported where it is used: Spark makes a source in many process
 its schema.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +31,7 @@ from moorline.spark.options import (
     switch_of,
     topic_options,
 )
+from moorline.spark.value_types import value_type_of
 
 TOPIC_COLUMNS = {
     "key": "binary",
@@ -71,11 +73,20 @@ ASSOCIATION_COLUMNS = {
     "queue": "binary",
     "hash": "binary",
 }
+VALUE_COLUMNS = {
+    "path": "string",
+    "value": "string",
+    "publisher": "string",
+    "time": "timestamp",
+}
+"""`valueType` says which type a value has; as JSON it is text."""
+FIRST_COLUMNS = {"is_first": "boolean"}
 ALL_COLUMNS = {
     "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "queues": QUEUE_COLUMNS,
     "associations": ASSOCIATION_COLUMNS,
+    "values": {**VALUE_COLUMNS, **FIRST_COLUMNS},
 }
 
 
@@ -88,21 +99,35 @@ class MoorlineSource(DataSource):
 
     def schema(self) -> str:
         check_no_table(self.options)
-        columns = {"queues": QUEUE_COLUMNS, "associations": ASSOCIATION_COLUMNS}.get(self._kind())
-        if columns is None:
-            columns = dict(TOPIC_COLUMNS)
-            for option, more in OPTIONAL_COLUMNS.items():
-                if switch_of(self.options, option, default=False):
-                    columns |= more
+        columns = self._columns(self._kind())
         sure = () if "gap" in columns else NEVER_NULL
         return ", ".join(
             f"`{name}` {kind}{' NOT NULL' if name in sure else ''}"
             for name, kind in columns.items()
         )
 
+    def _columns(self, kind: str) -> dict[str, str]:
+        if kind in ("queues", "associations"):
+            return ALL_COLUMNS[kind]
+        optional = OPTIONAL_COLUMNS
+        columns = dict(TOPIC_COLUMNS)
+        if kind == "values":
+            columns = VALUE_COLUMNS | {"value": value_type_of(self.options).column}
+            optional = {"includeFirst": FIRST_COLUMNS}
+        for option, more in optional.items():
+            if switch_of(self.options, option, default=False):
+                columns |= more
+        return columns
+
+    def _check_columns(self, schema: StructType, kind: str) -> None:
+        known = ALL_COLUMNS[kind]
+        if kind == "values":
+            known = known | {"value": value_type_of(self.options).column}
+        check_columns(schema, known)
+
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = self._kind()
-        check_columns(schema, kind)
+        self._check_columns(schema, kind)
         if kind == "queues":
             from moorline.spark.queue_reader import QueueReader
 
@@ -113,6 +138,9 @@ class MoorlineSource(DataSource):
 
             check_names(self.options, ASSOCIATIONS)
             return AssociationReader(dict(self.options), schema)
+        if kind == "values":
+            found: DataSourceReader = _later("value_reader").reader(self.options, schema)
+            return found
         if kind == "group":
             raise ConfigError("group: a member of a group is a stream: use spark.readStream")
         from moorline.spark.topic_reader import TopicBatchReader
@@ -121,11 +149,10 @@ class MoorlineSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         kind = self._kind()
-        check_columns(schema, kind)
-        if kind == "group":
-            made: DataSourceStreamReader = _later("group_reader").stream_reader(
-                self.options, schema
-            )
+        self._check_columns(schema, kind)
+        if kind in ("group", "values"):
+            part = _later("group_reader" if kind == "group" else "value_stream")
+            made: DataSourceStreamReader = part.stream_reader(self.options, schema)
             return made
         if kind != "topics":
             raise ConfigError(f"{kind}: they can be read as they are now: use spark.read")
@@ -147,9 +174,8 @@ class MoorlineSource(DataSource):
         return kind_of(self.options)
 
 
-def check_columns(schema: StructType, kind: str) -> None:
+def check_columns(schema: StructType, known: Mapping[str, str]) -> None:
     """Refuses a schema with other columns than there are, by name and by type."""
-    known = ALL_COLUMNS[kind]
     for field in schema.fields:
         if field.name not in known:
             raise ConfigError(f"there is no column {field.name!r}: there are {', '.join(known)}")

@@ -1,11 +1,12 @@
 """Room: spark. What readers of topics ask of the place where streams are, in the names of Spark's offsets."""
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from moorline.core.stream import Shard
 from moorline.journal.streams.folder import FolderStreams
 from moorline.journal.streams.source import StreamSource
-from moorline.spark.node_link import NodeStreams
+from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint, Offsets
 from moorline.spark.planning import Described
 
@@ -21,9 +22,12 @@ class Streams(StreamSource, Protocol):
     def addresses(self, node: str) -> tuple[str, ...]: ...
 
 
-def opened(path: str, node: str, endpoint: Endpoint) -> Streams:
-    """Those of a folder if a path is given, else of nodes. Whoever opens them closes them."""
-    return FolderStreams(path, node) if path else NodeStreams(endpoint)
+def opened(path: str, node: str, endpoint: Endpoint, filters: Sequence[str] = ()) -> Streams:
+    """Those of a folder if a path is given, else of nodes. Whoever opens them closes them.
+
+    With filters the nodes give what these take, and nothing else.
+    """
+    return FolderStreams(path, node) if path else NodeStreams(endpoint, filters)
 
 
 def described(streams: StreamSource, since: Offsets) -> Described:

@@ -24,13 +24,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moorline.errors import ConnectionLost, MessagesGone, NotFound, Untrusted
+from moorline.errors import ConnectionLost, Denied, MessagesGone, NotFound, Untrusted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.frames import Batches
 from moorline.spark.gap_rows import GAP, GapPartition, of_gaps, of_messages, without_gap
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
 from moorline.spark.lag import lag_of
+from moorline.spark.matching import matching_batches, telling_of_filters
 from moorline.spark.options import Offsets, TopicOptions
 from moorline.spark.planning import (
     Bounds,
@@ -88,7 +89,8 @@ class TopicReads:
     def streams(self) -> Streams:
         if self._opened is None:
             options = self.options
-            self._opened = opened(options.path, options.node, options.endpoint)
+            filters = options.filters if options.is_filtered_by_nodes else ()
+            self._opened = opened(options.path, options.node, options.endpoint, filters)
         return self._opened
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class TopicReads:
         """How far all shards go now, and the streams of some from an offset on; whether a node of the
         cluster may be away is the caller's."""
         streams = self.streams()
-        with naming_endpoint(self.options.endpoint):
+        with naming_endpoint(self.options.endpoint), telling_of_filters(self.options):
             found = described(streams, since)
         away = ", ".join(streams.silent())
         if away and needs_all and self.options.fail_on_loss:
@@ -172,7 +174,13 @@ class TopicReads:
         names = names_in(self.options.filters)
         if not names:
             return
-        unknown = self._unknown(names, bounds)
+        try:
+            unknown = self._unknown(names, bounds)
+        except Denied as error:
+            if not self.options.is_filtered_by_nodes:
+                raise
+            log.warning("whether there are these topics is not told: %s", error)
+            return
         if not unknown.topics:
             return
         away = self.streams().silent()
@@ -244,7 +252,11 @@ class TopicReads:
     def _read(
         self, part: Range, addresses: tuple[str, ...], made: Batches
     ) -> Iterator[pa.RecordBatch]:
-        segment = self.streams().segment(part.stream, addresses)
+        if self.options.is_filtered_by_nodes:
+            yield from matching_batches(self.streams(), part, addresses, made, self.report)
+            return
+        with telling_of_filters(self.options):
+            segment = self.streams().segment(part.stream, addresses)
         label = str(part.stream)
         if segment is None:
             self.report([ShardGap(str(part.stream.shard), part.first, part.upto)])

@@ -32,7 +32,6 @@ from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, ConfigError, ConnectionLost, MoorlineError, Untrusted
 from moorline.ids import id_of
 from moorline.limits import (
-    SPARK_CHUNK_BYTES,
     SPARK_CHUNKS_IN_FLIGHT,
     SPARK_COMMIT_MS_MAX,
     SPARK_COMMIT_PAUSE_MS,
@@ -42,6 +41,7 @@ from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links, address_of
 from moorline.spark.options import ENDPOINT, TABLES, Endpoint, check_names, endpoint_of
 from moorline.spark.rows import Columns, chunks_of, columns_of
+from moorline.spark.write_pace import pace_of, stage_in_time
 from moorline.wire.access import Identified, WhoAmI
 from moorline.wire.message import Answer, Message
 from moorline.wire.staging import (
@@ -196,14 +196,19 @@ def stage(
             SPARK_LINK_TRIES,
         )
         name = opened.stage
+        pace = pace_of(link)
         in_flight: deque[Callable[[], RowsStaged]] = deque()
         for one in itertools.chain([first], filled):
-            for chunk in chunks_of(one, destination.columns, opened.shards, SPARK_CHUNK_BYTES):
-                hasher.update(chunk.rows)
-                count += chunk.count
-                in_flight.append(link.begin(_rows(name, chunk.rows), RowsStaged))
-                while len(in_flight) >= SPARK_CHUNKS_IN_FLIGHT:
-                    in_flight.popleft()()
+            for rows in pace.portions(one):
+                for chunk in chunks_of(rows, destination.columns, opened.shards, pace.bytes_max):
+                    hasher.update(chunk.rows)
+                    count += chunk.count
+                    if pace.is_bounded:
+                        stage_in_time(link, _rows(name, chunk.rows))
+                        continue
+                    in_flight.append(link.begin(_rows(name, chunk.rows), RowsStaged))
+                    while len(in_flight) >= SPARK_CHUNKS_IN_FLIGHT:
+                        in_flight.popleft()()
         for answered in in_flight:
             answered()
         hash_ = hasher.digest()
@@ -319,6 +324,11 @@ def _once(endpoint: Endpoint, make: Callable[[int], Message], reply: type[Reply]
 
 def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Destination:
     own = {name: value for name, value in options.items() if name.lower() not in _SPARKS}
+    if "values" in {name.lower() for name in own}:
+        raise ConfigError(
+            "values: they live as long as their publisher, and Spark ends the process of a writer: use "
+            "moorline.spark.ValuePublisher"
+        )
     check_names(own, OPTIONS)
     if not own:
         # So comes an INSERT into a table of CREATE TABLE, whatever node its OPTIONS had named.

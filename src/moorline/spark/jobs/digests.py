@@ -19,7 +19,7 @@ from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import PRODUCER, TOMBSTONE
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
-from moorline.limits import ARCHIVE_READ_ROWS
+from moorline.limits import ARCHIVE_READ_ROWS, VERIFY_TASK_BYTES
 from moorline.spark.id_sets import Words, hashed
 from moorline.spark.jobs.archive_files import COLUMNS, Archive
 from moorline.spark.jobs.manifest import ArchivedFile
@@ -33,6 +33,10 @@ OUTSIDE = BUCKETS
 
 _FIXED = np.dtype(CONTENT_FIELDS)
 _PRODUCER = np.dtype([("producer", "<u8"), ("sequence", "<u8")])
+
+
+Buckets = dict[int, Digest]
+"""The digest of each range of offsets that has messages."""
 
 
 class Rows(NamedTuple):
@@ -157,7 +161,43 @@ def bucket_range(bucket: int, first: int, end: int) -> tuple[int, int]:
     return first - (-bucket * size // BUCKETS), first - (-(bucket + 1) * size // BUCKETS)
 
 
-def total(buckets: dict[int, Digest]) -> Digest:
+def differing_ranges(
+    first: int, end: int, one: Buckets, other: Buckets, unread: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Offsets of the buckets that differ or cannot be read whole, those next to each other together."""
+    ranges: list[tuple[int, int]] = []
+    for bucket in range(BUCKETS):
+        start, upto = bucket_range(bucket, first, end)
+        is_whole = not any(begin < upto and stop > start for begin, stop in unread)
+        if is_whole and one.get(bucket) == other.get(bucket):
+            continue
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], upto)
+        elif start < upto:
+            ranges.append((start, upto))
+    return ranges
+
+
+def unread_range(text: str) -> tuple[int, int]:
+    """As `digest_node` names what it could not read."""
+    first, _, upto = text.partition("-")
+    return int(first), int(upto)
+
+
+def shared_out(files: list[ArchivedFile]) -> list[list[ArchivedFile]]:
+    """Parts of about the same work."""
+    parts: list[list[ArchivedFile]] = []
+    size = VERIFY_TASK_BYTES
+    for file in files:
+        if size >= VERIFY_TASK_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(file)
+        size += file.size_bytes
+    return parts
+
+
+def total(buckets: Buckets) -> Digest:
     digest = Digest.empty()
     for bucket in buckets.values():
         digest = digest.merge(bucket)
@@ -223,9 +263,9 @@ def read_file(archive: Archive, file: ArchivedFile) -> tuple[Rows | None, str]:
         return None, problem or f"cannot be read: {error}"
 
 
-def merged(found: list[StreamDigests]) -> dict[Stream, dict[int, Digest]]:
+def merged(found: list[StreamDigests]) -> dict[Stream, Buckets]:
     """The buckets of every stream, from all tasks."""
-    streams: dict[Stream, dict[int, Digest]] = {}
+    streams: dict[Stream, Buckets] = {}
     for one in found:
         buckets = streams.setdefault(one.stream, {})
         for bucket, count, text in one.buckets:

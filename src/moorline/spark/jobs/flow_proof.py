@@ -12,7 +12,7 @@ from moorline.errors import DriftFound
 from moorline.limits import FLOW_CLOCKS_MS_MAX, FLOW_PARTITIONS_MAX
 from moorline.spark.jobs.archive_location import ArchiveLocation
 from moorline.spark.options import endpoint_of, is_of_endpoint
-from moorline.wire.staging import producer_of
+from moorline.wire.staging import key_before, producer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ def prove(
     found = (
         _files(spark, sink)
         if is_whole
-        else _published(spark, sink, query, run, _began_ms(checkpoint, run))
+        else _published(spark, sink, query, run, _began_ms(checkpoint, run), filter_at(one.source))
     )
     names = [name for name in expected.columns if name in found.columns]
     if not names:
@@ -56,6 +56,7 @@ def prove(
         source_count=rows,
         sink_count=other_side[0],
         digest=f"{other_side[1]:016x}{other_side[2]:016x}",
+        over=_over(one.source),
     )
 
 
@@ -117,8 +118,25 @@ def _files(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
     return spark.read.format(kind).options(**rest).load(options["path"])
 
 
+def filter_at(source: "Options") -> str:
+    """Who filters: the reader, who may see everything, or the nodes, for one who may not."""
+    return next((value for name, value in source.items() if name.lower() == "filterat"), "reader")
+
+
+def _over(source: "Options") -> str:
+    if filter_at(source) != "node":
+        return ""
+    topics = next((value for name, value in source.items() if name.lower() == "topics"), "")
+    return f"what nodes gave of {topics}: this principal does not see the rest"
+
+
 def _published(
-    spark: "SparkSession", sink: dict[str, str], query: str, run: "Run", began_ms: int
+    spark: "SparkSession",
+    sink: dict[str, str],
+    query: str,
+    run: "Run",
+    began_ms: int,
+    filtered_at: str,
 ) -> "DataFrame":
     """What the query's batches stored: their producers and sequences say whose a message is."""
     from pyspark.sql import functions
@@ -127,7 +145,10 @@ def _published(
 
     reach = {name: value for name, value in sink.items() if is_of_endpoint(name)}
     key = key_at(endpoint_of(reach), query)
-    producers = [_signed(producer_of(key, place)) for place in range(FLOW_PARTITIONS_MAX)]
+    # A run may have begun with an older node.
+    keys = {key, key_before(key)}
+    places = range(FLOW_PARTITIONS_MAX)
+    producers = [_signed(producer_of(one, place)) for one in keys for place in places]
     first, upto = run.numbers
     frame = (
         spark.read.format("moorline")
@@ -136,6 +157,7 @@ def _published(
         .option("includeSystem", "true")
         .option("includeHeaders", "true")
         .option("failOnMissingTopic", "false")
+        .option("filterAt", filtered_at)
         .option("startingTimestamp", str(max(0, began_ms - FLOW_CLOCKS_MS_MAX)))
         .load()
     )

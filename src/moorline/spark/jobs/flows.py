@@ -60,6 +60,8 @@ class FlowReport(msgspec.Struct, frozen=True):
     sink_count: int | None = None
     digest: str | None = None
     state: str = "DONE"
+    over: str = ""
+    """Over what the proof is, if that is not all that is stored."""
 
 
 class FlowsOptions(msgspec.Struct, frozen=True):

@@ -17,14 +17,14 @@ from moorline.errors import CallFailed, ConnectionLost, Untrusted
 from moorline.journal.read_only_disk import ReadOnlyDisk
 from moorline.journal.streams.folder import STREAMS, FolderStreams
 from moorline.journal.streams.generation import SEAL
+from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.seal import read_summary
-from moorline.journal.streams.shard import folder_of, path_of
 from moorline.spark import runs
 from moorline.spark.frames import Batches
 from moorline.spark.jobs.archive_files import SealedStream
 from moorline.spark.jobs.parquet import SCHEMA_AS_READ, as_archived
 from moorline.spark.node_link import Links
-from moorline.spark.options import endpoint_of
+from moorline.spark.options import reading_endpoint_of
 from moorline.spark.streams import Streams, opened
 from moorline.wire.stream_file import ClusterDescribed, DescribeCluster
 
@@ -50,7 +50,7 @@ def ask(source: dict[str, str]) -> Told:
     """What all nodes have sealed up to now."""
     if source.get("path"):
         return Told(_of_folder(source), {}, [], node_ids(source))
-    endpoint = endpoint_of(source)
+    endpoint = reading_endpoint_of(source)
     links = Links(endpoint)
     try:
         told = links.call((endpoint.address,), DescribeCluster, ClusterDescribed)
@@ -83,7 +83,7 @@ def node_ids(source: dict[str, str]) -> dict[str, str]:
     if source.get("path"):
         streams = FolderStreams(source["path"], source.get("node", ""))
         return {streams.home: streams.id()} if streams.id() else {}
-    endpoint = endpoint_of(source)
+    endpoint = reading_endpoint_of(source)
     links = Links(endpoint)
     try:
         return links.call((endpoint.address,), DescribeCluster, ClusterDescribed).ids
@@ -93,7 +93,7 @@ def node_ids(source: dict[str, str]) -> dict[str, str]:
 
 def check_reached(source: dict[str, str]) -> None:
     """Raises if the node does not answer. One that refuses is there: what it allows, the job finds out."""
-    endpoint = endpoint_of(source)
+    endpoint = reading_endpoint_of(source)
     links = Links(endpoint)
     try:
         with contextlib.suppress(CallFailed):
@@ -117,7 +117,7 @@ def _of_folder(source: dict[str, str]) -> list[SealedStream]:
 
 def opened_streams(source: dict[str, str]) -> Streams:
     """Whoever opens them closes them."""
-    return opened(source.get("path", ""), source.get("node", ""), endpoint_of(source))
+    return opened(source.get("path", ""), source.get("node", ""), reading_endpoint_of(source))
 
 
 def node_rows(

@@ -18,20 +18,22 @@ import msgspec
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
 from moorline.errors import ConfigError
-from moorline.limits import VERIFY_LOOKS_MAX, VERIFY_STREAMS_MAX, VERIFY_TASK_BYTES
+from moorline.limits import VERIFY_LOOKS_MAX, VERIFY_STREAMS_MAX
 from moorline.spark.jobs import tasks
 from moorline.spark.jobs.archive_files import Archive, Holdings, SealedStream
 from moorline.spark.jobs.archive_nodes import know_nodes
 from moorline.spark.jobs.compare import Ask, Compared, NodeBatch, compare_stream, digest_node
 from moorline.spark.jobs.digests import (
-    BUCKETS,
+    Buckets,
     FileBatch,
     StreamDigests,
-    bucket_range,
+    differing_ranges,
     digest_files,
     look_at_files,
     merged,
+    shared_out,
     total,
+    unread_range,
 )
 from moorline.spark.jobs.manifest import (
     ArchivedFile,
@@ -61,7 +63,6 @@ STRAY = "is in no entry of the manifest: nobody counts it, and `moor pipeline cl
 EDITED = "is not as it was written: nobody believes it"
 CONFLICT = "its node tells another digest of it than the archive has kept: was one of them edited?"
 
-Buckets = dict[int, Digest]
 Seals = dict[Stream, SealedStream]
 Files = dict[Stream, list[ArchivedFile]]
 
@@ -251,7 +252,7 @@ class _Checking:
                     some,
                 )
                 for stream in sorted(waiting)
-                for some in _shared(files.get(stream, []))
+                for some in shared_out(files.get(stream, []))
             ]
             results = tasks.run(self._spark, digest_files, items, StreamDigests, self._seen)
             found |= merged(results)
@@ -285,7 +286,7 @@ class _Checking:
         items = [
             FileBatch(self._archive.where, stream, 0, 0, part)
             for stream, some in files.items()
-            for part in _shared(some)
+            for part in shared_out(some)
         ]
         results = tasks.run(self._spark, look_at_files, items, StreamDigests, self._seen)
         found = {path: text for one in results for path, text in one.problems}
@@ -331,11 +332,11 @@ class _Checking:
         repaired: str,
     ) -> Ask:
         """One stream, message by message where its digests differ."""
-        gaps = [_range(text) for text, _ in unread.get(seal.stream, [])]
+        gaps = [unread_range(text) for text, _ in unread.get(seal.stream, [])]
         return Ask(
             self._archive.where,
             self._node_batch(seal),
-            _ranges(seal, archive, node, gaps),
+            differing_ranges(seal.first, seal.end, archive, node, gaps),
             files[seal.stream],
             repaired,
         )
@@ -384,39 +385,3 @@ def _slices(seals: Seals, size: int) -> Iterator[Seals]:
 
 def _overlap(seal: SealedStream, lost: list[ArchiveGap]) -> int:
     return sum(max(0, min(one.upto, seal.end) - max(one.first, seal.first)) for one in lost)
-
-
-def _shared(files: list[ArchivedFile]) -> list[list[ArchivedFile]]:
-    """Parts of about the same work."""
-    parts: list[list[ArchivedFile]] = []
-    size = VERIFY_TASK_BYTES
-    for file in files:
-        if size >= VERIFY_TASK_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(file)
-        size += file.size_bytes
-    return parts
-
-
-def _range(text: str) -> tuple[int, int]:
-    """As `digest_node` names what it could not read."""
-    first, _, upto = text.partition("-")
-    return int(first), int(upto)
-
-
-def _ranges(
-    seal: SealedStream, one: Buckets, other: Buckets, unread: list[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Offsets of the buckets that differ or cannot be read whole, those next to each other together."""
-    ranges: list[tuple[int, int]] = []
-    for bucket in range(BUCKETS):
-        first, upto = bucket_range(bucket, seal.first, seal.end)
-        is_whole = not any(start < upto and stop > first for start, stop in unread)
-        if is_whole and one.get(bucket) == other.get(bucket):
-            continue
-        if ranges and ranges[-1][1] == first:
-            ranges[-1] = (ranges[-1][0], upto)
-        elif first < upto:
-            ranges.append((first, upto))
-    return ranges
