@@ -16,7 +16,7 @@ from moorline.catalog.datafolder import SUPERUSER
 from moorline.catalog.socket_folder import PORT
 from moorline.cli.main import run
 from moorline.client.associations import Associations
-from moorline.client.moor import Connecting, connect
+from moorline.client.connecting import Connecting, connect
 
 EXIT_USAGE, EXIT_CONFIG, EXIT_FILE, EXIT_REFUSED, EXIT_DRIFT = 2, 3, 6, 12, 17
 

@@ -12,9 +12,9 @@ from moorline.cli import main
 from moorline.cli.main import run
 from moorline.core.access.audit import (
     Act,
+    AuditProof,
     Detail,
     Kind,
-    Proof,
     Verdict,
     encoded,
     line_of,
@@ -30,7 +30,7 @@ def line(principal: str, verdict: Verdict, age_ms: int = 0, path: str = "/topics
     act = Act(
         Kind.REFUSAL if verdict is Verdict.DENIED else Kind.OPERATOR,
         principal,
-        Proof.CERTIFICATE,
+        AuditProof.CERTIFICATE,
         "10.0.0.1:5",
         "Publish",
         path,

@@ -1,6 +1,7 @@
 """`moor cert`: the real command, and what it made in real handshakes."""
 
 import json
+import shutil
 import ssl
 import stat
 import subprocess
@@ -17,6 +18,8 @@ from moorline.net.clock import wall_ms
 from moorline.net.peer_certificate import load_trust
 from moorline.net.tls import client_context, server_context, why_refused_here
 from moorline.net.tls_files import TlsFiles, TlsPaths
+
+pytestmark = pytest.mark.slow
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
@@ -45,8 +48,10 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "authority"
-        cert("authority", self.folder, "--name=ours")
         self.of = f"--authority={self.folder}"
+
+    def make(self) -> None:
+        cert("authority", self.folder, "--name=ours")
         cert("node", "node-1", "--host=127.0.0.1", "--host=node-1.example", self.of)
         cert("client", "billing", "--email=billing@example.org", self.of)
 
@@ -65,9 +70,20 @@ class World:
         )
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Made once: three commands for each test would be most of the time of all of them."""
+    world = World(tmp_path_factory.mktemp("made"))
+    world.make()
+    return world
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(made: World, tmp_path: Path) -> World:
+    """A copy, with the modes of its files: each test changes its own."""
+    world = World(tmp_path)
+    shutil.copytree(made.folder, world.folder)
+    return world
 
 
 def test_what_is_made_is_taken_by_both_ends(world: World) -> None:

@@ -15,8 +15,8 @@ import pytest
 from tests.cli.commands import Commands, proving, running
 from tests.process.nodes import MOOR, NodeProcess, clean_environment
 
+from moorline.client.connecting import connect
 from moorline.client.moor import Moor as Client
-from moorline.client.moor import connect
 from moorline.errors import SubscriptionEnded
 
 pytestmark = pytest.mark.process

@@ -12,6 +12,7 @@ from tests.journal.queues.stores import (
     filled,
     flip,
     folder_of,
+    killed_checkpoints,
     message_file,
     tree,
 )
@@ -84,11 +85,35 @@ def test_repair_puts_it_right(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(["journal", "check", "--repair", "--json", f"--data={data}"]) == 0
     repaired = json.loads(capsys.readouterr().out)
     (kept,) = repaired["kept"]
-    assert repaired == {**found, "is_clean": True, "left": [], "kept": [kept]}
+    assert repaired == {
+        **found,
+        "is_clean": True,
+        "is_lossless": True,
+        "left": [],
+        "kept": [kept],
+    }
     assert run(["journal", "check", f"--data={data}"]) == 0
     told = capsys.readouterr().out
     assert told.endswith(f"nothing is wrong\nset aside, remove it when nobody needs it: {kept}\n")
     assert sum(map(len, contents(queues(data)).values())) == 19
+
+
+def test_what_a_kill_in_the_middle_of_a_checkpoint_leaves_is_no_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed, count = next(killed_checkpoints("none", has_problems=True))
+    for path, content in killed.files().items():
+        target = tmp_path / "killed" / "queues" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    data = f"--data={tmp_path / 'killed'}"
+    assert run(["journal", "check", data]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == "a crash leaves this: nothing is lost, and the next start puts it right"
+    assert run(["journal", "check", "--json", data]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["is_clean"], found["is_lossless"], found["lost"]) == (False, True, 0)
+    assert found["messages"] == count
 
 
 @pytest.mark.parametrize("state", [b"", b"read_file=abc", b"bad\nbad\n"])

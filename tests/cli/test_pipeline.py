@@ -4,6 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ def copy(frame):
     return frame
 """
 
+NOBODY = "--address=tcp://127.0.0.1:1"
 JOBS = ("archive", "verify", "replay", "audit", "diff", "run")
 
 
@@ -85,7 +88,7 @@ def test_times_are_read_as_people_write_them() -> None:
 
 @pytest.mark.slow
 def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) -> None:
-    address, new = "--address=tcp://127.0.0.1:1", str(tmp_path / "new")
+    address, new = NOBODY, str(tmp_path / "new")
     (tmp_path / "flows.py").write_text("x = 1\n")
     (tmp_path / "copy.py").write_text(COPY)
     Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
@@ -94,10 +97,6 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
     ids, there = tmp_path / "ids.csv", str(tmp_path / "kept")
     ids.write_text("id\n1\n")
     for code, words, arguments in (
-        (10, "is the node running?", ("archive", str(tmp_path / "a"), address)),
-        (10, "is the node running?", ("verify", str(tmp_path / "a"), address)),
-        (10, "is the node running?", ("replay", str(tmp_path / "kept"), address)),
-        (10, "is the node running?", ("run", str(tmp_path / "copy.py"), address)),
         (7, "127.0.0.1:1", ("audit", "--catalog", nobody)),
         (
             3,
@@ -123,6 +122,24 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
         assert (done.returncode, words in done.stderr) == (code, True), done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert not Path(new).exists()
+
+
+@pytest.mark.slow
+def test_a_node_that_is_not_there_is_told_before_a_session_starts(tmp_path: Path) -> None:
+    """Each job has the patience of some seconds for a node that starts: they wait side by side."""
+    (tmp_path / "copy.py").write_text(COPY)
+    Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
+    asked = {"archive": "new", "verify": "new", "replay": "kept", "run": "copy.py"}
+
+    def told(job: str) -> tuple[int, list[str]]:
+        done = run_moor("pipeline", job, str(tmp_path / asked[job]), NOBODY)
+        return done.returncode, done.stderr.splitlines()
+
+    with ThreadPoolExecutor(len(asked)) as threads:
+        for code, lines in threads.map(told, asked):
+            (line,) = lines
+            assert (code, line.endswith("is the node running?")) == (10, True), line
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("text", ["1 second", "30 seconds", "5 minutes", "500 milliseconds"])
@@ -168,23 +185,35 @@ def test_an_archive_that_was_changed_is_found_out_and_repaired(tmp_path: Path) -
         assert (facts["is_equal"], facts["fetched"], facts["removed"]) == (True, 1, 0)
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node that has one topic."""
+    with NodeProcess(tmp_path_factory.mktemp("node") / "data", "--roles=broker") as made:
+        done = run_moor("topic", "publish", "another", "ahoy", f"--address={made.address}")
+        assert done.returncode == 0
+        yield made
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["archive", "verify"])
+def test_a_file_is_no_archive(running: NodeProcess, tmp_path: Path, job: str) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    done = run_moor("pipeline", job, str(tmp_path / "notes.txt"), f"--address={running.address}")
+    assert done.returncode == 3
+    assert done.stderr.endswith("/notes.txt is a file: an archive is a folder\n")
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_file_is_no_archive_and_filters_that_match_nothing_are_told(tmp_path: Path) -> None:
+def test_filters_that_match_nothing_are_told(running: NodeProcess, tmp_path: Path) -> None:
     quicken()
-    (tmp_path / "notes.txt").write_text("mine\n")
-    topics, empty = "missing/#,no", str(tmp_path / "empty")
-    with NodeProcess(tmp_path / "data", "--roles=broker") as node:
-        address = f"--address={node.address}"
-        for job in ("archive", "verify"):
-            done = run_moor("pipeline", job, str(tmp_path / "notes.txt"), address)
-            assert done.returncode == 3
-            assert done.stderr.endswith("/notes.txt is a file: an archive is a folder\n")
-        assert run_moor("topic", "publish", "another", "ahoy", address).returncode == 0
-        done = run_moor("pipeline", "archive", empty, "--topics", topics, address, timeout_s=280)
+    topics = "missing/#,no"
+    where = (str(tmp_path / "empty"), "--topics", topics, f"--address={running.address}")
+    done = run_moor("pipeline", "archive", *where, timeout_s=280)
     assert (done.returncode, done.stderr) == (
         0,
         f"moor: no stored message matches {topics}: moor topic list shows the topics\n",
     )
-    assert (tmp_path / "notes.txt").read_text() == "mine\n"

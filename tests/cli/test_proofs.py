@@ -110,11 +110,18 @@ async def test_what_does_not_go_together_is_refused_by_name(
         ),
         ((f"--password-file={password}",), "--password-file: whose password is it? give --user"),
         (("--user=",), "--user: give the name of a user"),
+        (("--kerberos", "--user=a"), "give one kind"),
+        (("--keytab=k", f"--token-file={token}"), "give one kind"),
+        (("--kerberos-principal=a",), "belong to --kerberos, --keytab or --ccache"),
     ):
         assert said in await moor.error(USAGE, *flags)
     monkeypatch.setenv("MOOR_USER", "alice")
     monkeypatch.setenv("MOOR_TOKEN_FILE", token)
     assert "MOOR_USER and MOOR_TOKEN_FILE each say" in await moor.error(USAGE)
+    monkeypatch.setenv("MOOR_KERBEROS", "1")
+    assert "MOOR_TOKEN_FILE: set one kind" in await moor.error(USAGE)
+    monkeypatch.delenv("MOOR_USER")
+    assert await moor.who(f"--token-file={token}") == "spark"
 
 
 async def test_what_is_refused_says_why(moor: Command, tmp_path: Path, password: str) -> None:

@@ -16,7 +16,7 @@ from tests.cli.commands import Commands, check_example, guide, proving, running
 from tests.journal.queues.stores import filled
 from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.journal.disk import FileDisk
 
 pytestmark = pytest.mark.process
@@ -134,6 +134,16 @@ def test_info_says_what_a_queue_is(moor: Moor, queue: str) -> None:
     shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
     assert shown["owner"] == "anonymous"
     assert shown["suspended"] == "yes"
+
+
+def test_close_and_open(moor: Moor, queue: str) -> None:
+    moor.lines("close", queue)
+    assert json.loads("".join(moor.lines("info", queue, "--json")))["is_closed"]
+    # Whoever is on this machine is granted it, as at everything.
+    moor.lines("send", queue, "granted")
+    moor.lines("open", queue)
+    shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
+    assert shown["closed"] == "no"
 
 
 def test_off_block_and_delete(moor: Moor, queue: str) -> None:

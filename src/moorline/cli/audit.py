@@ -1,11 +1,14 @@
-"""Room: cli. `moor audit`: who did what on a node, and who was refused, out of the files in its data folder.
+"""Room: cli. `moor audit`: who did what on a node, and who was refused.
 
-It only reads, so that it works beside a node that runs and on the folder of one that is gone.
+--address, MOOR_ADDRESS   asked of a node that runs, by whoever has the right l at /admin/audit
+--data, or nothing        out of the files of a data folder: also beside its node, or when that is gone
 """
 
+import asyncio
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +17,7 @@ import msgspec
 import typer
 
 from moorline.cli import output
-from moorline.cli.flags import with_settings
-from moorline.config.load import Loaded
-from moorline.config.settings import Config
+from moorline.cli.endpoint import Endpoint, with_node_or_folder
 from moorline.core.access.audit import Kind, StoredLine, Verdict, bounded, decoded, time_text
 from moorline.errors import FolderUnusable
 from moorline.limits import AUDIT_FOLLOW_MS, AUDIT_PRINCIPAL_LENGTH_MAX, TEXT_LENGTH_MAX
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from moorline.journal.audit import Wanted
     from moorline.journal.disk import FileDisk
 
+Seen = Callable[[list[bytes], int], None]
+"""Hears lines, and how many between them could not be read."""
+
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show who did what on a node, and who was refused, from the files in its data folder.",
+    help="Show who did what on a node, and who was refused: from its data folder, or from the node itself.",
     epilog="Example: moor audit show --since 1h --verdict denied --data ./moorline-data",
 )
 
@@ -64,10 +68,12 @@ PathText = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
 
 
-@app.command(epilog="Example: moor audit show --since 1h --principal alice --json")
-@with_settings
+@app.command(
+    epilog="Example: moor audit show --address tls://node-1.example:7411 --since 1h --json"
+)
+@with_node_or_folder
 def show(
-    settings: Loaded[Config],
+    source: Endpoint | Path,
     since: Since = "",
     principal: Principal = "",
     verdict: VerdictText = None,
@@ -76,45 +82,47 @@ def show(
     limit: Annotated[
         int, typer.Option(min=1, max=100_000, help="Lines of the table: the newest. JSON has all.")
     ] = 1_000,
+    is_following: Annotated[
+        bool, typer.Option("--follow", help="Then print lines as they are written, until Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print lines of the audit trail, the oldest first.
 
+    With --address a node is asked, which needs the right l at /admin/audit; else the data folder is read.
     Refusals that are alike are one line for ten seconds: `count` says how many. Lines that a crash tore are
     counted on stderr.
     """
-    from moorline.journal.audit import read_all_pages
-
-    disk = _disk(settings.config)
     wanted = _wanted(since, principal, verdict, kind, path)
+    if is_following:
+        _read(source, wanted, _printer(as_json=as_json), is_following=True)
+        return
     newest: deque[bytes] = deque(maxlen=limit)
-    total = 0
+    total = torn = 0
 
-    def seen(lines: list[bytes]) -> None:
-        nonlocal total
+    def seen(lines: list[bytes], unreadable: int) -> None:
+        nonlocal total, torn
         total += len(lines)
+        torn += unreadable
         if as_json:
             _print_json(lines)
         else:
             newest.extend(lines)
 
-    _, unreadable = read_all_pages(disk, wanted, seen)
+    _read(source, wanted, seen, is_following=False)
     if not as_json:
         output.table(COLUMNS, [_row(line) for line in map(decoded, newest) if line is not None])
         if total > len(newest):
             output.error(
                 f"{total - len(newest)} older lines are not shown: raise --limit, or --since"
             )
-    if unreadable:
-        output.error(
-            f"{output.counted(unreadable, 'line')} could not be read: torn by a crash, or changed"
-        )
+    _tell_of_torn(torn)
 
 
 @app.command(epilog="Example: moor audit follow --verdict denied --data ./moorline-data")
-@with_settings
+@with_node_or_folder
 def follow(
-    settings: Loaded[Config],
+    source: Endpoint | Path,
     since: Since = "0s",
     principal: Principal = "",
     verdict: VerdictText = None,
@@ -122,36 +130,90 @@ def follow(
     path: PathText = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print lines of the audit trail as they are written, until Ctrl-C."""
+    """Print lines of the audit trail as they are written, until Ctrl-C: as show --follow, from now on."""
+    wanted = _wanted(since, principal, verdict, kind, path)
+    _read(source, wanted, _printer(as_json=as_json), is_following=True)
+
+
+def _read(source: Endpoint | Path, wanted: "Wanted", seen: Seen, *, is_following: bool) -> None:
+    """Page by page to the end of what is there, or for ever."""
+    if isinstance(source, Endpoint):
+        asyncio.run(_read_node(source, wanted, seen, is_following=is_following))
+    else:
+        _read_folder(_disk(source), wanted, seen, is_following=is_following)
+
+
+def _read_folder(disk: "FileDisk", wanted: "Wanted", seen: Seen, *, is_following: bool) -> None:
     from moorline.journal.audit import first_place, read_page
 
-    disk = _disk(settings.config)
-    wanted = _wanted(since, principal, verdict, kind, path)
     place = first_place(disk, wanted)
     while True:
         page = read_page(disk, place, wanted)
         place = page.next
-        if as_json:
-            _print_json(page.lines)
-        else:
-            for line in map(decoded, page.lines):
-                if line is not None:
-                    output.line(
-                        "  ".join(str(cell) for cell in _row(line) if cell not in ("", None))
-                    )
-        if page.is_end:
+        seen(page.lines, page.unreadable)
+        if not page.is_end:
+            continue
+        if not is_following:
+            return
+        output.check_reader()
+        time.sleep(AUDIT_FOLLOW_MS / 1_000)
+
+
+async def _read_node(
+    endpoint: Endpoint, wanted: "Wanted", seen: Seen, *, is_following: bool
+) -> None:
+    async with endpoint.connect() as moor:
+        file = offset = 0
+        while True:
+            page = await moor.access.read_audit(
+                file,
+                offset,
+                since=wanted.since,
+                principal=wanted.principal,
+                verdict=wanted.verdict,
+                kind=wanted.kind,
+                path=wanted.path,
+            )
+            file, offset = page.file, page.offset
+            seen(page.lines, page.unreadable)
+            if not page.is_end:
+                continue
+            if not is_following:
+                return
             output.check_reader()
-            time.sleep(AUDIT_FOLLOW_MS / 1_000)
+            await asyncio.sleep(AUDIT_FOLLOW_MS / 1_000)
 
 
-def _disk(config: Config) -> "FileDisk":
+def _printer(*, as_json: bool) -> Seen:
+    """Of lines that are printed as they come."""
+
+    def seen(lines: list[bytes], unreadable: int) -> None:
+        _tell_of_torn(unreadable)
+        if as_json:
+            _print_json(lines)
+            return
+        for line in map(decoded, lines):
+            if line is not None:
+                output.line("  ".join(str(cell) for cell in _row(line) if cell not in ("", None)))
+
+    return seen
+
+
+def _tell_of_torn(lines: int) -> None:
+    if lines:
+        output.error(
+            f"{output.counted(lines, 'line')} could not be read: torn by a crash, or changed"
+        )
+
+
+def _disk(data: Path) -> "FileDisk":
     from moorline.journal.audit import FOLDER
     from moorline.journal.disk import FileDisk
 
-    folder = Path(config.data) / FOLDER
+    folder = data / FOLDER
     if not folder.is_dir():
         raise FolderUnusable(
-            f"there is no audit trail in {config.data}: name the node's folder with --data"
+            f"there is no audit trail in {data}: name the node's folder with --data, or its --address"
         )
     return FileDisk(folder)
 

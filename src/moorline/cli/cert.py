@@ -173,7 +173,8 @@ def _shown(file: Path) -> list[Shown]:
     rows: list[Shown] = []
     for certificate in load_certificates(Pem("FILE", str(file))):
         says = described(certificate)
-        problem = problem_of(says, wall_ms())
+        found = problem_of(says, wall_ms())
+        problem = found.text if found is not None else ""
         if not problem and not says.common_names:
             problem = (
                 "it has no common name: only a mapping rule makes a principal of its other names"

@@ -13,8 +13,10 @@ Which node that is, by the first of these that is given:
 
 Who we are there, by the first of these that is given:
 
+    --kerberos, --keytab, --ccache flags; the first is the default ticket cache of this user
     --token-file                   a flag
     --user, --password-file        flags; without a file the password is asked for
+    MOOR_KERBEROS, MOOR_KEYTAB, MOOR_CCACHE  variables
     MOOR_TOKEN_FILE                a variable
     MOOR_USER, MOOR_PASSWORD_FILE  variables
     nothing                        whom --certificate names, or nobody
@@ -34,14 +36,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 import msgspec
 import typer
 
+from moorline.cli.who import KerberosFiles, shown_by
 from moorline.config.addresses import DEFAULT_ADDRESS
 from moorline.config.load import load
 from moorline.config.shown import escaped
 from moorline.errors import Unreachable
 
 if TYPE_CHECKING:
+    from moorline.client.connecting import Connecting
     from moorline.client.credentials import ClientProof
-    from moorline.client.moor import Connecting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,8 +59,20 @@ TLS_FLAGS = {
 }
 """Flags that only mean something with TLS, and what they name."""
 
-WHO_FLAGS = ("user", "user_password_file", "user_token_file")
-"""By the names of their parameters: a command may have a password file of its own, of whom it makes."""
+ACROSS_FLAGS = {
+    "ca": "--ca",
+    "certificate": "--certificate",
+    "key": "--key",
+    "user": "--user",
+    "user_password_file": "--password-file",
+    "user_token_file": "--token-file",
+    "kerberos": "--kerberos",
+    "keytab": "--keytab",
+    "ccache": "--ccache",
+    "kerberos_principal": "--kerberos-principal",
+    "kerberos_service": "--kerberos-service",
+}
+"""Flags that mean nothing where no node is called."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -70,10 +85,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     user: str = ""
     password_file: Path | None = None
     token_file: Path | None = None
+    kerberos: KerberosFiles | None = None
 
     def connect(self) -> "Connecting":
         # Here: `moor --help`, `moor config` and `moor serve` need no client.
-        from moorline.client.moor import connect
+        from moorline.client.connecting import connect
 
         proof = self.proof()
         return connect(
@@ -92,6 +108,18 @@ class Endpoint(msgspec.Struct, frozen=True):
         from moorline.client.credentials import ClientProof
         from moorline.net.credentials import PasswordCredentials
 
+        if self.kerberos is not None:
+            from moorline.client.credentials import KerberosCredentials
+
+            files = self.kerberos
+            return ClientProof(
+                credentials=KerberosCredentials(
+                    ccache=files.ccache,
+                    keytab=files.keytab,
+                    principal=files.principal,
+                    service=files.service,
+                )
+            )
         if self.user and self.password_file is None:
             return ClientProof(credentials=PasswordCredentials.of_prompt(self.user))
         return ClientProof(self.user, self.password_file, self.token_file)
@@ -100,21 +128,53 @@ class Endpoint(msgspec.Struct, frozen=True):
 def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R]:
     """Gives a command `--address`, `--data` and the TLS flags, and calls it with what they mean."""
 
-    @functools.wraps(command)
-    def with_flags(*args: Any, **options: Any) -> R:
+    def with_endpoint(*args: Any, **options: Any) -> R:
         needs_node = options.get("path") is None  # a job that reads a folder calls nobody
         address = _address(
             options.pop("address"), options.pop("data"), options.pop("config_file"), needs_node
         )
-        endpoint = Endpoint(
-            address,
-            options.pop("ca"),
-            options.pop("certificate"),
-            options.pop("key"),
-            *_who(*(options.pop(name) for name in WHO_FLAGS)),
-        )
-        _check_tls_flags(endpoint, of_messages="key_text" in options)
-        return command(endpoint, *args, **options)
+        return command(_endpoint(address, options), *args, **options)
+
+    return _with_flags(command, with_endpoint)
+
+
+def with_node_or_folder(
+    command: Callable[Concatenate[Endpoint | Path, P], R],
+) -> Callable[..., R]:
+    """The same flags for a command that also reads a data folder by itself: it calls a node only if its
+    address is named, and gets the folder otherwise."""
+
+    def with_source(*args: Any, **options: Any) -> R:
+        address, data, file = (options.pop(name) for name in ("address", "data", "config_file"))
+        if address is not None or (data is None and os.environ.get("MOOR_ADDRESS")):
+            endpoint = _endpoint(_address(address, data, file, True), options)
+            return command(endpoint, *args, **options)
+        for name, flag in ACROSS_FLAGS.items():
+            if options.pop(name) is not None:
+                raise typer.BadParameter(f"{flag} is for a node: name it with --address")
+        loaded = load({} if data is None else {"data": str(data)}, os.environ, file)
+        return command(Path(loaded.config.data), *args, **options)
+
+    return _with_flags(command, with_source)
+
+
+def _endpoint(address: str, options: dict[str, Any]) -> Endpoint:
+    """Out of the flags of a command, which are taken from its options."""
+    endpoint = Endpoint(
+        address,
+        options.pop("ca"),
+        options.pop("certificate"),
+        options.pop("key"),
+        *shown_by(options),
+    )
+    _check_tls_flags(endpoint, of_messages="key_text" in options)
+    return endpoint
+
+
+def _with_flags(command: Callable[..., R], called: Callable[..., R]) -> Callable[..., R]:
+    @functools.wraps(command)
+    def with_flags(*args: Any, **options: Any) -> R:
+        return called(*args, **options)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     parameters = [*own, *_options()]
@@ -138,29 +198,6 @@ def _address(
     if source != "default":
         return _noted(folder, source)
     return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
-
-
-def _who(
-    user: str | None, password_file: Path | None, token_file: Path | None
-) -> tuple[str, Path | None, Path | None]:
-    """User, password file and token file; what a flag says goes before every variable."""
-    of_flags = (user, password_file, token_file)
-    names = ("--user", "--password-file", "--token-file")
-    if of_flags == (None, None, None):
-        names = ("MOOR_USER", "MOOR_PASSWORD_FILE", "MOOR_TOKEN_FILE")
-        found = [os.environ.get(name) or None for name in names]
-        user = found[0]
-        password_file, token_file = (Path(one) if one else None for one in found[1:])
-    elif password_file is not None and user is None:
-        user = os.environ.get("MOOR_USER") or None
-    if token_file is not None and (user or password_file):
-        other = names[0] if user else names[1]
-        raise typer.BadParameter(f"{other} and {names[2]} each say who we are: give one of them")
-    if password_file is not None and not user:
-        raise typer.BadParameter(f"{names[1]}: whose password is it? give {names[0]} too")
-    if user == "":
-        raise typer.BadParameter("--user: give the name of a user")
-    return user or "", password_file, token_file
 
 
 def _noted(folder: Path, source: str) -> str:
@@ -196,7 +233,7 @@ def _runs(folder: Path) -> bool:
 
 def _check_tls_flags(endpoint: Endpoint, *, of_messages: bool) -> None:
     """Refuses files of TLS where there is none: nobody would look at them, nor say so."""
-    if not endpoint.address.startswith("tcp://"):
+    if not endpoint.address.startswith(("tcp://", "moor://")):
         return
     for name, what in TLS_FLAGS.items():
         if getattr(endpoint, name) is not None:
@@ -212,7 +249,8 @@ def _options() -> list[inspect.Parameter]:
             "address",
             str,
             "--address",
-            "Address of the node, as tcp:// or tls://, in place of MOOR_ADDRESS.",
+            "Address of the node, as tcp:// or tls://, or resolvers that know one, as moor://HOST,HOST or "
+            "moors://HOST,HOST; in place of MOOR_ADDRESS.",
         ),
         _option("data", Path, "--data", "Data folder of a node on this machine."),
         _option("config_file", Path, "--config", "The configuration file that names its folder."),
@@ -232,6 +270,26 @@ def _options() -> list[inspect.Parameter]:
             "File with the password of --user, in place of the question.",
         ),
         _option("user_token_file", Path, "--token-file", "File with a token, in place of --user."),
+        _option(
+            "kerberos",
+            bool,
+            "--kerberos",
+            "Be whom the ticket of kinit names, in place of --user.",
+        ),
+        _option("keytab", Path, "--keytab", "Keytab to get a ticket with, in place of kinit."),
+        _option("ccache", Path, "--ccache", "Ticket cache, in place of the default one."),
+        _option(
+            "kerberos_principal",
+            str,
+            "--kerberos-principal",
+            "Whose key of the keytab is used, if it has several.",
+        ),
+        _option(
+            "kerberos_service",
+            str,
+            "--kerberos-service",
+            "Principal of the node, if it is not moorline/HOST.",
+        ),
     ]
 
 

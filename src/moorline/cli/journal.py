@@ -24,8 +24,8 @@ from moorline.errors import FolderUnusable, JournalDamaged
 
 if TYPE_CHECKING:
     from moorline.journal.disk import FileDisk
-    from moorline.journal.queues.check import Problem, Report
     from moorline.journal.queues.files import StoreOptions
+    from moorline.journal.queues.report import Problem, Report
     from moorline.journal.queues.transfer import Moved
     from moorline.journal.queues.transfer_rows import Rows
     from moorline.journal.streams.check import StreamReport
@@ -57,8 +57,9 @@ def check(
 ) -> None:
     """Read the files of all queues and of all streams, and say what is wrong.
 
-    Without --repair nothing on disk is changed. Ends with 0 if nothing is wrong, or if --repair has put it
-    right, and with 15 otherwise. Streams are only read: what can be done for them the next start does.
+    Without --repair nothing on disk is changed. Ends with 0 if nothing is wrong but what a crash leaves and
+    the next start puts right without a loss, or if --repair has put it right, and with 15 otherwise. Streams
+    are only read: what can be done for them the next start does.
     """
     from moorline.journal.queues import check as work
     from moorline.net.clock import wall_ms
@@ -75,11 +76,13 @@ def check(
                 left = work.check(disk, options, wall_ms, seen).problems
         streams = _check_streams(settings.config)
     facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": not left}
+    facts["is_lossless"] = not gone and all(problem.is_harmless for problem in left)
     if repair:
         facts["left"] = left
     if streams is not None:
         facts["streams"] = {**msgspec.to_builtins(streams), "lost": streams.lost}
         facts["is_clean"] = not left and not streams.problems
+        facts["is_lossless"] = facts["is_lossless"] and not streams.problems
     if gone:
         facts |= {"gone": gone, "is_clean": False}
 
@@ -97,7 +100,8 @@ def check(
 def _end_with(
     left: "list[Problem]", of_streams: "list[StreamProblem]", gone: list[str], *, repaired: bool
 ) -> None:
-    """Raises with the numbers of what is wrong, and what helps."""
+    """Raises with the numbers of what is wrong, and what helps; what a crash leaves is only shown."""
+    left = [problem for problem in left if not problem.is_harmless]
     said = [f"{name}/ is gone: bring it back from a copy" for name in gone]
     if left:
         is_one = len(left) == 1
@@ -274,6 +278,8 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
         f"{counts}; {output.counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
         f"queues {verb}{twice}{aside}, {report.lost} are lost"
     )
+    if not repaired and all(problem.is_harmless for problem in report.problems):
+        output.line("a crash leaves this: nothing is lost, and the next start puts it right")
 
 
 def _check_streams(config: Config) -> "StreamReport | None":

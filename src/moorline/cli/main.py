@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from moorline.cli import output
+from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
 from moorline.cli.whoami import whoami
@@ -38,10 +39,12 @@ NOUNS = {
     "clock": "clock",
     "audit": "audit",
     "cert": "cert",
+    "keytab": "keytab",
     "grant": "grant",
     "user": "user",
     "quota": "quota",
     "owner": "owner",
+    "value": "value",
 }
 """The module whose `app` has the commands of each noun."""
 
@@ -94,6 +97,8 @@ app = typer.Typer(
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)
+app.command("resolve", epilog="Example: moor resolve /oslo/temperature --json")(resolve)
+app.command("ls", epilog="Example: moor ls '/oslo/**' --watch")(ls)
 
 
 def main() -> None:

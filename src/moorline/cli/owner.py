@@ -18,14 +18,18 @@ app = typer.Typer(
 @app.command("list", epilog="Example: moor owner list --json")
 @with_node
 def list_owners(endpoint: Endpoint, as_json: AsJson = False) -> None:
-    """List who owns sessions and groups, and the old names that have a principal."""
+    """List who owns sessions and groups, old names, and old certificates with queues at this node."""
     rows = [plain(row) for row in asked(endpoint, lambda access: access.owners())]
-    columns = ("name", "principal", "sessions", "groups")
+    columns = ("name", "principal", "sessions", "groups", "queues")
     output.emit(
         as_json,
         rows,
         lambda: output.table(
-            columns, [(row["name"] or "-", row["principal"] or "-", *_counts(row)) for row in rows]
+            columns,
+            [
+                (row["name"] or "-", row["principal"] or "-", *_counts(row), row["queues"])
+                for row in rows
+            ],
         ),
     )
 

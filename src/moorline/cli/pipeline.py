@@ -24,6 +24,7 @@ from moorline.cli.spark_run import (
     stoppable,
     time_us,
 )
+from moorline.cli.who import KerberosFiles
 from moorline.limits import ARCHIVE_BATCH_MESSAGES
 
 app = typer.Typer(
@@ -342,7 +343,25 @@ def endpoint_options(endpoint: Endpoint) -> dict[str, str]:
         }
     if endpoint.token_file is not None:
         options["tokenFile"] = str(endpoint.token_file.absolute())
+    if endpoint.kerberos is not None:
+        options |= kerberos_options(endpoint.kerberos)
     return options
+
+
+def kerberos_options(files: KerberosFiles) -> dict[str, str]:
+    """By names of files too. A task has no default cache of its own: it is on any machine of Spark's."""
+    if files.keytab is None and files.ccache is None:
+        raise typer.BadParameter(
+            "--kerberos: the tasks of a job do not have your ticket cache: give --keytab, or --ccache with a "
+            "file that they can read"
+        )
+    named = {
+        "keytabFile": files.keytab and str(files.keytab.absolute()),
+        "ccacheFile": files.ccache and str(files.ccache.absolute()),
+        "kerberosPrincipal": files.principal,
+        "kerberosService": files.service,
+    }
+    return {name: text for name, text in named.items() if text}
 
 
 def source_of(endpoint: Endpoint, path: Path | None) -> dict[str, str]:

@@ -55,6 +55,9 @@ def show_flows(reports: list["FlowReport"]) -> None:
             for one in reports
         ],
     )
+    for one in reports:
+        if one.over:
+            output.line(f"the proof of {one.name} is over {one.over}")
 
 
 def _many(count: int, one: str, more: str) -> str:

@@ -235,6 +235,25 @@ def off(endpoint: Endpoint, queue: QueueName) -> None:
     run(endpoint, lambda moor: moor.queue(queue_id).off())
 
 
+@app.command(epilog="Example: moor queue close QUEUE")
+@with_node
+def close(endpoint: Endpoint, queue: QueueName) -> None:
+    """Take messages only from the owner and from those who are granted w. The owner's or the operator's.
+
+    Otherwise whoever knows the id of a queue may send to it. What is there can be read as before.
+    """
+    queue_id = queue_id_of(queue)
+    run(endpoint, lambda moor: moor.queue(queue_id).close())
+
+
+@app.command("open", epilog="Example: moor queue open QUEUE")
+@with_node
+def open_(endpoint: Endpoint, queue: QueueName) -> None:
+    """Take messages from whoever knows the id again. The owner's or the operator's."""
+    queue_id = queue_id_of(queue)
+    run(endpoint, lambda moor: moor.queue(queue_id).open())
+
+
 @app.command(epilog="Example: moor queue block QUEUE")
 @with_node
 def block(endpoint: Endpoint, queue: QueueName) -> None:

@@ -11,7 +11,7 @@ from moorline.core.access.quota import Quota
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Set and list quotas of principals and groups of users.",
+    help="Set, list and show quotas of principals and groups of users.",
     epilog="Example: moor quota set alice queues 100",
 )
 
@@ -51,10 +51,10 @@ def set_quota(
     output.emit(as_json, facts, lambda: output.line(f"{subject} {kind} {amount}"))
 
 
-@app.command(epilog="Example: moor quota unset alice queues")
+@app.command(epilog="Example: moor quota remove alice queues")
 @with_node
-def unset(endpoint: Endpoint, subject: Subject, kind: Kind, as_json: AsJson = False) -> None:
-    """Take a quota away: the next one counts."""
+def remove(endpoint: Endpoint, subject: Subject, kind: Kind, as_json: AsJson = False) -> None:
+    """Take a quota away: the next one counts, of a group of users or of the settings."""
     is_changed = asked(endpoint, lambda access: access.set_quota(subject, kind, None))
     text = f"{subject} has no {kind} of its own" + ("" if is_changed else ", and had none")
     output.emit(as_json, {"is_changed": is_changed}, lambda: output.line(text))
@@ -67,7 +67,7 @@ def list_quotas(
     subject: Annotated[str, typer.Option("--subject", help="Only those of this one.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List quotas by subject and kind."""
+    """List quotas by subject and kind, as the catalog has them; see `moor config show` for the settings."""
     rows = [plain(row) for row in asked(endpoint, lambda access: access.quotas(subject))]
     columns = ("subject", "kind", "amount")
     output.emit(
@@ -75,3 +75,29 @@ def list_quotas(
         rows,
         lambda: output.table(columns, [[row[name] for name in columns] for row in rows]),
     )
+
+
+@app.command(epilog="Example: moor quota show alice")
+@with_node
+def show(
+    endpoint: Endpoint,
+    principal: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PRINCIPAL]",
+            show_default=False,
+            help="Of whom, @loopback for those on the node's machine without a proof; by default your own.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a principal has at this node, beside its bounds. Of a rate, what it took of this second."""
+    found = asked(endpoint, lambda access: access.quota_usage(principal))
+    rows = [plain(row) for row in found.usage]
+    facts = {"principal": found.principal, "usage": rows}
+    columns = ("quota", "used", "bound")
+    shown = [
+        [row["quota"], row["used"], "none" if row["bound"] is None else row["bound"]]
+        for row in rows
+    ]
+    output.emit(as_json, facts, lambda: output.table(columns, shown))

@@ -14,6 +14,8 @@ def whoami(endpoint: Endpoint, as_json: AsJson = False) -> None:
 
     def show() -> None:
         output.line(f"{found['principal']}, proven by {found['proof']}")
+        if found["proven_name"]:
+            output.line(f"Kerberos calls it: {found['proven_name']}")
         if found["expires_us"]:
             ends = datetime.fromtimestamp(found["expires_us"] // 1_000_000, UTC)
             output.line(f"until: {ends:%Y-%m-%d %H:%M:%S} UTC")
