@@ -8,7 +8,7 @@ messages and sends single ones to a queue, one of each every 20 ms, whether the 
 Told is how long each took from when it was due, with the time without the flood as the peer, measured in the
 same run on the same node.
 
-Behind that: what the scheduler of turns among principals (`core/access/turns.py`) costs for each turn.
+Behind that: what the scheduler of turns among principals (`core/access/principal_turns.py`) costs each turn.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ import uvloop
 
 from bench.node import BenchNode
 from bench.report import Report, run_bench, tell
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.client.topic import record
-from moorline.core.access.turns import PrincipalTurns
+from moorline.core.access.principal_turns import PrincipalTurns
 from moorline.limits import TOPICS_PER_PAGE_MAX
 
 FLAGS = [

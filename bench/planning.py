@@ -21,7 +21,8 @@ import moorline
 from bench.node import BenchNode
 from bench.report import Report, tell
 from moorline.catalog import EmbeddedPostgres
-from moorline.spark.node_link import Links, NodeStreams
+from moorline.spark.node_link import Links
+from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint
 from moorline.spark.planning import ends
 from moorline.spark.streams import described

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from moorline.client.moor import connect
+from moorline.client.connecting import connect
 from moorline.config.addresses import Address, listen_address
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS, MIB, QUEUE_WINDOW_MAX
 from moorline.net.caller import Caller, open_caller

@@ -20,7 +20,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-LESS_IS_BETTER = frozenset({"B", "ms", "s", "rounds", "cpu_s", "KiB", "MiB"})
+LESS_IS_BETTER = frozenset({"B", "us", "ms", "s", "rounds", "cpu_s", "KiB", "MiB"})
 
 
 class Report:

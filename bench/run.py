@@ -21,10 +21,12 @@ BENCHMARKS = (
     "checkpoints",
     "drift",
     "topics",
+    "values",
     "pipeline",
     "planning",
     "stalls",
     "fairness",
+    "rights",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

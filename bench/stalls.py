@@ -24,7 +24,8 @@ import uvloop
 
 from bench.node import BenchNode
 from bench.report import Report
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.config.addresses import listen_address
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS, QUEUES_PER_PAGE_MAX

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bench.node import BenchNode
 from bench.queue_client import Counting
-from moorline.client.moor import Moor, connect
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
 from moorline.config.addresses import listen_address
 from moorline.core.frames.frame import FRAME
 from moorline.limits import HELLO_TIMEOUT_MS

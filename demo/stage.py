@@ -64,14 +64,14 @@ class Stage:
         finally:
             await self.stop()
 
-    async def start(self, *flags: str) -> None:
+    async def start(self, *flags: str, port: int = 0) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "moorline.cli.main",
             "serve",
             f"--data={self.data}",
-            "--listen=tcp://127.0.0.1:0",
+            f"--listen=tcp://127.0.0.1:{port}",
             "--listen=tls://127.0.0.1:0",
             f"--tls-certificate={self.certificates.server}",
             f"--tls-key={self.certificates.server}",

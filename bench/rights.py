@@ -1,0 +1,148 @@
+"""What the check of rights and quotas costs a node: CPU for each message that a principal publishes.
+
+    python -m bench.rights [--quick] [--json]
+
+Five users of one node publish the same messages, batched and one by one, over the same kind of link:
+
+    everything   one row at /topics: a whole run of calls costs one look
+    single       a row for each of its topics, and none above: each topic is looked up
+    subtree      by the row `/topics/%u`
+    default      as `everything`, with the bound of topics that the settings have by themselves
+    bounded      as `everything`, with bounds of topics, messages and bytes a second that it does not meet
+
+They take turns, round by round; told is the median of the rounds, with `everything` as the peer.
+"""
+
+import asyncio
+import statistics
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.node import BenchNode
+from bench.report import Report, run_bench, tell
+from moorline.client.connecting import connect
+from moorline.client.moor import Moor
+from moorline.client.topic import record
+from moorline.net.credentials import PasswordCredentials
+
+FLAGS = ["--set=streams.sync=process", "--set=access.quotas="]
+TOPICS = 64
+BATCH = 200
+SIDE_BY_SIDE = 8
+EVERYTHING = "everything"
+
+
+class Plan(NamedTuple):
+    rounds: int
+    batched: int
+    single: int
+
+
+FULL = Plan(7, 160_000, 12_000)
+QUICK = Plan(1, 8_000, 800)
+
+
+class User(NamedTuple):
+    name: str
+    prefix: str
+    rows: tuple[str, ...]
+    bounds: tuple[tuple[str, int], ...] = ()
+
+
+USERS = (
+    User("everything", "everything", ("/topics",)),
+    User("single", "single", tuple(f"/topics/single/{number}" for number in range(TOPICS))),
+    User("subtree", "subtree", ("/topics/%u",)),
+    User("default", "default", ("/topics",), (("topics", 100_000),)),
+    User(
+        "bounded",
+        "bounded",
+        ("/topics",),
+        (("topics", 1_000_000), ("messages_per_s", 100_000_000), ("bytes_per_s", 10**12)),
+    ),
+)
+
+
+async def batched(moor: Moor, user: User, messages: int) -> None:
+    records = [record(f"{user.prefix}/{at % TOPICS}", b"x" * 100) for at in range(BATCH)]
+
+    async def some() -> None:
+        for _ in range(messages // BATCH // SIDE_BY_SIDE):
+            await moor.publish_all(records)
+
+    await asyncio.gather(*(some() for _ in range(SIDE_BY_SIDE)))
+
+
+async def single(moor: Moor, user: User, messages: int) -> None:
+    async def some(first: int) -> None:
+        for at in range(messages // SIDE_BY_SIDE):
+            await moor.publish(f"{user.prefix}/{(first + at) % TOPICS}", b"x" * 100)
+
+    await asyncio.gather(*(some(number) for number in range(SIDE_BY_SIDE)))
+
+
+async def prepare(address: str) -> None:
+    async with connect(address) as operator:
+        for user in USERS:
+            await operator.access.add_user(user.name, b"x")
+            for path in user.rows:
+                await operator.access.add_grant(path, user.name, "w")
+            for quota, bound in user.bounds:
+                await operator.access.set_quota(user.name, quota, bound)
+
+
+def cpu_s(pid: int) -> float:
+    """Of the node's threads, to the nanosecond: a round is too short for the ticks of `cpu_seconds`."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+async def round_of(
+    node: BenchNode, user: User, work: Callable[[Moor, User, int], Awaitable[None]], messages: int
+) -> float:
+    """Microseconds of the node's CPU for each message."""
+    credentials = PasswordCredentials(user.name, "x")
+    async with connect(node.address, credentials=credentials) as moor:
+        await work(moor, user, messages // 10)  # what is first meets cold caches
+        before = cpu_s(node.pid)
+        await work(moor, user, messages)
+        return (cpu_s(node.pid) - before) / messages * 1e6
+
+
+async def run(report: Report, folder: Path, quick: bool) -> None:
+    plan = QUICK if quick else FULL
+    with BenchNode(folder, FLAGS) as node:
+        await prepare(node.address)
+        for kind, work, messages in (
+            ("batched", batched, plan.batched),
+            ("single messages", single, plan.single),
+        ):
+            tell(kind)
+            found: dict[str, list[float]] = {user.name: [] for user in USERS}
+            for number in range(plan.rounds):
+                turned = USERS[number % len(USERS) :] + USERS[: number % len(USERS)]
+                for user in turned:
+                    found[user.name].append(await round_of(node, user, work, messages))
+            medians = {name: statistics.median(times) for name, times in found.items()}
+            for name, median in medians.items():
+                if name == EVERYTHING:
+                    report.row(f"{kind}, {name}", "node_cpu", median, "us")
+                else:
+                    peer = medians[EVERYTHING]
+                    report.row(
+                        f"{kind}, {name}",
+                        "node_cpu",
+                        median,
+                        "us",
+                        peer=EVERYTHING,
+                        peer_value=peer,
+                    )
+
+
+def main() -> None:
+    run_bench("rights", __doc__, run)
+
+
+if __name__ == "__main__":
+    main()
