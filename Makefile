@@ -1,7 +1,7 @@
 # Every target sets itself up: a fresh Debian or Ubuntu with Python 3.11, make and git is enough.
 
 BIN := .venv/bin
-COVERED := tests/queues tests/groups tests/services
+COVERED := tests/access tests/cli tests/cluster tests/groups tests/queues tests/services tests/sessions tests/staging tests/topics
 CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := help

@@ -16,6 +16,7 @@ from chaos.history import Mishap, Proof
 from chaos.load import CONNECT_MS_MAX, Actor, Load
 from chaos.queue_load import SESSIONS, take
 from chaos.world import Node
+from moorline.client.connecting import Connecting
 from moorline.client.moor import Moor
 from moorline.client.service import Service
 from moorline.errors import MoorlineError
@@ -43,7 +44,7 @@ class ServiceClient(Actor):
     def node(self) -> Node | None:
         return self._node if self._node.is_running else None
 
-    def connecting(self, node: Node | None = None) -> moorline.client.moor.Connecting:
+    def connecting(self, node: Node | None = None) -> Connecting:
         return moorline.connect(
             (node or self._node).tls_address,
             timeout_ms=CONNECT_MS_MAX,

@@ -20,7 +20,7 @@ NO_LINT = "# ruff: noqa: T201\n"
 """An example prints. The README leaves this line out."""
 
 PRINTED = {
-    "hello": r"node-1 runs broker, console\nb'ahoy'\n",
+    "hello": r"node-1 runs resolver, broker, console\nb'ahoy'\n",
     "queues": r"b'one'\nb'two'\nb'three'\n",
     "full_queue": (
         r"refused after 128: the queue is full; .*\n"
@@ -32,6 +32,7 @@ PRINTED = {
     "services": r"b'an invoice'\n",
     "drift": r"10 added, 0 removed, \d+ bytes\nequal: 1000 queues, 48 bytes\n",
     "topics": r"weather/bergen/wind b'12 knots' b'25 knots'\nand again b'12 knots'\n",
+    "values": r"12 knots\nalive 12\nupdate 25\n",
     "shared_group": r"1000 orders: \d+ to one member, \d+ to the other\n",
     "durable_session": r"while we were away: prices/tea is 2\.50\n",
     "queue_mode": r"99 pictures are done while one takes its time\n",
@@ -86,6 +87,7 @@ class Examples:
         assert tls is not None
         self.address = self._node.address
         self._addresses["tcp://127.0.0.1:7411"] = self.address
+        self._addresses["moor://127.0.0.1:7411"] = self.address.replace("tcp://", "moor://")
         self._addresses["tls://127.0.0.1:7413"] = tls[0]
 
     def __enter__(self) -> "Examples":

@@ -4,26 +4,39 @@ The public names are few; everything else is behind them. They are loaded when t
 that a command line that needs none of them starts quickly.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moorline.client.moor import Moor, connect
+    from moorline.client.connecting import connect
+    from moorline.client.credentials import KerberosCredentials
+    from moorline.client.moor import Moor
     from moorline.client.queue import Message, Queue
+    from moorline.client.resolver import Resolver
     from moorline.client.service import Service
     from moorline.client.topic import Batch, Subscription, TopicMessage, record
+    from moorline.client.values.publisher import PublishedValue, Publisher
+    from moorline.client.values.subscriber import Subscriber
+    from moorline.client.values.subscription import ValueEvent, ValueSubscription
     from moorline.errors import (
+        BadPath,
         BadStart,
         BadTopic,
         CallFailed,
+        CertificateRefused,
         ConfigError,
         ConnectionLost,
+        Denied,
         Drifting,
+        Expired,
+        KerberosError,
         LimitReached,
         MoorlineError,
         NodeDiskFull,
         NoMessage,
         NotAuthorized,
         NotFound,
+        NotReady,
         OutcomeUnknown,
         QueueBlocked,
         QueueDamaged,
@@ -42,14 +55,28 @@ if TYPE_CHECKING:
     )
     from moorline.net.credentials import PasswordCredentials, TokenCredentials
 
+_OF_VALUES = {
+    "PublishedValue": "publisher",
+    "Publisher": "publisher",
+    "Subscriber": "subscriber",
+    "ValueEvent": "subscription",
+    "ValueSubscription": "subscription",
+}
+
 __all__ = [
+    "BadPath",
     "BadStart",
     "BadTopic",
     "Batch",
     "CallFailed",
+    "CertificateRefused",
     "ConfigError",
     "ConnectionLost",
+    "Denied",
     "Drifting",
+    "Expired",
+    "KerberosCredentials",
+    "KerberosError",
     "LimitReached",
     "Message",
     "Moor",
@@ -58,8 +85,11 @@ __all__ = [
     "NodeDiskFull",
     "NotAuthorized",
     "NotFound",
+    "NotReady",
     "OutcomeUnknown",
     "PasswordCredentials",
+    "PublishedValue",
+    "Publisher",
     "Queue",
     "QueueBlocked",
     "QueueDamaged",
@@ -67,9 +97,11 @@ __all__ = [
     "QueueOff",
     "QuotaExceeded",
     "Refused",
+    "Resolver",
     "Service",
     "ServiceDisabled",
     "SessionTaken",
+    "Subscriber",
     "Subscription",
     "SubscriptionEnded",
     "TokenCredentials",
@@ -77,6 +109,8 @@ __all__ = [
     "TopicMessage",
     "Unreachable",
     "Untrusted",
+    "ValueEvent",
+    "ValueSubscription",
     "WrongLoop",
     "WrongNode",
     "connect",
@@ -87,10 +121,17 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'moorline' has no name {name!r}")
-    if name in {"Moor", "connect", "Message", "Queue"}:
+    if name == "connect":
+        from moorline.client.connecting import connect
+
+        return connect
+    if name in {"Moor", "Message", "Queue"}:
         from moorline.client import moor
 
         return getattr(moor, name)
+    if name in _OF_VALUES:
+        module = importlib.import_module(f"moorline.client.values.{_OF_VALUES[name]}")
+        return getattr(module, name)
     if name in {"Batch", "Subscription", "TopicMessage", "record"}:
         from moorline.client import topic
 
@@ -99,10 +140,18 @@ def __getattr__(name: str) -> Any:
         from moorline.client.service import Service
 
         return Service
+    if name == "Resolver":
+        from moorline.client.resolver import Resolver
+
+        return Resolver
     if name in {"PasswordCredentials", "TokenCredentials"}:
         from moorline.net import credentials
 
         return getattr(credentials, name)
+    if name == "KerberosCredentials":
+        from moorline.client.credentials import KerberosCredentials
+
+        return KerberosCredentials
     from moorline import errors
 
     return getattr(errors, name)

@@ -16,8 +16,19 @@
     ├── WireError              the peer's: bytes that break the protocol
     │   ├── FrameTooLarge
     │   ├── Malformed
+    │   ├── Tampered           a wrapped link: what came was changed, repeated, moved or not wrapped
     │   └── Refused            the other end said goodbye and why
+    │       ├── CertificateRefused          our certificate is not taken; below: why
+    │       │   ├── CertificateExpired      it has ended
+    │       │   ├── CertificateNotYetValid  its time has not come
+    │       │   ├── CertificateRevoked      its authority took it back
+    │       │   ├── CertificateUntrusted    it is of an authority that the node does not take
+    │       │   ├── CertificateMisused      it is made for another use
+    │       │   └── CertificateOfNobody     its names make no principal
+    │       ├── KerberosError               Kerberos gave no proof, or the proof was not taken
+    │       └── RefusedByQuota              we have as many connections as we may; an OverQuota too
     ├── ConnectionLost         the network's: the link is gone, calls in flight have no answer
+    │   ├── Expired            the proof of who we are ended, and the link with it
     │   └── Unreachable        the link could not be opened at all
     │       └── Untrusted      the certificate of the node cannot be verified
     ├── JournalDamaged         the disk's: files are not as they were written
@@ -33,6 +44,14 @@
     │   ├── TooLarge           the message is larger than the other end takes
     │   ├── NotFound           there is no queue, group, member or stream of that name
     │   ├── BadTopic           a topic, filter or group's name that cannot be one
+    │   ├── BadPath            a path of a value, or a glob, that cannot be one
+    │   ├── BadValue           what cannot be a value, or is too long for one
+    │   ├── NoSuchValue        the publisher that was named for a path does not have it
+    │   ├── NotReady           the resolver has just started, and publishers are yet to come back
+    │   ├── BadAddress         a publisher claims an address that nobody could reach it at
+    │   ├── AddressNotProven   nobody at the address that a publisher claims knows its secret
+    │   ├── PublisherGone      the resolver does not know this publisher any more: it is to log in again
+    │   ├── Referred           the path is another cluster's
     │   ├── BadStart           a place to begin at that is none
     │   ├── SessionTaken       the session is another connection's
     │   ├── LimitReached       a session or a node has as many of something as it may have
@@ -147,16 +166,92 @@ class Malformed(WireError):
 
 class Refused(WireError):
     code = "REFUSED"
+    by_reason: ClassVar[dict[str, type["Refused"]]] = {}
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(f"{reason}: {text}")
         self.reason = reason
         self.text = text
 
+    def __init_subclass__(cls) -> None:
+        Refused.by_reason[cls.code] = cls
+
+    @staticmethod
+    def of_reason(reason: str, text: str) -> "Refused":
+        """The error for the code of a goodbye."""
+        return Refused.by_reason.get(reason, Refused)(reason, text)
+
+
+class CertificateRefused(Refused):
+    """The node does not take our certificate, and no subclass says why: the text does, as far as is known."""
+
+    code = "CERTIFICATE_REFUSED"
+    exit_code = 22
+
+
+class CertificateExpired(CertificateRefused):
+    """Its time is over: renew it."""
+
+    code = "CERTIFICATE_EXPIRED"
+
+
+class CertificateNotYetValid(CertificateRefused):
+    """Its time has not come: wait, or set the clock of one of the machines."""
+
+    code = "CERTIFICATE_NOT_YET_VALID"
+
+
+class CertificateRevoked(CertificateRefused):
+    """Its authority took it back: ask for another one."""
+
+    code = "CERTIFICATE_REVOKED"
+
+
+class CertificateUntrusted(CertificateRefused):
+    """It is self-signed, or of an authority that the node does not take for this."""
+
+    code = "CERTIFICATE_UNTRUSTED"
+
+
+class CertificateMisused(CertificateRefused):
+    """It is not made for clients."""
+
+    code = "CERTIFICATE_MISUSED"
+
+
+class CertificateOfNobody(CertificateRefused):
+    """No principal can be made of its names: none, two, or one that no rule of the node maps."""
+
+    code = "CERTIFICATE_OF_NOBODY"
+
+
+class Tampered(WireError):
+    """Somebody between the two ends changed, repeated or moved what was wrapped, or spoke in clear."""
+
+    code = "TAMPERED"
+
+
+class KerberosError(Refused):
+    """A ticket could not be had, or the node did not take it: the text says why, and what to do."""
+
+    code = "KERBEROS"
+    exit_code = 23
+
+    def __str__(self) -> str:
+        return self.text
+
 
 class ConnectionLost(MoorlineError):
     code = "CONNECTION_LOST"
     exit_code = 10
+
+
+class Expired(ConnectionLost):
+    """The proof of who we are does not hold any more, and ended the link: its time is over, it was revoked,
+    its user was changed, or its token was taken back. Connect again with a new one."""
+
+    code = "EXPIRED"
+    exit_code = 22
 
 
 class Unreachable(ConnectionLost):
@@ -165,6 +260,8 @@ class Unreachable(ConnectionLost):
 
 class Untrusted(Unreachable):
     """The certificate of the node cannot be verified. To wait and try again changes nothing."""
+
+    code = "UNTRUSTED"
 
 
 class JournalDamaged(MoorlineError):
@@ -273,6 +370,54 @@ class BadTopic(CallFailed):
     code = "BAD_TOPIC"
 
 
+class BadPath(CallFailed):
+    """A path of a value, or a glob over paths, that cannot be one."""
+
+    code = "BAD_PATH"
+
+
+class BadValue(CallFailed):
+    """What cannot be a value, or is too long for one."""
+
+    code = "BAD_VALUE"
+
+
+class NoSuchValue(CallFailed):
+    """The publisher that a resolver named for a path does not have it: it is gone, or was never made."""
+
+    code = "NO_SUCH_VALUE"
+
+
+class NotReady(CallFailed):
+    """The resolver has just started: what it does not know may be there. Try again, or ask another."""
+
+    code = "NOT_READY"
+
+
+class BadAddress(CallFailed):
+    """A publisher claims an address that cannot be one, or at which others could not reach it."""
+
+    code = "BAD_ADDRESS"
+
+
+class AddressNotProven(CallFailed):
+    """The resolver has dialled the address that a publisher claims, and was not answered with its secret."""
+
+    code = "ADDRESS_NOT_PROVEN"
+
+
+class PublisherGone(CallFailed):
+    """This connection is no publisher's, or it was silent for too long: it is to log in (again)."""
+
+    code = "PUBLISHER_GONE"
+
+
+class Referred(CallFailed):
+    """The path is another cluster's, and following referrals did not end."""
+
+    code = "REFERRED"
+
+
 class BadStart(CallFailed):
     """A place to begin at that is none."""
 
@@ -325,7 +470,7 @@ class BadGrant(CallFailed):
 
 
 class AlreadyThere(CallFailed):
-    """There is a user or a token of that name; nothing was changed."""
+    """There is a user, a token or a watch of that name; nothing was changed."""
 
     code = "EXISTS"
 
@@ -391,6 +536,24 @@ class OverQuota(CallFailed):
     """
 
     code = "OVER_QUOTA"
+    quota: str = ""
+    bound: int | None = None
+    """None where it is another principal's quota, such as that of a queue's owner."""
+    retry_after_ms: int | None = None
+    """When there will be enough if nobody takes meanwhile; None: when something is given back, or never."""
+
+    @property
+    def path(self) -> str:
+        """What it is in the audit."""
+        return f"/quotas/{self.quota}"
+
+
+class RefusedByQuota(Refused, OverQuota):
+    """The principal, or the address that it came to, has as many connections as it may: close some."""
+
+    code = "OVER_QUOTA"
+    exit_code = 12
+    quota = "connections"
 
 
 class NotAudited(CallFailed):

@@ -21,6 +21,31 @@ PROOF_FRAME_BYTES_MAX = PROOF_BYTES_MAX + HELLO_FRAME_BYTES_MAX
 PROOF_ROUNDS_MAX = 8
 """Challenges of one handshake: the longest mechanisms that are in use have three."""
 
+RECORD_DATA_BYTES_MAX = 64 * KIB
+"""Bytes of frames in one record of a wrapped link. Wrapping costs the same for each byte in any size from
+here on (some 12 µs a KiB), and one record holds the loop for less than a millisecond."""
+
+RECORD_BYTES_MAX = RECORD_DATA_BYTES_MAX + 1 * KIB
+"""Largest record: what wrapping adds is 60 to 80 bytes."""
+
+KERBEROS_STEP_MS_MAX = 3_000
+"""Time of a step of an acceptor. It asks no KDC; below the hello timeout, so that the peer hears why."""
+
+KERBEROS_KDC_MS_MAX = 10_000
+"""Time for a ticket. The library asks a KDC that hangs for 27 s; three datagrams fit into this."""
+
+KERBEROS_STEPS_AT_ONCE_MAX = 16
+"""Threads for steps of Kerberos, of acceptors and of initiators each: one that hangs cannot be taken back."""
+
+KERBEROS_CLOCK_SKEW_S = 300
+"""What krb5.conf has as `clockskew` where nobody says otherwise."""
+
+KEYTAB_ENTRIES_MAX = 10_000
+"""Entries of a keytab that are listed: those that are in use have some dozens."""
+
+KEYTAB_BYTES_MAX = 4 * MIB
+"""Of a keytab that is listed: 10,000 entries are smaller."""
+
 PROOF_CHECKS_AT_ONCE_MAX = 256
 """Proofs of one node that are checked side by side. Above all the passwords that are hashed or wait for that
 (PASSWORDS_WAITING_MAX of each kind), or who is known would wait for strangers before it finds its lane."""
@@ -179,6 +204,12 @@ CATALOG_CONNECTIONS_MAX = 8
 
 CATALOG_COMMAND_MS_MAX = 30_000
 """One statement on the catalog. Ours take milliseconds; above this a lock or the disk is stuck."""
+
+CATALOG_LOOK_MS = 1_000
+"""Pause between two questions whether the catalog is there: one statement of a fraction of a millisecond."""
+
+CATALOG_SILENT_MS = 3_000
+"""A question that is open for so long is told in /healthz: a catalog that is only busy answers sooner."""
 
 CATALOG_MIGRATE_MS_MAX = 600_000
 """One migration, the wait for another node that is migrating included: it may rewrite a table."""
@@ -388,8 +419,12 @@ ACCESS_REVOCATION_MS = 2_000
 ACCESS_LOOKS_PER_REVOCATION = 4
 """Looks for changes within that time: one that is lost leaves the time for another."""
 
-ACCESS_STALE_MS = 60_000
-"""Known rights go on for that long without the catalog: twice what a node keeps its identity."""
+ACCESS_STALE_MS = 25_000
+"""Known rights and nodes go on for that long without the catalog: less than a node keeps its identity, so
+that callers are refused with a word before nothing is answered at all."""
+
+READ_FILTERS_MAX = 64
+"""Filters of one read of a stream: every name in a block of messages is matched with each of them."""
 
 ACCESS_LOG_ROWS_MAX = 10_000
 """Changes of rights that the catalog remembers: a node that missed more loads everything."""
@@ -448,8 +483,9 @@ CHECKPOINT_GROUP_QUEUES = 256
 CHECKPOINT_SYNC_QUEUES = 1_024
 """Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""
 
-CHECKPOINT_TURN_S = 0.001
-"""Time for which the loop and the thread of a checkpoint hold the interpreter while the other wants it."""
+THREAD_TURN_S = 0.001
+"""Time for which the loop and a thread hold the interpreter while the other wants it: during a checkpoint,
+and on a node with several principals."""
 
 DISCARDS_PER_TURN = 64
 """Folders of deleted queues that are removed in one turn of the loop: a few milliseconds."""
@@ -463,13 +499,13 @@ QUEUES_UNINDEXED_MAX = 65_536
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
 
-LOG_PACE_TICK_MS = 20
+LOG_PACE_TICK_MS = 5
 """Time between two looks at who of the senders that wait for room in the log goes on."""
 
-LOG_PACE_BYTES_PER_S_MIN = MIB
+LOG_PACE_BYTES_PER_S_MIN = 2 * MIB
 """What senders may always add to the log in a second, however full it is: they are slowed, never stopped."""
 
-LOG_PACE_OWED_MS = 100
+LOG_PACE_OWED_MS = 50
 """Time for which what was sent too early may be held against senders: the longest wait for one of them."""
 
 LOG_PACE_AHEAD_MS = 1_000
@@ -511,6 +547,10 @@ QUEUES_PER_PAGE_MAX = 4_096
 RECONCILE_STARTS_MAX = 16
 """Comparisons from the beginning, because the own set changed under them; one is usual, and each ends the
 change that it found."""
+
+WALKED_RANGES_MAX = 262_144
+"""Ranges that a walk asks for in one level, about 40 MB; what differs beyond it is listed, not divided. A
+million ids of which all differ come to 65,536."""
 
 # --- services -------------------------------------------------------------------------------------
 
@@ -949,6 +989,13 @@ STAGED_MENDING_MS_MAX = 60_000
 AUDIT_SUM_MS = 10_000
 """Time for which refusals that are alike are added up: a person reads a line in ten seconds, not hundreds."""
 
+AUDIT_QUIET_MS = 600_000
+"""Logins without a proof, and of nodes, from one address are one line in that time behind the first: they
+come all the time, and a person reads six lines in an hour."""
+
+AUDIT_QUIET_SUMS_MAX = 1_000
+"""Addresses whose logins of that kind are told apart at once; the others are one sum."""
+
 AUDIT_SUMS_OPEN_MAX = 1_000
 """Sums that are open at once: some 500 KB, and what a flood makes the trail hold."""
 
@@ -1004,6 +1051,13 @@ AUDIT_PAGE_BYTES_MAX = 512 * KIB
 
 AUDIT_FOLLOW_MS = 500
 """Time between two looks of `moor audit follow`: as long as lines are gathered."""
+
+TOPIC_NAMES_MS = 3_600_000
+"""Time for which a topic counts that a principal has published to, and at most once more: an hour is longer
+than a program that makes names by mistake goes unnoticed."""
+
+QUOTA_LINES_MAX = 1_000
+"""Lines of quotas in the settings: those of many are in the catalog."""
 
 ACCOUNTS_LOOKED_AT = 1_024
 """Accounts of quotas that one look for idle ones goes over: below a millisecond."""
@@ -1110,6 +1164,10 @@ SPARK_COMMIT_MS_MAX = 120_000
 SPARK_COMMIT_PAUSE_MS = 500
 """Pause between two of these tries."""
 
+SPARK_PACE_MS_MAX = 600_000
+"""Time for which a task waits until the rates of its principal take one chunk: with many tasks beside it that
+is long, and a rate that nobody raises is not waited for to no end."""
+
 SPARK_VALUE_BYTES_MAX = 512 * KIB
 """A larger value is refused before it is sent: the largest that streams.message_bytes_max can be."""
 
@@ -1131,6 +1189,33 @@ SPARK_SETTLE_MS_MAX = 60_000
 
 SPARK_SETTLE_PAUSE_MS = 50
 """Pause between two looks at a group that still moves streams about."""
+
+SPARK_VALUES_PER_TASK = 100_000
+"""Paths of live values that one task of a snapshot reads: some seconds of work."""
+
+SPARK_VALUES_PER_ASK = 10_000
+"""Of these, subscribed to at once and given to Spark as one batch of rows."""
+
+SPARK_UPDATES_KEPT = 100_000
+"""Updates that wait for the next batch of a query; beyond it the latest of each path is kept, and the others
+are counted."""
+
+SPARK_UPDATES_PER_BATCH = 100_000
+"""Rows of one batch of such a query, at most: they pass through the driver."""
+
+SPARK_UPDATES_PER_TASK = 10_000
+"""Of these, how many a task gets."""
+
+SPARK_FIRST_VALUES_MS_MAX = 15_000
+"""Wait of a query for the first value of each path, when it begins: a publisher that does not answer must not
+keep the others' values."""
+
+SPARK_PATHS_LOOK_MS = 30_000
+"""Time between two looks at which paths there are, beside what resolvers push: a cluster that was delegated
+to pushes nothing, and a push may be lost with its resolver."""
+
+SPARK_VALUES_TOLD_MS_MAX = 10_000
+"""Wait of a publisher in the driver for subscribers that are slow, and for resolvers to hear of new paths."""
 
 # --- jobs on Spark --------------------------------------------------------------------------------
 
@@ -1239,3 +1324,216 @@ PIPELINE_ROWS_SHOWN = 20
 
 PIPELINE_IDS_SHOWN = 100
 """Ids that differ and that are printed unless told otherwise; --out stores them all."""
+
+# --- the resolver and values ----------------------------------------------------------------------
+
+PATH_BYTES_MAX = 1_024
+"""Of a path in the resolver's tree: as long as a topic may be."""
+
+PATH_LEVELS_MAX = 32
+"""Levels of such a path: a row of rights can name each of them."""
+
+PATHS_PER_CALL_MAX = 1_000
+"""Paths of one call to a resolver, its micro-batch: some 3 ms of work, so that others have their turn."""
+
+PUBLISHERS_PER_ANSWER_MAX = 4_096
+"""Publishers that one answer tells of, and of one path: more than publish the same thing anywhere."""
+
+REFERRAL_ADDRESSES_MAX = 32
+"""Resolvers of one cluster."""
+
+RESOLVER_MECHANISMS_MAX = 8
+"""Mechanisms that a publisher takes: there are fewer."""
+
+RESOLVER_RULES_MAX = 256
+"""Rules that map certificates and tickets to principals, as a publisher is told of them."""
+
+VALUES_PER_MESSAGE_MAX = 16_384
+"""Updates of one message: some 256 KiB of small values."""
+
+ORDERED_CHUNK_PATHS_MAX = 512
+"""Paths of one sorted list of the resolver's tree: what a change moves, some 4 KiB."""
+
+GLOB_ALTERNATIVES_MAX = 64
+"""Texts that the braces of one level of a glob stand for."""
+
+ENTRIES_HASHED_AT_ONCE = 512
+"""Entries of a publisher between two of which others have their turn, when all are hashed: half a ms."""
+
+ENTRIES_PURGED_AT_ONCE = 64
+"""Entries of a publisher that is gone, between two of which others have their turn: far below a slice."""
+
+RESOLVER_TICKS_PER_TTL = 4
+"""Looks for publishers that are silent, within a ttl: what is dead is gone after 1.25 of it at most."""
+
+RESOLVED_TOKENS_MAX = 4_096
+"""Tokens of one answer: with their publishers they fit a frame. Where a path has more than its share, those
+of the best priority are told, chosen by chance."""
+
+PATHS_LOOKED_AT_MAX = 20_000
+"""Paths that one call for a list or a match looks at, seen or not: some 60 ms of work, in slices."""
+
+WATCHES_PER_SESSION_MAX = 64
+"""Globs that one connection watches."""
+
+WATCHES_PER_PRINCIPAL_MAX = 1_024
+"""Globs that one principal watches on a node, or all strangers of one address: a quarter of all."""
+
+WATCHES_MAX = 4_096
+"""Globs that are watched on a node: each costs a look at every path that changes below its root."""
+
+WATCH_CHANGES_MAX = 20_000
+"""Changes that wait to be matched for one principal: twenty calls. Beyond it they are lost, which it is told.
+A path that is gone stays in memory for as long: 20 MB of the longest."""
+
+WATCH_PENDING_PATHS_MAX = 1_000
+"""Changes that wait for one reader: one message of them. Beyond it they are lost, which it is told."""
+
+WATCH_PENDING_PER_PRINCIPAL_MAX = 20_000
+"""The same for all watches of one principal: some 2 MB, and one message of each is far below its buffers."""
+
+WATCH_PENDING_ALL_MAX = 200_000
+"""The same for all watches of a node: some 20 MB."""
+
+WATCH_FLUSH_MS = 20
+"""Pause in which changes of what is watched are gathered."""
+
+RESOLVER_DIALS_MAX = 64
+"""Addresses of publishers that are dialled at once."""
+
+RESOLVER_DIALS_PER_PRINCIPAL_MAX = 16
+"""Those of one principal, or of all strangers of one address: a quarter, so that what it claims and nobody
+answers keeps no other from a login."""
+
+RESOLVER_DIALS_PER_ADDRESS_MAX = 4
+"""Those of one principal to the same address: one that is silent leaves places for its other logins."""
+
+RESOLVER_DIALS_WAITING_MAX = 1_024
+"""Logins whose addresses wait to be dialled; beyond it a login is refused."""
+
+RESOLVER_DIALS_WAITING_PER_PRINCIPAL_MAX = 512
+"""Those of one principal: half, so that others may wait beside it."""
+
+ADDRESS_NOT_PROVEN_MS = 1_000
+"""Least time from the dial of a login until it hears that its address is not proven, where
+`resolver.proof_timeout_ms` is less: who looks for open ports gets one answer a second, the same for all."""
+
+CLUSTER_LOOK_MS = 1_000
+"""Pause between two looks of a resolver at the nodes and homes of the catalog."""
+
+RIGHTS_CHANGED_MS = 100
+"""Pause in which changes of rights are gathered before publishers hear of them."""
+
+PAYLOAD_OF_HEARTBEAT_BYTES_MAX = 256 * KIB
+"""Largest sketch or list that goes with the answer to a heartbeat; beyond it the ranges are walked."""
+
+OUTLET_BATCHES_MAX = 64
+"""Batches that wait for one subscriber beside what its socket holds: some seconds of a busy publisher."""
+
+OUTLET_BYTES_MAX = 8 * MIB
+"""Bytes of them: a thousand slow subscribers are 8 GB at the worst, and each is cut there."""
+
+PUBLISHER_FAILED_MS = 60_000
+"""How long a publisher that failed comes behind those that did not."""
+
+FAILED_PUBLISHERS_MAX = 10_000
+"""Publishers whose failures a subscriber remembers at once."""
+
+DURABLE_STEP_MS = 250
+"""By so much each try of a durable subscription waits longer than the one before it."""
+
+DURABLE_WAIT_MS_MAX = 10_000
+"""And no longer than that: a publisher that comes back is found within ten seconds."""
+
+DURABLE_TICK_MS = 50
+"""Tries that are due within one tick are one batch: a lost publisher of 10,000 values costs a handful."""
+
+DURABLE_PATHS_PER_ASK = 10_000
+"""Paths that one batch of a durable subscriber resolves."""
+
+DURABLE_ASKS_MAX = 4
+"""Batches under way at once: one that waits for a resolver that hangs does not keep all others waiting."""
+
+REPLICA_CHANGES_MAX = 1_000
+"""Changes that are remembered for a resolver that has yet to confirm those before; beyond it digests tell."""
+
+REPLICA_TRIES_MAX = 3
+"""Tries to reach a resolver before it is degraded, as the specification says."""
+
+REPLICA_PAUSE_MS_MIN = 1_000
+REPLICA_PAUSE_MS_MAX = 4_000
+"""Between two tries, by chance: publishers that lost a resolver together do not come back together."""
+
+REPLICA_TTL_MS = 30_000
+"""What a resolver's ttl is taken for until it has said its own."""
+
+VALUE_DEPTH_MAX = 32
+"""Levels of lists and maps in a value: more than anybody reads, and far from the stack's end."""
+
+VALUE_HEARTBEAT_MS = 5_000
+"""A publisher says at least so often to each subscriber that it is there, as the specification says."""
+
+VALUE_DEAD_MS = 100_000
+"""A publisher that said nothing for so long is lost, as the specification says."""
+
+CLAIMS_PER_CALL_MAX = 2_000
+"""Paths of one call for values: with tokens of 64 bytes some 300 KB."""
+
+WRITE_ANSWER_MS = 15_000
+"""A resolver that does not answer a write for so long hangs, as the specification says."""
+
+WRITE_ANSWER_US = 12
+"""The same for each path of a write, in microseconds, where that is longer."""
+
+REPLICA_CALLS_AT_ONCE = 64
+"""Micro-batches on their way to one resolver."""
+
+REFERRALS_MAX = 16
+"""Referrals that are followed for one path: clusters that name each other in a ring end there."""
+
+ON_DEMAND_AT_ONCE_MAX = 4_096
+"""Claims of subscribers that wait at the same time for values that are made on demand: some MB of calls."""
+
+PUBLISHER_CONNECTIONS_MAX = 4_096
+"""Subscribers of one publisher, unless it says otherwise."""
+
+VALUE_EVENTS_MAX = 4_096
+"""Events of one subscription that wait for who reads them."""
+
+VALUE_BATCHES_MAX = 1_024
+"""Batches that wait for who reads all updates of a subscriber."""
+
+READ_ROUNDS = 3
+"""Times that a batch tries every resolver of its list before it fails."""
+
+READ_PAUSE_MS_MIN = 1_000
+READ_PAUSE_MS_MAX = 4_000
+"""Pause of a batch behind a round in which nobody answered, drawn between the two: a resolver that comes back
+is not met by all of its readers at once."""
+
+READ_PARTS_AT_ONCE = 8
+"""Calls of one batch that are under way at a resolver: it always has the next one at hand."""
+
+READ_ANSWER_MS = 15_000
+"""Least time that a resolver has for its next answer before it is taken to hang."""
+
+READ_ANSWER_US = 6
+"""Time for each path of a batch, in microseconds, where that is more."""
+
+RESOLVER_CLUSTERS_KEPT_MAX = 64
+"""Clusters that a reader keeps connections to: its own, and those that it was referred to."""
+
+WATCH_KEPT_MAX = 1_000
+"""Messages of a watch that wait for the program that watches; beyond it they are lost, which it is told."""
+
+ON_DEMAND_MS_MAX = 30_000
+"""Time that the value of a path has to be made on demand: who subscribes does not wait longer either."""
+
+WRITES_AHEAD_MAX = 64
+"""Values that one subscriber has written back without waiting, and that are not done: the next ones wait."""
+
+WRITER_MS_MAX = 30_000
+"""Time that a publisher's writer has for one value."""
+
+VALUE_BATCH_UPDATES_MAX = 16_000_000
+"""Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""

@@ -16,12 +16,20 @@ import moorline
 from moorline.client.moor import Moor
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import Disconnect, LeaderWanted, UpdateProgress
-from moorline.errors import CallFailed, Denied, Refused
+from moorline.errors import (
+    CallFailed,
+    CertificateOfNobody,
+    CertificateUntrusted,
+    Denied,
+    Refused,
+)
 from moorline.net.caller import Caller
 from moorline.net.credentials import PasswordCredentials
 from moorline.wire.group import ForLeader, ReadStream, StreamRead
+from moorline.wire.message import Failed
 from moorline.wire.node import ClockConfirmed, ConfirmClock, Echo, Echoed
 from moorline.wire.packed_rows import packed
+from moorline.wire.queue import NewQueue, QueueMade
 from moorline.wire.staging import (
     CloseStage,
     CommitStaged,
@@ -40,12 +48,14 @@ pytestmark = pytest.mark.process
 USERS = Authority("users")
 MESSAGES = 100
 GUESSES = 1_000
+QUEUES_MAX, QUEUES_WANTED = 100, 5_000
 GUESSES_AT_ONCE = 50
 TLS = "tls://127.0.0.1:0"
 FLAGS = (
     "--set=streams.sync=process",
     "--set=queues.sync=process",
     "--set=streams.shards=2",
+    "--set=hello_timeout_ms=30000",
     f"--listen={TLS}",
 )
 
@@ -115,6 +125,7 @@ async def _fenced(caller: Caller) -> None:
 async def test_a_forged_report_to_a_leader_moves_no_cursor_of_anothers_group(
     attacked: Attacked,
 ) -> None:
+    """A10: refused and written down, and the victim gets all of its messages."""
     group = "$shared/victim/victim/#"
     async with attacked.moor("victim") as victim, attacked.as_user("mallory") as mallory:
         await victim.group(group).create()
@@ -164,6 +175,7 @@ def _for_leader(reader: int, message: Any) -> Callable[[int], Any]:
 async def test_publishing_under_anothers_producer_name_makes_none_of_his_duplicates(
     attacked: Attacked,
 ) -> None:
+    """A28: the victim notices nothing."""
     async with attacked.moor("victim") as victim, attacked.as_user("mallory") as mallory:
         # Where mallory may not write it is refused; where it may, the name is another producer's.
         with pytest.raises(Denied):
@@ -180,6 +192,7 @@ def _publish(topic: str, sequence: int) -> Callable[[int], Any]:
 
 
 async def test_a_commit_under_anothers_query_name_swallows_no_batch(attacked: Attacked) -> None:
+    """A28: the victim notices nothing."""
     async with attacked.as_user("victim") as victim, attacked.as_user("mallory") as mallory:
         for batch in range(5):
             told = await _committed(mallory, "mallory/rows", batch)
@@ -220,18 +233,26 @@ async def _committed(caller: Caller, topic: str, batch: int) -> StagesCommitted:
 
 
 async def test_a_user_reads_no_streams_and_writes_nothing_reserved(attacked: Attacked) -> None:
-    async with attacked.moor("victim") as victim, attacked.as_user("mallory") as mallory:
+    """A10, A20: nor does anybody who is no node write what is reserved."""
+    shown = attacked.shown("stranger")
+    async with (
+        attacked.moor("victim") as victim,
+        attacked.as_user("mallory") as mallory,
+        proven(attacked.tls, ca=attacked.ca, certificate=shown) as stranger,
+    ):
         await victim.publish("victim/letters", b"private")
-        for shard in range(2):
-            with pytest.raises(Denied):
-                await mallory.call(_read_stream(shard), StreamRead)
-            with pytest.raises(Denied):
-                await mallory.call(_read_file(shard), StreamFileRead)
-        for topic in ("$dead/victim", "$SYS/audit/login", "$SYS", "$dead"):
-            with pytest.raises(Denied):
-                await mallory.call(_publish(topic, 0), Published)
+        for caller in (mallory, stranger):
+            for shard in range(2):
+                with pytest.raises(Denied):
+                    await caller.call(_read_stream(shard), StreamRead)
+                with pytest.raises(Denied):
+                    await caller.call(_read_file(shard), StreamFileRead)
+            for topic in ("$dead/victim", "$SYS/audit/login", "$SYS", "$dead"):
+                with pytest.raises(Denied):
+                    await caller.call(_publish(topic, 0), Published)
     for act in ("ReadStream", "ReadStreamFile", "Publish"):
         await attacked.refused(act)
+        await attacked.refused(act, "stranger")
     # Nor does anybody else who is no node, whatever the rows grant.
     async with moorline.connect(attacked.node.address) as operator:
         for topic in ("$dead/victim", "$SYS/audit/login"):
@@ -247,12 +268,32 @@ def _read_file(shard: int) -> Callable[[int], Any]:
     return lambda number: ReadStreamFile(number, shard, 1, "segment", 0, 4_096)
 
 
+async def test_very_many_queues_of_one_client_end_at_its_quota(attacked: Attacked) -> None:
+    """A30: refused and written down, and the victim makes its own meanwhile."""
+    async with moorline.connect(attacked.node.address) as operator:
+        await operator.access.set_quota("@authenticated", "queues", QUEUES_MAX)
+        async with attacked.as_user("mallory") as mallory, attacked.moor("victim") as victim:
+            flood = asyncio.ensure_future(mallory.call_all([NewQueue] * QUEUES_WANTED))
+            async with asyncio.timeout(30):
+                queue = await victim.create_queue()
+            answers = await flood
+            made = [one for one in answers if isinstance(one, QueueMade)]
+            codes = {one.code for one in answers if isinstance(one, Failed)}
+            assert (len(made), codes) == (QUEUES_MAX, {"OVER_QUOTA"})
+            await victim.send(queue.id, b"as before")
+            message = await queue.get()
+            assert message is not None
+            await attacked.refused("NewQueue")
+        await operator.access.set_quota("@authenticated", "queues", None)
+
+
 # --- who somebody is ------------------------------------------------------------------------------
 
 
 async def test_anonymous_over_tls_behind_a_proxy_is_no_operator(
     tmp_path: Path, attacked: Attacked
 ) -> None:
+    """A01: where it is configured, it comes in, and has no row."""
     shown = USERS.issue_node().write(tmp_path / "node.pem")
     flags = (
         f"--tls-certificate={shown}",
@@ -278,6 +319,7 @@ async def test_anonymous_over_tls_behind_a_proxy_is_no_operator(
 async def test_a_renewed_certificate_of_the_same_name_owns_what_the_old_one_made(
     attacked: Attacked,
 ) -> None:
+    """A02: it reads, acknowledges and deletes; another name does not."""
     queues: list[bytes] = []
     for _ in range(2):
         shown = attacked.shown("billing")
@@ -299,9 +341,31 @@ async def test_a_renewed_certificate_of_the_same_name_owns_what_the_old_one_made
     await attacked.refused("Get")
 
 
+async def test_a_second_certificate_with_the_same_common_name_takes_no_session_of_another_authority(
+    attacked: Attacked, tmp_path: Path
+) -> None:
+    """A03, A28: its name is the victim's, its authority is not the node's; and the session goes on."""
+    own = attacked.shown("shipper")
+    async with moorline.connect(attacked.tls, ca=attacked.ca, certificate=own, key=own) as shipper:
+        await shipper.session("shipper's")
+        subscription = await shipper.subscribe("shipper/#")
+        file = Authority("users").issue("shipper").write(tmp_path / "forged.pem")
+        with pytest.raises(CertificateUntrusted):
+            async with moorline.connect(
+                attacked.tls, ca=attacked.ca, certificate=file, key=file
+            ) as forged:
+                await forged.session("shipper's")
+        await shipper.publish("shipper/1", b"1")
+        message = await subscription.get(30)
+        assert message is not None
+        assert message.body == b"1"
+    await attacked.has_line(kind="login", proof="certificate", verdict="denied")
+
+
 async def test_a_second_name_in_a_certificate_is_refused(attacked: Attacked) -> None:
+    """A04: whichever stands first, and the trail has it."""
     for names in (("mallory", "billing"), ("billing", "mallory")):
-        with pytest.raises(Refused, match="AUTH: the node refused your certificate"):
+        with pytest.raises(CertificateOfNobody, match="it has 2 common names"):
             async with proven(
                 attacked.tls, ca=attacked.ca, certificate=attacked.shown(*names)
             ) as caller:
@@ -310,7 +374,7 @@ async def test_a_second_name_in_a_certificate_is_refused(attacked: Attacked) -> 
 
 
 async def test_a_thousand_wrong_passwords_slow_only_their_name(attacked: Attacked) -> None:
-    """The victim and a bystander have come from this address before."""
+    """A06, A34: the victim and a bystander have come from this address before."""
     for name in ("victim", "bystander"):
         async with attacked.as_user(name) as caller:
             assert (await who(caller)).principal == name

@@ -16,6 +16,7 @@ from tests.process.nodes import NodeProcess, eventually, run_moor
 
 import moorline
 from moorline.client.moor import Moor
+from moorline.core.descriptors import Use, shared_out
 from moorline.limits import (
     CATALOG_CONNECTIONS_MAX,
     HTTP_CONNECTIONS_MAX,
@@ -125,6 +126,7 @@ def heard(one: socket.socket) -> list[Message]:
 
 
 async def test_sockets_that_say_nothing_keep_nobody_out(node: NodeProcess) -> None:
+    """A31: sockets, beside files that others need."""
     with nothing_is_kept(node):
         async with moorline.connect(node.address) as inside, sockets(node, SOCKETS, b""):
             assert descriptors(node) < FILES
@@ -158,6 +160,7 @@ async def test_clients_too_many_are_told_and_those_inside_are_served(node: NodeP
 
 
 async def test_one_client_opens_very_many_stages(node: NodeProcess) -> None:
+    """A31: stages."""
     folder = node.data / "staging" / "stages"
     with nothing_is_kept(node):
         async with moorline.connect(node.address) as moor, moorline.connect(node.address) as other:
@@ -173,6 +176,33 @@ async def test_one_client_opens_very_many_stages(node: NodeProcess) -> None:
             }
             assert descriptors(node) < FILES // 2
     eventually(lambda: not list(folder.iterdir()))
+
+
+async def test_sockets_stages_and_segments_together_stay_below_the_limit(node: NodeProcess) -> None:
+    """A31: while all are asked for at once, what the node itself must open can be opened."""
+    peak = 0
+    stages = [
+        lambda call, n=n: OpenStage(call, "q", 0, n, 0)
+        for n in range(STAGES_OPEN_PER_CONNECTION_MAX + 10)
+    ]
+    with nothing_is_kept(node):
+        async with contextlib.AsyncExitStack() as stack:
+            moors = [
+                await stack.enter_async_context(moorline.connect(node.address)) for _ in range(4)
+            ]
+            opening = asyncio.gather(*(moor._caller.call_all(stages) for moor in moors[1:]))
+            async with sockets(node, SOCKETS, HELLO):
+                while not opening.done():
+                    peak = max(peak, descriptors(node))
+                    await used(moors[0], node)
+                answers = await opening
+                await used(moors[0], node)
+                peak = max(peak, descriptors(node))
+    for answered in answers:
+        opened = [one for one in answered if isinstance(one, StageOpened)]
+        assert len(opened) == STAGES_OPEN_PER_CONNECTION_MAX
+    shares = shared_out(FILES, SOCKETS, 1)
+    assert shares.most[Use.CONNECTIONS] < peak < FILES
 
 
 async def test_stages_of_connections_that_went_are_gone_with_all_they_held(

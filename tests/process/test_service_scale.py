@@ -9,7 +9,8 @@ import pytest
 import trustme
 from tests.process.nodes import NodeProcess
 
-from moorline.client.moor import Connecting, Moor, connect
+from moorline.client.connecting import Connecting, connect
+from moorline.client.moor import Moor
 from moorline.client.service import Service
 from moorline.client.service_exchange import Report
 from moorline.core.sets.digest import Digest
@@ -46,6 +47,7 @@ class Certificates:
             f"--tls-certificate={self.server}",
             f"--tls-key={self.server}",
             f"--tls-client-ca={self.ca}",
+            f"--set=access.quotas=@authenticated queues {QUEUES}",
         ]
 
     def connect(self, node: NodeProcess) -> Connecting:

@@ -137,7 +137,7 @@ def _load_noun(noun: str) -> None:
     from moorline.cli.main import NOUNS
 
     if noun in NOUNS:
-        _load((f"moorline.cli.{NOUNS[noun]}", *OF_NOUNS.get(noun, ("moorline.client.moor",))))
+        _load((f"moorline.cli.{NOUNS[noun]}", *OF_NOUNS.get(noun, ("moorline.client.connecting",))))
 
 
 def _wait(process: int, stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:

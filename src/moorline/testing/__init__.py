@@ -14,7 +14,8 @@ from moorline.testing.chaos import Chaos
 from moorline.testing.clock import HandClock
 from moorline.testing.memory_disk import Crashed, Lose, MemoryDisk
 from moorline.testing.net import Delivery, UnreliableNet
-from moorline.testing.simulator import Factory, Observer, Runnable, Simulator
+from moorline.testing.node import Factory, Runnable
+from moorline.testing.simulator import Observer, Simulator
 from moorline.testing.transcript import Replay, SimulationFailed, Transcript
 
 __all__ = [

@@ -1,15 +1,28 @@
 """Room: testing. One node of a simulation: its disk, which outlives it, and what dies with it."""
 
+import random
 from collections import deque
-from collections.abc import Mapping
-from typing import Final, Generic, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
+from moorline.core.effects import Effect, Event
 from moorline.journal.disk import DiskFile, parent
 from moorline.testing.agenda import FinishSync, Fire, Post, Restart, Resume
 from moorline.testing.memory_disk import MemoryDisk
 
 WAITING_MAX: Final = 65_536
 """What may wait for a paused node; a test that needs more has forgotten to resume it."""
+
+
+class Runnable(Protocol):
+    """The shape of `core.machine.Machine`, all that the simulator asks of a machine."""
+
+    def handle(self, event: Event, now_ms: int) -> Sequence[Effect]: ...
+
+
+Factory: TypeAlias = Callable[[MemoryDisk, random.Random], tuple[Runnable, Sequence[Event]]]
+"""Builds a node's machine from what is on its disk, with the events it starts with. It is called at
+the start and after every crash."""
 
 Machine = TypeVar("Machine")
 

@@ -13,10 +13,10 @@ since Python shuffles those from process to process. Whatever fails comes out as
 
 import errno
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from moorline.core.effects import (
     Append,
@@ -34,23 +34,12 @@ from moorline.core.effects import (
 )
 from moorline.errors import DiskFull
 from moorline.testing.agenda import Agenda, Entry, FinishSync, Fire, Heal, Post, Restart, Resume
-from moorline.testing.chaos import Chaos
+from moorline.testing.chaos import Chaos, Mishaps
 from moorline.testing.clock import HandClock
 from moorline.testing.memory_disk import Crashed, Lose, MemoryDisk
 from moorline.testing.net import Delivery, UnreliableNet
-from moorline.testing.node import SimulatedNode
+from moorline.testing.node import Factory, Runnable, SimulatedNode
 from moorline.testing.transcript import Replay, SimulationFailed, Transcript
-
-
-class Runnable(Protocol):
-    """The shape of `core.machine.Machine`, all that the simulator asks of a machine."""
-
-    def handle(self, event: Event, now_ms: int) -> Sequence[Effect]: ...
-
-
-Factory: TypeAlias = Callable[[MemoryDisk, random.Random], tuple[Runnable, Sequence[Event]]]
-"""Builds a node's machine from what is on its disk, with the events it starts with. It is called at
-the start and after every crash."""
 
 Observer: TypeAlias = Callable[[str, Effect], None]
 """Gets (node, effect) for the effects that only the test knows what to do with."""
@@ -91,9 +80,8 @@ class Simulator:
         self.transcript = Transcript()
         # A chance for each purpose, so that one more throw for one does not shift all the others.
         self.net = net(self._chance_of("net"))
-        self._chaos_chance = self._chance_of("chaos")
         self._disk_chance = self._chance_of("disk")
-        self._chaos = chaos or Chaos()
+        self._mishaps = Mishaps(chaos or Chaos(), self._chance_of("chaos"))
         self._check = check
         self._observer = observer
         self._replay = replay
@@ -122,7 +110,7 @@ class Simulator:
         """Takes the next thing that is due; False if there is nothing left to do."""
         self.steps += 1
         with self._telling():
-            self._stir()
+            self._mishaps.befall(self)
             if not self._take_next():
                 self.steps -= 1
                 return False
@@ -153,6 +141,10 @@ class Simulator:
         with self._telling():
             self._start(self._nodes[name])
 
+    def restart_later(self, name: str, after_ms: int) -> None:
+        # Of this life: a node that was restarted meanwhile, and crashed again, has a restart of its own.
+        self._agenda.add(self.now_ms() + after_ms, Restart(name, self._nodes[name].life))
+
     def pause(self, name: str) -> None:
         """The node does nothing, and what comes for it waits: SIGSTOP."""
         self.transcript.add(self.now_ms(), f"{name} pause")
@@ -163,10 +155,19 @@ class Simulator:
         for entry in self._nodes[name].resume():
             self._agenda.add(self.now_ms(), entry)
 
+    def resume_later(self, name: str, after_ms: int) -> None:
+        self._agenda.add(self.now_ms() + after_ms, Resume(name, self._nodes[name].life))
+
+    def cut(self, a: str, b: str, for_ms: int) -> None:
+        """Nothing passes between the two for so long."""
+        self.transcript.add(self.now_ms(), "cut", f"{a} - {b}")
+        self.net.cut(a, b)
+        self._agenda.add(self.now_ms() + for_ms, Heal(a, b))
+
     def calm(self) -> None:
         """Nothing goes wrong any more: the net is whole, every node runs. Then things must end."""
         self.transcript.add(self.now_ms(), "calm")
-        self._chaos = Chaos()
+        self._mishaps.chaos = Chaos()
         self.net.calm()
         for node in self._nodes.values():
             node.disk.crash_at = None
@@ -183,6 +184,9 @@ class Simulator:
 
     def is_up(self, name: str) -> bool:
         return self._nodes[name].machine is not None
+
+    def is_paused(self, name: str) -> bool:
+        return self._nodes[name].paused
 
     def machine(self, name: str) -> Runnable:
         machine = self._nodes[name].machine
@@ -318,7 +322,7 @@ class Simulator:
         end = _LinkEnd(self._nodes[target].life)
         self.net.send_sure(source, target, end, self.now_ms())
 
-    # --- starting, stopping, and chaos ------------------------------------------------------------
+    # --- starting and stopping ---------------------------------------------------------------------
 
     def _start(self, node: SimulatedNode[Runnable]) -> None:
         self.transcript.add(self.now_ms(), f"{node.name} start")
@@ -337,7 +341,7 @@ class Simulator:
             work()
             return
         except Crashed:
-            lose = self._chaos_chance.choice(self._chaos.lose)
+            lose = self._mishaps.loss()
         except (DiskFull, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.EIO:
                 raise  # a mistake in the code under test, such as a file that is not there
@@ -345,7 +349,7 @@ class Simulator:
             self.transcript.add(self.now_ms(), f"{node.name} disk", error)
             lose = "none"
         self._stop(node, lose)
-        self._restart_later(node)
+        self.restart_later(node.name, self._mishaps.downtime_ms())
 
     def _stop(self, node: SimulatedNode[Runnable], lose: Lose) -> None:
         self.transcript.add(self.now_ms(), f"{node.name} crash", f"lose={lose}")
@@ -357,32 +361,10 @@ class Simulator:
             if self._tell_crashes:
                 self._end_link(node.name, peer)
 
-    def _restart_later(self, node: SimulatedNode[Runnable]) -> None:
-        after_ms = self._chaos_chance.randint(*self._chaos.restart_after_ms)
-        self._agenda.add(self.now_ms() + after_ms, Restart(node.name, node.life))
-
-    def _stir(self) -> None:
-        """Throws the dice of chaos, before a step."""
-        chance, chaos, now_ms = self._chaos_chance, self._chaos, self.now_ms()
-        up = [node for node in self._nodes.values() if node.machine is not None]
-        if chance.random() < chaos.crash and up:
-            node = chance.choice(up)
-            if chance.random() < 0.5:
-                self.crash(node.name, chance.choice(chaos.lose))
-                self._restart_later(node)
-            else:
-                node.disk.crash_at = node.disk.steps + chance.randrange(3)
-        running = [node for node in up if node.machine is not None and not node.paused]
-        if chance.random() < chaos.pause and running:
-            node = chance.choice(running)
-            self.pause(node.name)
-            after_ms = chance.randint(*chaos.resume_after_ms)
-            self._agenda.add(now_ms + after_ms, Resume(node.name, node.life))
-        if chance.random() < chaos.cut and len(self._nodes) > 1:
-            a, b = chance.sample(self.names(), 2)
-            self.transcript.add(now_ms, "cut", f"{a} - {b}")
-            self.net.cut(a, b)
-            self._agenda.add(now_ms + chance.randint(*chaos.heal_after_ms), Heal(a, b))
+    def fail_disk(self, name: str, steps: int) -> None:
+        """The node crashes at the step of its disk after so many others."""
+        disk = self._nodes[name].disk
+        disk.crash_at = disk.steps + steps
 
     def _is_stale(self, entry: Entry) -> bool:
         if isinstance(entry, Post | Heal):

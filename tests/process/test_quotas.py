@@ -1,0 +1,313 @@
+"""Quotas at a real node: at the bound a typed error, below it again, and another one notices nothing."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.process.nodes import NodeProcess
+from tests.process.proving import audited, proven, until, who
+from tests.staging.staged_writes import committed, staged
+
+import moorline
+from moorline.client.moor import Moor
+from moorline.errors import OverQuota
+from moorline.net.credentials import PasswordCredentials
+from moorline.wire.staging import QUEUES, QueueRow
+
+pytestmark = pytest.mark.process
+
+FLAGS = (
+    "--set=streams.sync=process",
+    "--set=queues.sync=process",
+    "--set=streams.shards=2",
+    "--set=access.revocation_ms=400",
+)
+HEAD_BYTES = 29
+"""What a message counts as beside its body."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("quotas") / "data", *FLAGS) as node:
+        yield node
+
+
+@pytest.fixture
+async def operator(node: NodeProcess) -> AsyncIterator[Moor]:
+    async with moorline.connect(node.address) as moor:
+        yield moor
+
+
+@asynccontextmanager
+async def user(node: NodeProcess, operator: Moor, name: str, **bounds: int) -> AsyncIterator[Moor]:
+    """Somebody who may do what it likes with topics, groups and queues, within these bounds."""
+    await operator.access.add_user(name, b"x")
+    for path in ("/topics", "/groups", "/sessions"):
+        await operator.access.add_grant(path, name, "slwp")
+    for quota, bound in bounds.items():
+        await operator.access.set_quota(name, quota, bound)
+    async with moorline.connect(node.address, credentials=PasswordCredentials(name, "x")) as moor:
+        yield moor
+
+
+async def used(moor: Moor, quota: str) -> int:
+    found = await moor.access.quota_usage()
+    return next(one.used for one in found.usage if one.quota == quota)
+
+
+async def test_queues_are_bounded_and_come_back(node: NodeProcess, operator: Moor) -> None:
+    """A30: queues; what the error says can be read by a program."""
+    async with user(node, operator, "q1", queues=2) as moor, user(node, operator, "q2") as other:
+        first, _ = await moor.create_queue(), await moor.create_queue()
+        with pytest.raises(OverQuota, match="the quota queues is 2") as over:
+            await moor.create_queue()
+        assert (over.value.quota, over.value.bound) == ("queues", 2)
+        assert over.value.retry_after_ms is None
+        await other.create_queue()
+        await first.delete()
+        await moor.create_queue()
+        assert await used(moor, "queues") == 2
+    await until(lambda: any(line["path"] == "/quotas/queues" for line in audited(node)))
+
+
+async def test_bytes_that_wait_in_queues_are_bounded_and_come_back(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: bytes stored; they are the owner's, whoever sends."""
+    bound = 3 * (HEAD_BYTES + 100)
+    async with (
+        user(node, operator, "b1", stored_bytes=bound) as moor,
+        user(node, operator, "b2") as sender,
+    ):
+        one, two = await moor.create_queue(), await moor.create_queue()
+        theirs = await sender.create_queue()
+        for queue in (one, one, two):
+            await sender.send(queue.id, b"x" * 100)
+        for queue in (one, two):
+            with pytest.raises(OverQuota, match="stored_bytes") as over:
+                await sender.send(queue.id, b"")
+            assert (over.value.quota, over.value.bound) == ("stored_bytes", None)
+        await sender.send(theirs.id, b"x" * 1_000)
+        assert await used(moor, "stored_bytes") == bound
+        message = await one.get()
+        assert message is not None
+        await message.ack()
+        await sender.send(two.id, b"x" * 100)
+        await two.delete()
+        assert await used(moor, "stored_bytes") == HEAD_BYTES + 100
+
+
+async def test_topics_are_bounded_and_those_that_are_known_go_on(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: topics that somebody publishes to."""
+    async with user(node, operator, "t1", topics=2) as moor, user(node, operator, "t2") as other:
+        await moor.publish("t1/a", b"1")
+        await moor.publish("t1/b", b"1")
+        with pytest.raises(OverQuota, match="the quota topics is 2") as over:
+            await moor.publish("t1/c", b"1")
+        assert over.value.retry_after_ms is not None
+        await moor.publish("t1/a", b"2")
+        await other.publish("t1/c", b"1")
+        assert await used(moor, "topics") == 2
+
+
+async def test_groups_are_bounded_and_come_back(node: NodeProcess, operator: Moor) -> None:
+    """A30: groups, also those that are asked for side by side."""
+    async with user(node, operator, "g1", groups=3) as moor, user(node, operator, "g2") as other:
+        made = await asyncio.gather(
+            *(moor.group(f"$shared/g1-{number}/a").create() for number in range(6)),
+            return_exceptions=True,
+        )
+        over = [one for one in made if isinstance(one, OverQuota)]
+        assert len(over) == 3
+        assert {one.quota for one in over} == {"groups"}
+        with pytest.raises(OverQuota):
+            await moor.subscribe("$shared/g1-9/a")
+        await other.subscribe("$shared/g2/a")
+        names = [
+            facts.name for facts in await operator.groups() if facts.name.startswith("$shared/g1-")
+        ]
+        await moor.group(names[0]).delete()
+        await moor.group("$shared/g1-10/a").create()
+        assert await used(moor, "groups") == 3
+
+
+async def test_expensive_calls_are_bounded_by_the_second(node: NodeProcess, operator: Moor) -> None:
+    """A30: calls of an expensive kind; it says when to come again, and others list on."""
+    bound = {"heavy_calls_per_s": 3}
+    async with user(node, operator, "h1", **bound) as moor, user(node, operator, "h2") as other:
+        with pytest.raises(OverQuota) as over:
+            await often(lambda: moor.topics("#", "", 10))
+        assert over.value.quota == "heavy_calls_per_s"
+        assert over.value.retry_after_ms is not None
+        await moor.publish("h1/a", b"what is cheap goes on")
+        for _ in range(10):
+            await other.topics("#", "", 10)
+        await asyncio.sleep(over.value.retry_after_ms / 1_000)
+        await again(lambda: moor.topics("#", "", 10))
+
+
+async def often(call: Callable[[], Awaitable[object]]) -> None:
+    for _ in range(1_000):
+        await call()
+
+
+async def again(call: Callable[[], Awaitable[object]]) -> None:
+    """Within the bound of time; the node's clock and ours differ by a little."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await call()
+            except OverQuota as error:
+                await asyncio.sleep((error.retry_after_ms or 1_000) / 1_000)
+            else:
+                return
+
+
+async def test_sends_count_as_messages(node: NodeProcess, operator: Moor) -> None:
+    """A30: messages and bytes a second, of queues as of topics."""
+    async with user(node, operator, "s1", messages_per_s=5, bytes_per_s=1_000) as moor:
+        queue = await moor.create_queue()
+        with pytest.raises(OverQuota, match="bytes_per_s is 1,000, and more was asked for at once"):
+            await moor.send(queue.id, b"x" * 1_001)
+        with pytest.raises(OverQuota, match="messages_per_s is 5"):
+            await often(lambda: moor.send(queue.id, b"x"))
+
+
+async def test_a_session_opens_with_what_fits_and_says_what_does_not(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: subscriptions that a session had before its quota was lowered."""
+    async with user(node, operator, "d1") as moor:
+        await moor.session("of-d1")
+        for filter_text in ("a/#", "b/#", "c/#"):
+            await moor.subscribe(filter_text)
+    await operator.access.set_quota("d1", "subscriptions", 2)
+    credentials = PasswordCredentials("d1", "x")
+    async with moorline.connect(node.address, credentials=credentials) as moor:
+        opened = await moor.session("of-d1")
+        assert len(opened) == 2
+        assert set(opened.left_out.values()) == {"OVER_QUOTA"}
+        assert {one.filter for one in opened} | opened.left_out.keys() == {"a/#", "b/#", "c/#"}
+    await operator.access.set_quota("d1", "subscriptions", None)
+    async with moorline.connect(node.address, credentials=credentials) as moor:
+        opened = await moor.session("of-d1")
+        assert (len(opened), opened.left_out) == (3, {}), "the place was kept"
+
+
+async def test_a34_a_flood_over_the_quota_is_few_lines_that_count(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A34: a thousand refusals by a quota, in different topics."""
+    async with user(node, operator, "f1", messages_per_s=1) as moor:
+        refused = 0
+        for number in range(1_000):
+            try:
+                await moor.publish(f"f1/{number}", b"x")
+            except OverQuota:
+                refused += 1
+        assert refused > 900
+        lines = []
+
+        def is_told() -> bool:
+            nonlocal lines
+            lines = [line for line in audited(node) if line["principal"] == "f1"]
+            lines = [line for line in lines if line["kind"] == "refusal"]
+            counts: list[int] = [line.get("count", 1) for line in lines]
+            return sum(counts) >= refused
+
+        await until(is_told)
+        assert len(lines) <= 6
+        assert {(line["act"], line["path"]) for line in lines} == {
+            ("Publish", "/quotas/messages_per_s")
+        }
+
+
+def moor_command(node: NodeProcess, *words: str) -> str:
+    command = [sys.executable, "-m", "moorline.cli.main", *words, "--address", node.address]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+async def test_moor_quota_shows_use_beside_bound(node: NodeProcess, operator: Moor) -> None:
+    async with user(node, operator, "c1", queues=7) as moor:
+        await moor.create_queue()
+        said = await asyncio.to_thread(moor_command, node, "quota", "show", "c1", "--json")
+        rows = {row["quota"]: row for row in json.loads(said)["usage"]}
+        assert (rows["queues"]["used"], rows["queues"]["bound"]) == (1, 7)
+        assert (rows["connections"]["used"], rows["connections"]["bound"]) == (1, 1_000)
+        assert rows["messages_per_s"]["bound"] is None
+        table = await asyncio.to_thread(moor_command, node, "quota", "show")
+        assert "none" in table, "who is on this machine bounds itself"
+        removed = await asyncio.to_thread(moor_command, node, "quota", "remove", "c1", "queues")
+        assert "c1 has no queues of its own" in removed
+
+
+async def test_the_settings_bound_principals_and_listeners(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A30: defaults without a row, and what all share who come by one address."""
+    lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2"
+    data = tmp_path_factory.mktemp("listener") / "data"
+    with NodeProcess(data, *FLAGS, f"--set=access.quotas={lines}") as node:
+        async with moorline.connect(node.address) as operator:
+            async with user(node, operator, "alice") as alice:
+                await alice.create_queue()
+                with pytest.raises(OverQuota, match="queues is 1"):
+                    await alice.create_queue()
+                with pytest.raises(OverQuota, match="connections"):
+                    async with proven(node.address) as third:
+                        await who(third)
+            for _ in range(3):
+                await operator.create_queue()  # nobody bounds who is on this machine
+
+
+async def test_what_an_owner_has_is_known_behind_a_restart(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A30: queues and the bytes in them, of the index and of the log."""
+    data = tmp_path_factory.mktemp("restart") / "data"
+    with NodeProcess(data, *FLAGS) as node:
+        async with (
+            moorline.connect(node.address) as operator,
+            user(node, operator, "alice", queues=3) as alice,
+        ):
+            queues = [await alice.create_queue() for _ in range(3)]
+            for queue in queues:
+                await alice.send(queue.id, b"x" * 71)
+            await operator.checkpoint()
+            await queues[0].delete()
+            await alice.send(queues[1].id, b"x" * 71)
+        node.kill()
+    with NodeProcess(data, *FLAGS) as node:
+        credentials = PasswordCredentials("alice", "x")
+        async with moorline.connect(node.address, credentials=credentials) as alice:
+            assert await used(alice, "queues") == 2
+            assert await used(alice, "stored_bytes") == 300
+            await alice.create_queue()
+            with pytest.raises(OverQuota, match="queues is 3"):
+                await alice.create_queue()
+
+
+async def test_staged_rows_do_not_pass_the_bytes_that_an_owner_may_have(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: bytes stored, by the way of staged writes; the commit is refused before it is decided."""
+    bound = 3 * (HEAD_BYTES + 100)
+    async with (
+        user(node, operator, "w1", stored_bytes=bound) as owner,
+        user(node, operator, "w2") as writer,
+    ):
+        one, two = await owner.create_queue(), await owner.create_queue()
+        rows = [QueueRow(queue.id, b"x" * 100) for queue in (one, two, one, two)]
+        stage = await staged(writer, "of-w2", 0, 0, [rows], target=QUEUES)
+        with pytest.raises(OverQuota, match="stored_bytes"):
+            await committed(writer, "of-w2", 0, [stage])
+        assert await used(owner, "stored_bytes") == 0
+        await operator.access.set_quota("w1", "stored_bytes", 2 * bound)
+        assert (await committed(writer, "of-w2", 0, [stage])).published == len(rows)
+        assert await used(owner, "stored_bytes") == len(rows) * (HEAD_BYTES + 100)

@@ -1,0 +1,217 @@
+"""Resolvers as real processes: stopped, killed, flooded, and full of a million paths."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.process.nodes import NodeProcess
+from tests.resolver.processes import resolver_node
+from tests.resolver.publishing import Listener, WirePublisher, caller_to, codes, resolve
+
+import moorline
+from moorline.client.resolution import Resolution
+from moorline.client.resolver import Resolver
+from moorline.client.values.publisher import Publisher
+from moorline.client.values.subscriber import Subscriber
+from moorline.errors import NotFound, Unreachable
+from moorline.limits import PATHS_PER_CALL_MAX
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+ANSWER_S_MAX = 30
+"""A second is the promise, and a tenth is usual; a machine that has other work gets more."""
+PATHS = [f"/oslo/{number}" for number in range(50)]
+
+
+@contextmanager
+def two_nodes(folder: Path) -> Iterator[list[NodeProcess]]:
+    with resolver_node(folder, name="one") as one, resolver_node(folder, name="two") as two:
+        yield [one, two]
+
+
+@asynccontextmanager
+async def publisher_at(*nodes: NodeProcess) -> AsyncIterator[Publisher]:
+    async with Publisher([node.address for node in nodes]) as publisher:
+        for path in PATHS:
+            publisher.publish(path, 1)
+        await publisher.commit()
+        await publisher.replicated(30)
+        yield publisher
+
+
+async def all_found(resolver: Resolver) -> bool:
+    found = await resolver.resolve_all(PATHS)
+    return all(isinstance(one, Resolution) and len(one.publishers) == 1 for one in found)
+
+
+async def until_found(resolver: Resolver) -> None:
+    async with asyncio.timeout(60):
+        while not await all_found(resolver):
+            await asyncio.sleep(0.05)
+
+
+async def test_t22_a_resolver_that_hangs_is_left_for_another_and_comes_back(tmp_path: Path) -> None:
+    with two_nodes(tmp_path) as nodes:
+        one, two = nodes
+        async with publisher_at(one, two):
+            addresses = [node.address for node in nodes]
+            async with Resolver(addresses, answer_ms=500, connect_ms=500) as resolver:
+                assert await all_found(resolver)
+                (member,) = resolver._home.connected
+                # With the batch under way: the one that is connected hears it, and says nothing.
+                nodes[member].signal(signal.SIGSTOP)
+                assert await all_found(resolver)
+                nodes[1 - member].signal(signal.SIGSTOP)
+                with pytest.raises(Unreachable):
+                    await resolver.resolve_all(PATHS)
+                for node in nodes:
+                    node.signal(signal.SIGCONT)
+                await until_found(resolver)
+
+
+async def test_t23_a_resolver_that_stood_still_loses_nothing(tmp_path: Path) -> None:
+    with resolver_node(tmp_path) as node:
+        async with publisher_at(node), Resolver(node.address, answer_ms=2_000) as resolver:
+            assert await all_found(resolver)
+            for stopped_s in (0.8, 4.0):
+                node.signal(signal.SIGSTOP)
+                # The time itself is what is tested: less than the ttl, and more.
+                await asyncio.sleep(stopped_s)
+                node.signal(signal.SIGCONT)
+                await until_found(resolver)
+                assert sorted(await resolver.match("/oslo/*")) == sorted(PATHS)
+
+
+async def test_t17_behind_a_restart_old_tokens_are_denied_and_durable_subscribers_recover(
+    tmp_path: Path,
+) -> None:
+    with resolver_node(tmp_path) as node:
+        address = node.address
+        async with publisher_at(node) as publisher, Subscriber(address) as subscriber:
+            before = await (resolver := Resolver(address)).resolve(PATHS[0])
+            await resolver.close()
+            durable = subscriber.durable_subscribe(PATHS[0])
+            assert await durable.wait(10) == 1
+            node.kill()
+            with resolver_node(tmp_path, f"--listen={address}"):
+                async with Resolver(address) as again:
+                    await until_found(again)
+                    after = await again.resolve(PATHS[0])
+                    old, new = before.publishers[0].grant, after.publishers[0].grant
+                    assert old.resolver != new.resolver
+                    assert old.token != new.token
+                publisher.publish("/oslo/new", 2)
+                await publisher.commit()
+                await publisher.replicated(30)
+                assert await subscriber.durable_subscribe("/oslo/new").wait(20) == 2
+
+
+async def test_t51_bad_hellos_and_idle_sockets_keep_nobody_from_being_served(
+    tmp_path: Path,
+) -> None:
+    with resolver_node(tmp_path, "--set=hello_timeout_ms=500", "--set=connections_max=400") as node:
+        host, port = node.address.removeprefix("tcp://").split(":")
+        async with Listener.open() as listener:
+            publisher = WirePublisher(await caller_to(node.address), listener)
+            await publisher.open()
+            await publisher.publish("/a")
+            said = [
+                b"",
+                b"\0\0",
+                b"\0\0\0\x10half",
+                b"\x7f\xff\xff\xff",
+                b"\0\0\0\x05\xc1\xc1\xc1\xc1\xc1",
+            ]
+            writers: list[asyncio.StreamWriter] = []
+            for number in range(1_000):
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_connection(host, int(port))
+                    writer.write(said[number % len(said)])
+                    writers.append(writer)
+            reader = await caller_to(node.address)
+            assert await codes(reader, "/a") == [""]
+            reader.abandon()
+            publisher.caller.abandon()
+            for writer in writers:
+                writer.close()
+
+
+async def publish_many(publisher: WirePublisher, count: int) -> None:
+    """In order, a few calls at once."""
+    waiting: set[asyncio.Task[object]] = set()
+    for start in range(0, count, PATHS_PER_CALL_MAX):
+        stop = min(start + PATHS_PER_CALL_MAX, count)
+        paths = [
+            f"/site/{number % 97}/device-{number:07}/temperature" for number in range(start, stop)
+        ]
+        waiting.add(asyncio.create_task(publisher.publish(*paths)))
+        if len(waiting) >= 8:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if waiting:
+        await asyncio.wait(waiting)
+
+
+async def many_paths(node: NodeProcess, count: int) -> int:
+    """Published, resolved and purged; how often another client was answered meanwhile."""
+    answered = 0
+    other = await caller_to(node.address)
+
+    async def keep_asking() -> None:
+        nonlocal answered
+        while True:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await resolve(other, "/nodes/node-1")
+            answered += 1
+            await asyncio.sleep(0.005)
+
+    async with Listener.open() as listener:
+        publisher = WirePublisher(await caller_to(node.address), listener)
+        await publisher.open()
+        asking = asyncio.create_task(keep_asking())
+        await publish_many(publisher, count)
+        async with Resolver(node.address) as resolver:
+            paths = [f"/site/{n % 97}/device-{n:07}/temperature" for n in range(count)]
+            found = await resolver.resolve_all(paths)
+            assert all(isinstance(one, Resolution) for one in found)
+            publisher.caller.abandon()
+            # Silent from now on: gone within two ttls, and then every path leaves.
+            async with asyncio.timeout(120):
+                while not isinstance((await resolver.resolve_all(paths[:1]))[0], NotFound):
+                    await asyncio.sleep(0.05)
+                while await resolver.match("/site/**"):
+                    await asyncio.sleep(0.05)
+        assert not asking.done(), "the other client was not answered in time"
+        asking.cancel()
+    other.abandon()
+    return answered
+
+
+async def test_t50_many_paths_are_published_resolved_and_purged(tmp_path: Path) -> None:
+    with resolver_node(tmp_path) as node:
+        assert await many_paths(node, 50_000) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_t50_a_million_paths_are_published_resolved_and_purged(tmp_path: Path) -> None:
+    with resolver_node(tmp_path, ttl_ms=20_000) as node:
+        assert await many_paths(node, 1_000_000) > 200
+
+
+async def test_a_list_of_resolvers_is_all_that_a_client_needs(tmp_path: Path) -> None:
+    with resolver_node(tmp_path) as node:
+        host = node.address.removeprefix("tcp://")
+        async with moorline.connect(f"moor://127.0.0.1:1,{host}") as moor:
+            assert str(moor.address) == node.address
+            queue = await moor.create_queue()
+            await moor.send(queue.id, b"ahoy")
+        with pytest.raises(moorline.ConfigError):
+            moorline.connect("moor://")
+    with resolver_node(tmp_path, "--roles=resolver", name="alone") as alone:
+        host = alone.address.removeprefix("tcp://")
+        with pytest.raises(Unreachable, match="no node with the role broker"):
+            await moorline.connect(f"moor://{host}")
