@@ -1,0 +1,1 @@
+"""Room: core/records. What a node and a client decide about the rows of Postgres tables."""

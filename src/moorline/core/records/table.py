@@ -1,0 +1,74 @@
+"""Room: core/records. What a node knows of a registered table, and what one of its rows did."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from moorline.core.records.snapshot import Snapshot
+
+ScopeValue = None | bool | int | float | str
+"""A value of a filter or owner column, in the one form in which values of its type are compared
+(core/records/value.py makes it): equal in Postgres is equal here."""
+
+Key = tuple[str, ...]
+"""The text of each key column, as Postgres writes it."""
+
+Scopes = tuple[ScopeValue, ...]
+"""The values of a row in the scope columns, in their order."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    """As `format_type` writes it: `bigint`, `text`, `numeric`."""
+    has_c_collation: bool = False
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A registered table, at one version of its schema."""
+
+    name: str
+    """That under which it is served, and of its paths: `/records/NAME`."""
+    columns: tuple[Column, ...]
+    """All that clients may read, in the order of the table; ours are not among them."""
+    key: tuple[str, ...]
+    scopes: tuple[str, ...]
+    """The owner column, if there is one, and then those that may be filtered by."""
+    has_owner: bool
+    salt: int
+    """64 bits: the seed of its row hashes."""
+    epoch: str
+    """Registration, cluster and timeline: of another one no snapshot says anything."""
+    good_from: int
+    """The log is good for snapshots whose `xmin` is at or above it."""
+
+
+class Before(NamedTuple):
+    """What a row was at the beginning of a step."""
+
+    seq: int
+    scopes: Scopes
+
+
+class After(NamedTuple):
+    """What it is at the end of it."""
+
+    seq: int
+    scopes: Scopes
+    row: bytes
+    """A JSON object of all columns, as Postgres writes it."""
+
+
+class Change(NamedTuple):
+    """Net, for one key, over one step; never without both."""
+
+    key: Key
+    before: Before | None
+    after: After | None
+
+
+class Step(NamedTuple):
+    """From one snapshot to the next; what changed comes with it, in parts, deletions first."""
+
+    since: Snapshot
+    until: Snapshot
