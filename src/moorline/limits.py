@@ -1537,3 +1537,35 @@ WRITER_MS_MAX = 30_000
 
 VALUE_BATCH_UPDATES_MAX = 16_000_000
 """Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""
+
+# --- records --------------------------------------------------------------------------------------
+
+RECORD_TABLES_MAX = 64
+"""Tables of one set of subscriptions: a page that shows more shows nothing."""
+
+RECORD_WHERE_COLUMNS_MAX = 16
+"""Columns of one filter."""
+
+RECORD_COLUMNS_MAX = 1_600
+"""Postgres has no more in a table."""
+
+RECORD_IDENTIFIER_CHARACTERS_MAX = 128
+"""Postgres has 63 bytes; a table may be named with its schema."""
+
+RECORD_KEY_COLUMNS_MAX = 4
+"""Columns of a key."""
+
+RECORD_KEY_CHARACTERS_MAX = 1_024
+"""Of one column of a key: an index of Postgres takes little more."""
+
+RECORD_CURSOR_CHARACTERS_MAX = 16_384
+"""A cursor with a thousand open transactions has half of it."""
+
+RECORD_KNOWN_CHARACTERS_MAX = 1 << 20
+"""Known ids in ranges, as text: some hundred thousand ranges."""
+
+RECORD_PREFIXES_MAX = 4_096
+"""Ranges asked for at once: sixteen levels below each of the first 256."""
+
+RECORD_MESSAGES_MAX = 16_384
+"""Messages in one of a WebSocket."""
