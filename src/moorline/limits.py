@@ -239,8 +239,8 @@ PROBLEM_CHARACTERS_MAX = 1_000
 """Of each of them; a text that names a path may be long."""
 
 HTTP_CONNECTIONS_MAX = 64
-"""Connections to the HTTP port at once that ask and are answered: probes, scrapers and browsers. WebSockets and
-long polls are not among them: they take places of the node's connections."""
+"""Connections to the HTTP port at once that ask and are answered: probes, scrapers and browsers.
+WebSockets and long polls are not among them: they take places of the node's connections."""
 
 HTTP_REQUEST_BYTES_MAX = 16 * KIB
 """Largest head of a request: a browser sends the cookies of every program on its machine. As much may wait
@@ -267,9 +267,12 @@ HTTP_BODY_BYTES_MAX = 4 * MIB
 HTTP_QUERY_FIELDS_MAX = 64
 """Fields of the query of a path."""
 
+HTTP_NAMES_MAX = 1_000
+"""Names and origins of the HTTP port in the settings."""
+
 HTTP_LOGIN_MS = 30_000
-"""Time for a proof to be checked, or for a WebSocket without one to bring it in a message: passwords of others
-may wait before it."""
+"""Time for a proof to be checked, or for a WebSocket without one to bring it in a message: passwords of
+others may wait before it."""
 
 HTTP_PREFLIGHT_S = 600
 """How long a browser remembers what another origin may ask: a change of the settings is seen within that."""

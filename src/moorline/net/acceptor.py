@@ -248,7 +248,7 @@ def cannot_listen(address: Address, error: OSError) -> Exception:
     if error.errno == errno.EADDRINUSE:
         free = str(Address(address.scheme, address.host, 0))
         flag = f"--listen {free}"
-        if address.scheme == "http":
+        if address.scheme in {"http", "https"}:
             flag = f"--http off, or --http {free.removeprefix('http://')}"
         return AddressTaken(
             f"{address} is taken by another program: stop it, or give {flag} for any free port"

@@ -1,4 +1,5 @@
-"""Room: net. Whom the certificate of a TLS handshake makes: for every port that takes certificates as a proof."""
+"""Room: net. Whom the certificate of a TLS handshake makes: for every port that takes certificates as a
+proof."""
 
 from typing import Final, Protocol
 

@@ -4,8 +4,8 @@
     length            1 byte up to 125; 126 and 2 bytes; 127 and 8 bytes, big-endian
     payload           as it is: only clients mask theirs
 
-Since nothing in a frame is of its receiver, one that is made once may be written to any number of sockets. What
-clients send is parsed by wsproto (net/http/websocket.py).
+Since nothing in a frame is of its receiver, one that is made once may be written to any number of
+sockets. What clients send is parsed by wsproto (net/http/websocket.py).
 """
 
 import base64
@@ -101,7 +101,8 @@ class BadOffer(ValueError):
 
 
 def subprotocols_of(header: bytes) -> tuple[list[str], str]:
-    """What is offered, in the client's order, and the token that is hidden among it; empty if there is none."""
+    """What is offered, in the client's order, and the token that is hidden among it; empty if there is
+    none."""
     items = items_of(header)
     if len(items) > WEBSOCKET_SUBPROTOCOLS_MAX:
         raise BadOffer(f"more than {WEBSOCKET_SUBPROTOCOLS_MAX} subprotocols")
@@ -112,7 +113,9 @@ def subprotocols_of(header: bytes) -> tuple[list[str], str]:
     tokens = [text.removeprefix(BEARER) for text in texts if text.startswith(BEARER)]
     if len(tokens) > 1:
         raise BadOffer("two tokens")
-    return [text for text in texts if not text.startswith(BEARER)], _token(tokens[0]) if tokens else ""
+    return [text for text in texts if not text.startswith(BEARER)], _token(
+        tokens[0]
+    ) if tokens else ""
 
 
 def _token(encoded: str) -> str:

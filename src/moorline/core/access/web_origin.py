@@ -1,6 +1,8 @@
-"""Room: core/access. Who stands behind a request of HTTP: a program, a page of ours, or a page of somebody else.
+"""Room: core/access. Who stands behind a request of HTTP: a program, a page of ours, or a page of
+somebody else.
 
-Every web page that somebody opens can make its browser send requests to any address, also to this machine's own.
+Every web page that somebody opens can make its browser send requests to any address, also to this
+machine's own.
 So what a request says of itself is judged before it is answered:
 
     Host                 must be a name of this listener. A page whose own name was turned to our address (DNS
@@ -10,8 +12,8 @@ So what a request says of itself is judged before it is answered:
                          may ask, and whoever follows a link.
     Forwarded, Via, …    a proxy stands between: the address is the proxy's, and says nothing.
 
-What comes from a page, or by a proxy, is never `@loopback`: the rights of whoever sits at this machine are not
-those of what its browser shows.
+What comes from a page, or by a proxy, is never `@loopback`: the rights of whoever sits at this machine
+are not those of what its browser shows.
 """
 
 import ipaddress
@@ -75,7 +77,8 @@ def host_of(text: str) -> str:
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """What is judged of a request; headers that are not there are empty, or None where that is not the same."""
+    """What is judged of a request; headers that are not there are empty, or None where that is not the
+    same."""
 
     method: str
     host: str

@@ -10,14 +10,17 @@
 
 A room registers before the port is opened:
 
-    routes.add(Route("GET", "/records/script.js", Static(script, "text/javascript").answer, entry=Entry.OPEN))
-    routes.add(Route("GET", "/records/poll", poll, is_held=True))
-    routes.add(SocketRoute("/records/stream", Stream, subprotocols=("moorline.records",), entry=Entry.LATER))
+    script = Static(content, "text/javascript")
+    routes.add(
+        Route("GET", "/records/script.js", script.answer, entry=Entry.OPEN),
+        Route("GET", "/records/poll", poll, is_held=True),
+        SocketRoute("/records/stream", Stream, subprotocols=("moorline.records",), entry=Entry.LATER),
+    )
 
-A handler of requests gets a `Request` and returns a `Response`, or an awaitable of one: a future that the subject
-completes costs no task, a coroutine gets one. It is cancelled when the client goes. A factory of a WebSocket gets
-the `Request` of its upgrade, and returns a `SocketHandler`, or a `Response` that refuses it. The handler has five
-calls and no task:
+A handler of requests gets a `Request` and returns a `Response`, or an awaitable of one: a future that
+the subject completes costs no task, a coroutine gets one. It is cancelled when the client goes. A factory of a
+WebSocket gets the `Request` of its upgrade, and returns a `SocketHandler`, or a `Response` that refuses it. The
+handler has five calls and no task:
 
     opened(socket)      now it may send
     message(data)       str for a text, bytes for a binary message, whole

@@ -45,14 +45,18 @@ MISTAKE: Final = refusal(500, "INTERNAL", "a mistake in the node; its log says m
 NO_ROOM: Final = refusal(
     503, "BUSY", "this node has as many connections as it takes", (("retry-after", "1"),)
 )
-Outcome = Response | WebSocket
 
 
 class HttpConnection(asyncio.Protocol):
     """Until its transport is gone; `gone` says when."""
 
     def __init__(
-        self, routes: Routes, logins: Logins, visit: Visit, long_stays: Door | None, keepalive_ms: int
+        self,
+        routes: Routes,
+        logins: Logins,
+        visit: Visit,
+        long_stays: Door | None,
+        keepalive_ms: int,
     ) -> None:
         """`long_stays` is the door at whose expense WebSockets and long polls stay."""
         self._routes = routes
@@ -82,6 +86,10 @@ class HttpConnection(asyncio.Protocol):
         self._answer: asyncio.Future[Response] | None = None
         self._behind_bytes = 0
         """What has come behind the request that is answered."""
+        self._is_idle = True
+        """Whether nothing of the next request has come."""
+        self._has_ended = False
+        """Whether the client has said all that it will."""
         self._is_settled = False
         self._is_writable = True
         self._is_over = False
@@ -125,7 +133,7 @@ class HttpConnection(asyncio.Protocol):
         is_held = isinstance(self._route, Route) and self._route.is_held
         if self._is_answering and not is_held and not self._facts.is_encrypted:
             # It has said all that it wants to, and hears the answer.
-            self._h11.receive_data(b"")
+            self._has_ended = True
             return True
         return False
 
@@ -166,13 +174,10 @@ class HttpConnection(asyncio.Protocol):
     # --- a request comes in -----------------------------------------------------------------------
 
     def _begin_head(self) -> None:
-        if self._timer is None or self._peer is not None or self._is_waiting_idle:
-            self._is_waiting_idle = False
+        """From its first byte on a request has its time, and no byte renews that."""
+        if self._is_idle:
+            self._is_idle = False
             self._within(HTTP_TIMEOUT_MS, self._too_slow)
-
-    _is_waiting_idle = True
-    """Whether nothing of the next request has come: from its first byte on it has its time, and no byte renews
-    that."""
 
     def _advance(self) -> None:
         try:
@@ -193,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _head(self, event: h11.Request) -> None:
         self._visit.heard()
-        self._is_waiting_idle = True
+        self._is_idle = True
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
         method = event.method.decode("ascii")
         self._request = request = Request(
@@ -350,13 +355,13 @@ class HttpConnection(asyncio.Protocol):
             self._end_peer()
 
     def _serve(self, route: AnyRoute, request: Request) -> None:
-        if request.peer.is_open is False:
+        if not request.peer.is_open:
             self._ended_by_access(request.peer.end_code, request.peer.end_text)
             return
-        if isinstance(route, SocketRoute) or route.is_held:
-            if not self._settle():
-                self._send(NO_ROOM)
-                return
+        is_long = isinstance(route, SocketRoute) or route.is_held
+        if is_long and not self._settle():
+            self._send(NO_ROOM)
+            return
         try:
             if isinstance(route, SocketRoute):
                 self._open_socket(route, request)
@@ -420,8 +425,7 @@ class HttpConnection(asyncio.Protocol):
         is_head = request is not None and request.method == "HEAD"
         if response.body and not is_head and response.status not in {204, 304}:
             sent += self._h11.send(h11.Data(data=response.body)) or b""
-        if self._h11.our_state is h11.SEND_BODY:
-            sent += self._h11.send(h11.EndOfMessage()) or b""
+        sent += self._h11.send(h11.EndOfMessage()) or b""
         self._is_answering = False
         self._request = self._route = None
         self._write(sent)
@@ -432,7 +436,8 @@ class HttpConnection(asyncio.Protocol):
         """What was asked is answered, and read: the connection waits for more, or is over."""
         if self._is_over:
             return
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+        is_answered = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        if not is_answered or (self._has_ended and not self._behind_bytes):
             self._close()
             return
         self._h11.start_next_cycle()

@@ -4,10 +4,11 @@
     Authorization        Bearer TOKEN, or Basic USER:PASSWORD
     Sec-WebSocket-Protocol: moorline.bearer.TOKEN
     a client certificate of the TLS handshake
-    none of them         anonymous, where that is let in; from this machine `@loopback`, if no page and no proxy asks
+    none of them         anonymous, where that is let in; from this machine `@loopback`, if no page and
+    no proxy asks
 
-Proofs are checked by the same authenticators as those of native sessions, within the same bounds, and who comes
-in is counted and written down in the same way.
+Proofs are checked by the same authenticators as those of native sessions, within the same bounds, and
+who comes in is counted and written down in the same way.
 """
 
 import asyncio
@@ -44,7 +45,8 @@ from moorline.net.session_rights import SessionRights
 from moorline.net.tls import Identity
 
 CHALLENGE: Final[Headers] = (("www-authenticate", 'Bearer realm="moorline"'),)
-"""Not Basic, which is taken too: a browser would ask for a password, and send it along by itself from then on."""
+"""Not Basic, which is taken too: a browser would ask for a password, and send it along by itself from
+then on."""
 
 _BY_MECHANISM: Final = {"password": Proof.PASSWORD, "token": Proof.TOKEN}
 _MARK: Final = secrets.token_bytes(32)
@@ -170,7 +172,8 @@ class Logins:
     def login(
         self, facts: Facts, judged: Judged, asking: Asking, brought: Brought, *, is_later: bool
     ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
-        """Who it is; a proof takes a moment. With `is_later` somebody that is not let in may stay, unentered."""
+        """Who it is; a proof takes a moment. With `is_later` somebody that is not let in may stay,
+        unentered."""
         admission = self._admission
         peer = self.nobody(facts)
         is_loopback = Address("tcp", facts.address, 0).is_loopback
@@ -312,4 +315,3 @@ class Logins:
 
 
 _TAKES_NOTHING: Final = "this address takes no proof that HTTP knows: access.mechanisms says which"
-

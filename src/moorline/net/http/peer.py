@@ -23,8 +23,8 @@ class Prove(Protocol):
 class Peer:
     """As the rooms see it that judge and count: the same as a native session shows of itself.
 
-    A login lasts as long as its connection, unless its proof ends before. Its place is counted once, and it is in
-    the audit once, however many requests come by it.
+    A login lasts as long as its connection, unless its proof ends before. Its place is counted once,
+    and it is in the audit once, however many requests come by it.
     """
 
     rights: SessionRights
@@ -60,11 +60,9 @@ class Peer:
     def has_proven(self) -> bool:
         return self.identity.proof is not Proof.NOTHING
 
-    async def authenticate(
-        self, *, token: str = "", user: str = "", password: str = ""
-    ) -> None:
-        """A proof that comes in a message. `NotAuthorized` or `OverQuota` say why it is not taken; who has proven
-        something stays that one, and is refused."""
+    async def authenticate(self, *, token: str = "", user: str = "", password: str = "") -> None:
+        """A proof that comes in a message. `NotAuthorized` or `OverQuota` say why it is not taken; who
+        has proven something stays that one, and is refused."""
         from moorline.net.http.logins import Brought
 
         await self._prove(self, Brought.of(token=token, user=user, password=password))

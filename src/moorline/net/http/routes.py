@@ -1,4 +1,5 @@
-"""Room: net/http. What is served at which path, for whom, and within which bounds: the rooms above register it."""
+"""Room: net/http. What is served at which path, for whom, and within which bounds: the rooms above
+register it."""
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -22,11 +23,11 @@ class Entry(Enum):
     """Whoever reaches the port, by whatever name: nothing is judged, and the peer is nobody. For what may be
     read by all: health, a script."""
     JUDGED = "judged"
-    """Whoever is let in: Host and Origin are right, and the peer has an identity, or is anonymous where that is
-    let in."""
+    """Whoever is let in: Host and Origin are right, and the peer has an identity, or is anonymous where
+    that is let in."""
     LATER = "later"
-    """A WebSocket whose first message may bring the proof: as above, but without a proof the handler hears of it
-    too. Until `peer.is_entered` it has no rights, and after HTTP_LOGIN_MS it ends."""
+    """A WebSocket whose first message may bring the proof: as above, but without a proof the handler
+    hears of it too. Until `peer.is_entered` it has no rights, and after HTTP_LOGIN_MS it ends."""
 
 
 class SocketHandler(Protocol):

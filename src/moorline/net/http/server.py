@@ -1,4 +1,5 @@
-"""Room: net/http. The HTTP port of a node: one listening address, over TLS or not, and all that came by it."""
+"""Room: net/http. The HTTP port of a node: one listening address, over TLS or not, and all that came by
+it."""
 
 import asyncio
 import contextlib
@@ -32,8 +33,8 @@ class HttpServer:
         long_stays: Door | None = None,
         keepalive_ms: int = KEEPALIVE_MS,
     ) -> None:
-        """`long_stays` is the door of the node's connections, whose places WebSockets and long polls take; without
-        one they have those of the port itself."""
+        """`long_stays` is the door of the node's connections, whose places WebSockets and long polls
+        take; without one they have those of the port itself."""
         self._routes = routes
         self._admission = admission
         self._tls = FixedTls(tls) if isinstance(tls, ssl.SSLContext) else tls

@@ -1,4 +1,5 @@
-"""Room: net/http. The head of a request that is to become a WebSocket, and what is answered to it (RFC 6455, 4.2)."""
+"""Room: net/http. The head of a request that is to become a WebSocket, and what is answered to it (RFC
+6455, 4.2)."""
 
 from typing import NamedTuple
 
@@ -74,5 +75,8 @@ def _deflate(request: Request) -> tuple[PerMessageDeflate | None, str]:
         except ValueError:
             continue
         if taken is not None:
-            return deflate, f"{PerMessageDeflate.name}; {taken}" if taken else PerMessageDeflate.name
+            return (
+                deflate,
+                f"{PerMessageDeflate.name}; {taken}" if taken else PerMessageDeflate.name,
+            )
     return None, ""

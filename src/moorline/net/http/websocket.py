@@ -1,11 +1,12 @@
-"""Room: net/http. One WebSocket behind its upgrade: messages in, frames out, pings, and an end that is heard once.
+"""Room: net/http. One WebSocket behind its upgrade: messages in, frames out, pings, and an end that is
+heard once.
 
     OPEN ─┬─► CLOSING ─┬─► gone    we have said close, and wait for the peer's for a moment
           ├─► FAILED ──┤           it broke the protocol or a bound: it hears why, and is heard no more
           └────────────┘           the peer said close, was silent for too long, or does not read at all
 
-There is no task: the transport calls, and the subject's handler is called. wsproto parses what comes; what goes
-out is made in wire/websocket.py.
+There is no task: the transport calls, and the subject's handler is called. wsproto parses what comes;
+what goes out is made in wire/websocket.py.
 """
 
 import asyncio
