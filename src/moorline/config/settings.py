@@ -91,9 +91,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     http: Annotated[
         str,
         text_setting(
-            'Address of /livez, /readyz, /healthz, /metrics and the console, or "off"; https:// uses the
-            files '
-            "of TLS.",
+            'Address of /livez, /readyz, /healthz, /metrics and the console, or "off"; https:// uses the '
+            "files of TLS.",
             HTTP_FORM,
         ),
     ] = "127.0.0.1:7412"

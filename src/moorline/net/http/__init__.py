@@ -17,10 +17,10 @@ A room registers before the port is opened:
         SocketRoute("/records/stream", Stream, subprotocols=("moorline.records",), entry=Entry.LATER),
     )
 
-A handler of requests gets a `Request` and returns a `Response`, or an awaitable of one: a future that
-the subject completes costs no task, a coroutine gets one. It is cancelled when the client goes. A factory of a
-WebSocket gets the `Request` of its upgrade, and returns a `SocketHandler`, or a `Response` that refuses it. The
-handler has five calls and no task:
+A handler of requests gets a `Request` and returns a `Response`, or an awaitable of one: a future that the
+subject completes costs no task, a coroutine gets one. It is cancelled when the client goes. A factory of a
+WebSocket gets the `Request` of its upgrade, and returns a `SocketHandler`, or a `Response` that refuses it.
+The handler has five calls and no task:
 
     opened(socket)      now it may send
     message(data)       str for a text, bytes for a binary message, whole
