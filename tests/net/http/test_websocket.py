@@ -128,7 +128,7 @@ async def test_an_upgrade_that_is_none_is_refused(changed: dict[int, str], statu
 async def test_what_comes_right_behind_the_upgrade_is_heard() -> None:
     async with opened(Port()) as port:
         reader, writer = await port.connect()
-        lines = [f"GET /socket HTTP/1.1", f"Host: {port.host}", *UPGRADE, "", ""]
+        lines = ["GET /socket HTTP/1.1", f"Host: {port.host}", *UPGRADE, "", ""]
         writer.write("\r\n".join(lines).encode() + frame(1, b"early"))
         assert (await answer_of(reader))[0] == 101
         assert await reader.readexactly(7) == b"\x81\x05early"
@@ -244,16 +244,18 @@ async def test_one_that_takes_nothing_is_cut_whatever_its_subject_does(
 
 
 async def test_a_half_open_peer_is_found_and_one_that_answers_pings_is_not() -> None:
-    async with opened(Port(keepalive_ms=200)) as port:
-        async with connect(port.socket_url("/socket"), ping_interval=None) as client:
-            await until(lambda: port.handlers)
-            _, silent = await raw(port)  # it never answers a ping
-            await until(lambda: port.handlers[1].ends)
-            assert port.handlers[1].ends == [(1006, "silent: it answers no ping")]
-            assert port.handlers[0].ends == []
-            await client.send("here")
-            assert await received(client) == "here"
-            silent.close()
+    async with (
+        opened(Port(keepalive_ms=1_000)) as port,
+        connect(port.socket_url("/socket"), ping_interval=None) as client,
+    ):
+        await until(lambda: port.handlers)
+        _, silent = await raw(port)  # it never answers a ping
+        await until(lambda: port.handlers[1].ends)
+        assert port.handlers[1].ends == [(1006, "silent: it answers no ping")]
+        assert port.handlers[0].ends == []
+        await client.send("here")
+        assert await received(client) == "here"
+        silent.close()
 
 
 async def test_a_mistake_of_a_handler_ends_its_socket_alone(
@@ -274,17 +276,19 @@ async def test_a_mistake_of_a_handler_ends_its_socket_alone(
 
 async def test_reading_is_held_and_released() -> None:
     async with (
-        opened(Port(keepalive_ms=100)) as port,
+        opened(Port(keepalive_ms=500)) as port,
         connect(port.socket_url("/socket")) as client,
     ):
         await until(lambda: port.handlers)
         handler = port.handlers[0]
         handler.socket.hold_reading()
         await client.send("waits")
-        await asyncio.sleep(0.5)  # several times the keepalive: who is held is not silent
-        assert (handler.messages, handler.ends) == ([], [])
+        _, silent = await raw(port)
+        await until(lambda: port.handlers[1].ends)  # so long is silence too long
+        assert (handler.messages, handler.ends) == ([], []), "who is held is not silent"
         handler.socket.release_reading()
         assert await received(client) == "waits"
+        silent.close()
 
 
 async def test_a_stop_says_so() -> None:

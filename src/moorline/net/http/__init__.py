@@ -4,7 +4,9 @@
     routes.py        Route, SocketRoute, Routes: what the rooms above register; who may come (Entry)
     peer.py          Peer: who is asking, with rights, quotas and an end
     logins.py        how a request becomes a peer: certificate, Authorization, the token among subprotocols
+    head.py          which route a request means, and what is refused by its head alone
     connection.py    one connection: h11, keep-alive, bounds and times
+    upgrade.py       the head of a request that becomes a WebSocket
     websocket.py     one WebSocket: wsproto, pings, slow readers
     server.py        HttpServer: the listening socket
 

@@ -14,23 +14,21 @@ from typing import Any, Final, cast
 
 import h11
 
-from moorline.core.access.web_origin import Asking, Judged, cors_headers
+from moorline.core.access.web_origin import cors_headers
 from moorline.core.door import Door
 from moorline.limits import (
     HTTP_BODY_MS,
-    HTTP_HEADERS_MAX,
     HTTP_IDLE_MS,
-    HTTP_PREFLIGHT_S,
     HTTP_REQUEST_BYTES_MAX,
     HTTP_TIMEOUT_MS,
     HTTP_WRITE_MS,
 )
 from moorline.net.acceptor import Visit
+from moorline.net.http.head import Head, declared_bytes, judged_head, too_large
 from moorline.net.http.logins import Brought, Facts, Logins
 from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import AnyRoute, Entry, Route, Routes, SocketRoute
-from moorline.net.http.upgrade import Upgrade, upgrade_of
 from moorline.net.http.websocket import WebSocket
 
 log = logging.getLogger("moorline.net")
@@ -76,11 +74,7 @@ class HttpConnection(asyncio.Protocol):
         self._route: AnyRoute | None = None
         self._request: Request | None = None
         """The one whose body is read, or that is answered."""
-        self._early: Response | None = None
-        """The answer to a request that is refused by its head."""
-        self._judged: Judged | None = None
-        self._asking: Asking | None = None
-        self._upgrade: Upgrade | None = None
+        self._head = Head()
         self._body = bytearray()
         self._is_answering = False
         self._answer: asyncio.Future[Response] | None = None
@@ -186,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
                 if event is h11.NEED_DATA or event is h11.PAUSED:
                     return
                 if isinstance(event, h11.Request):
-                    self._head(event)
+                    self._take_head(event)
                 elif isinstance(event, h11.Data):
                     self._take_body(event.data)
                 elif isinstance(event, h11.EndOfMessage):
@@ -196,7 +190,7 @@ class HttpConnection(asyncio.Protocol):
         except h11.RemoteProtocolError as error:
             self._refuse(text_response("this is not HTTP\n", error.error_status_hint))
 
-    def _head(self, event: h11.Request) -> None:
+    def _take_head(self, event: h11.Request) -> None:
         self._visit.heard()
         self._is_idle = True
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
@@ -205,15 +199,13 @@ class HttpConnection(asyncio.Protocol):
             method, event.target, headers, self._logins.nobody(self._facts)
         )
         self._body.clear()
-        self._route = self._early = self._judged = self._asking = self._upgrade = None
-        try:
-            self._early = self._judge_head(request)
-        except BadRequest as error:
-            self._early = refusal(400, "BAD_REQUEST", str(error))
-        has_body = _declared_bytes(headers) != 0
-        if self._early is not None and has_body:
+        self._head = judged_head(self._routes, self._logins, self._facts, request)
+        self._route = self._head.route
+        has_body = declared_bytes(headers) != 0
+        refused = self._head.refused
+        if refused is not None and has_body:
             # Its body is not worth reading: whoever sends it hears so at once.
-            self._refuse(self._early)
+            self._refuse(refused)
             return
         if has_body:
             self._within(HTTP_BODY_MS, self._too_slow)
@@ -222,58 +214,12 @@ class HttpConnection(asyncio.Protocol):
         if self._h11.they_are_waiting_for_100_continue:
             self._write(self._h11.send(h11.InformationalResponse(status_code=100, headers=[])))
 
-    def _judge_head(self, request: Request) -> Response | None:
-        """What is answered without a look at the body; None if it is to be served."""
-        if len(request.headers) > HTTP_HEADERS_MAX:
-            return text_response(f"more than {HTTP_HEADERS_MAX} headers\n", 431)
-        methods = self._routes.at(request.path)
-        if not methods:
-            return self._routes.missing
-        asked = "GET" if request.method == "HEAD" else request.method
-        found = methods.get(asked)
-        is_preflight = request.method == "OPTIONS"
-        if found is None and not is_preflight:
-            return _only(methods)
-        route = found or next(iter(methods.values()))
-        if route.entry is not Entry.OPEN:
-            judged = self._logins.judge(self._facts, request.method, request.headers)
-            if isinstance(judged, Response):
-                return judged
-            self._judged, self._asking = judged
-        if found is None:
-            return self._preflight(methods)
-        if isinstance(route, SocketRoute):
-            upgrade = upgrade_of(request, route)
-            if isinstance(upgrade, Response):
-                return upgrade
-            self._upgrade = upgrade
-        if _declared_bytes(request.headers) > route.body_bytes_max:
-            return _too_large(route)
-        if route.is_prefix:
-            request.take_rest(route.path)
-        self._route = route
-        return None
-
-    def _preflight(self, methods: dict[str, AnyRoute]) -> Response:
-        """A browser asks whether a page of another origin may ask."""
-        allowed = ", ".join(sorted(methods))
-        if self._judged is None or not self._judged.other_origin:
-            return Response(204, headers=(("allow", f"{allowed}, OPTIONS"),))
-        return Response(
-            204,
-            headers=(
-                ("access-control-allow-methods", allowed),
-                ("access-control-allow-headers", "authorization, content-type, if-none-match"),
-                ("access-control-max-age", str(HTTP_PREFLIGHT_S)),
-            ),
-        )
-
     def _take_body(self, data: bytes) -> None:
         assert self._request is not None
         self._body += data
         bytes_max = self._route.body_bytes_max if self._route is not None else 0
         if len(self._body) > bytes_max:
-            self._refuse(_too_large(self._route))
+            self._refuse(too_large(self._route))
 
     def _too_slow(self) -> None:
         self._refuse(text_response("the request took too long\n", 408))
@@ -285,8 +231,8 @@ class HttpConnection(asyncio.Protocol):
         assert request is not None
         self._stop_timer()
         self._is_answering = True
-        if self._early is not None or route is None:
-            self._send(self._early or MISTAKE)
+        if route is None:
+            self._send(self._head.refused or MISTAKE)
             return
         request.body = bytes(self._body)
         self._body.clear()
@@ -307,18 +253,18 @@ class HttpConnection(asyncio.Protocol):
         self, route: AnyRoute, request: Request
     ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
         """The peer of the last request, if this one brings the same; or else a new login."""
-        assert self._judged is not None
-        assert self._asking is not None
-        token = self._upgrade.token if self._upgrade is not None else ""
-        brought = Brought.by_headers(request.headers, token)
-        key = brought.mark(), self._judged.is_page, self._asking.is_forwarded
+        judged, asking, upgrade = self._head.judged, self._head.asking, self._head.upgrade
+        assert judged is not None
+        assert asking is not None
+        brought = Brought.by_headers(request.headers, upgrade.token if upgrade is not None else "")
+        key = brought.mark(), judged.is_page, asking.is_forwarded
         peer = self._peer
         if peer is not None and peer.is_open and peer.is_entered and key == self._peer_key:
             return peer
         self._end_peer()
         self._peer_key = key
         return self._logins.login(
-            self._facts, self._judged, self._asking, brought, is_later=route.entry is Entry.LATER
+            self._facts, judged, asking, brought, is_later=route.entry is Entry.LATER
         )
 
     async def _proven(
@@ -419,8 +365,8 @@ class HttpConnection(asyncio.Protocol):
         ]
         if response.status in {204, 304}:
             del headers[:2]
-        if self._judged is not None:
-            headers += cors_headers(self._judged).items()
+        if self._head.judged is not None:
+            headers += cors_headers(self._head.judged).items()
         sent = self._h11.send(h11.Response(status_code=response.status, headers=headers)) or b""
         is_head = request is not None and request.method == "HEAD"
         if response.body and not is_head and response.status not in {204, 304}:
@@ -474,7 +420,7 @@ class HttpConnection(asyncio.Protocol):
         return self._is_settled
 
     def _open_socket(self, route: SocketRoute, request: Request) -> None:
-        upgrade, peer = self._upgrade, self._peer
+        upgrade, peer = self._head.upgrade, self._peer
         assert upgrade is not None
         assert peer is not None
         assert self._transport is not None
@@ -546,26 +492,3 @@ class HttpConnection(asyncio.Protocol):
 
 SERVED_SOON: Final = Response(0)
 """In the place of an answer: the proof is checked, and the handler is called next."""
-
-
-def _declared_bytes(headers: list[tuple[bytes, bytes]]) -> int:
-    """What the head says of the body; 1 where its length is not known."""
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value)
-        if name == b"transfer-encoding":
-            return 1
-    return 0
-
-
-def _too_large(route: AnyRoute | None) -> Response:
-    bytes_max = route.body_bytes_max if route is not None else 0
-    return refusal(413, "TOO_LARGE", f"the body may have {bytes_max} bytes")
-
-
-def _only(methods: dict[str, AnyRoute]) -> Response:
-    names = sorted(methods)
-    if "GET" in names:
-        names.insert(names.index("GET") + 1, "HEAD")
-    text = " and ".join(names)
-    return Response(405, f"only {text}\n".encode(), headers=(("allow", ", ".join(names)),))
