@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from moorline.errors import DiskFull
 from moorline.journal.queues.store import Store
 from moorline.limits import (
+    DISK_FREE_BYTES_MIN,
     LOG_PREPARE_PAUSE_MS,
     LOG_SEGMENT_BYTES_MAX,
     LOG_SEGMENT_BYTES_MIN,
@@ -47,10 +48,15 @@ class LogSegments:
             and not self._is_tight
             and monotonic_ms() >= self._earliest_ms
         ):
-            self._under_way = self._loop.run_in_executor(
-                self._thread, queue_log.prepare, self.segment_bytes
-            )
+            self._under_way = self._loop.run_in_executor(self._thread, self._prepare)
             self._under_way.add_done_callback(self._done)
+
+    def _prepare(self) -> None:
+        """In the thread. What a segment takes is not to be what messages are refused for."""
+        free_bytes = self._store.disk.free_bytes("")
+        if free_bytes < DISK_FREE_BYTES_MIN + 2 * self.segment_bytes:
+            raise DiskFull("the disk is nearly full")
+        self._store.log.prepare(self.segment_bytes)
 
     def is_tight(self, is_tight: bool) -> None:  # noqa: FBT001
         """Whether the disk has little room: then what is prepared goes, for what is needed more."""
