@@ -507,7 +507,7 @@ these bounds: a few seconds of the fastest sending, in which the next one is pre
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
 
-LOG_PREPARE_SYNC_BYTES = MIB
+LOG_PREPARE_SYNC_BYTES = 16 * MIB
 """Zeros of a segment between two syncs of it: some milliseconds of the disk for whoever wants it too."""
 
 LOG_PREPARE_PAUSE_MS = 10_000
@@ -1146,6 +1146,9 @@ of a node."""
 
 SPARK_CONNECT_MS_MAX = 10_000
 """Time in which a Spark Connect server must answer for the first time; one that starts takes as long."""
+
+SPARK_CHANNEL_CLOSE_MS_MAX = 2_000
+"""Time for gRPC's threads to leave a channel before it is closed; they look every 200 ms."""
 
 SPARK_CONNECT_TRIES = 20
 """Times that a call to such a server is said again. One that restarts has lost the session anyway: this is
