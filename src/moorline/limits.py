@@ -551,6 +551,20 @@ QUEUES_UNINDEXED_MAX = 65_536
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
 
+LOG_SEGMENT_BYTES_MIN = MIB
+LOG_SEGMENT_BYTES_MAX = 16 * MIB
+"""Size of a segment of the log that is prepared before it is begun, a quarter of `queues.log_bytes_max` within
+these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
+
+LOG_SEGMENTS_READY_MAX = 2
+"""Segments that are prepared ahead: one, and the one after it should the disk be slow."""
+
+LOG_PREPARE_SYNC_BYTES = 16 * MIB
+"""Zeros of a segment between two syncs of it: some milliseconds of the disk for whoever wants it too."""
+
+LOG_PREPARE_PAUSE_MS = 10_000
+"""Time before the next try where a segment could not be prepared; the log grows meanwhile."""
+
 LOG_PACE_TICK_MS = 5
 """Time between two looks at who of the senders that wait for room in the log goes on."""
 
@@ -1184,6 +1198,9 @@ of a node."""
 
 SPARK_CONNECT_MS_MAX = 10_000
 """Time in which a Spark Connect server must answer for the first time; one that starts takes as long."""
+
+SPARK_CHANNEL_CLOSE_MS_MAX = 2_000
+"""Time for gRPC's threads to leave a channel before it is closed; they look every 200 ms."""
 
 SPARK_CONNECT_TRIES = 20
 """Times that a call to such a server is said again. One that restarts has lost the session anyway: this is
