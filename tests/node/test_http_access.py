@@ -4,12 +4,15 @@ import asyncio
 import base64
 import contextlib
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.net.authority import Authority
 from tests.process.template import copy_catalog
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -41,24 +44,25 @@ def may_read(request: Request) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Node]:
+async def running(folder: Path, **settings: str) -> AsyncIterator[Node]:
     copy_catalog(folder / "catalog")
-    config = Config(
-        data=str(folder), listen=["tcp://127.0.0.1:0"], http="127.0.0.1:0", http_hosts=["a.example"]
-    )
-    node = Node(config)
+    settings.setdefault("http", "127.0.0.1:0")
+    config = {"data": str(folder), "listen": ["tcp://127.0.0.1:0"], "http_hosts": ["a.example"]}
+    node = Node(msgspec.convert(config | settings, Config))
     node.routes.add(Route("GET", "/may", may_read), SocketRoute("/socket", Quiet))
     async with contextlib.AsyncExitStack() as stack:
         await node.start(stack)
         yield node
 
 
-async def ask(node: Node, **headers: str) -> tuple[int, object]:
+async def ask(
+    node: Node, context: ssl.SSLContext | None = None, **headers: str
+) -> tuple[int, object]:
     def fetch() -> tuple[int, object]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(f"{node.http}/may", headers=named)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=context) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)["code"]
@@ -112,3 +116,17 @@ async def test_rights_quotas_and_ends_are_those_of_native_sessions(tmp_path: Pat
 async def logins(moor: Moor) -> set[tuple[str, str, str]]:
     lines = [json.loads(line) for line in (await moor.access.read_audit(kind="login")).lines]
     return {(line["principal"], line["proof"], line["verdict"]) for line in lines}
+
+
+async def test_the_port_over_tls_knows_a_certificate(tmp_path: Path) -> None:
+    users = Authority("users")
+    pem = str(users.issue_node().write(tmp_path / "node.pem"))
+    ca = str(users.write(tmp_path / "users.pem"))
+    shown = users.issue("billing").write(tmp_path / "billing.pem")
+    context = ssl.create_default_context(cafile=ca)
+    config = {"http": "https://127.0.0.1:0", "tls_certificate": pem, "tls_key": pem}
+    async with running(tmp_path / "data", **config, tls_client_ca=ca) as node:
+        assert str(node.http).startswith("https://127.0.0.1:")
+        assert await ask(node, context) == (200, ["anonymous", True])
+        context.load_cert_chain(shown)
+        assert await ask(node, context) == (200, ["billing", False])
