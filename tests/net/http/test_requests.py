@@ -148,6 +148,21 @@ async def test_who_does_not_read_its_answer_is_cut(monkeypatch: pytest.MonkeyPat
         writer.transport.abort()
 
 
+async def test_who_asks_and_asks_and_does_not_read_is_not_read_from() -> None:
+    async with opened(Port()) as port:
+        _, writer = await port.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(f"GET /large HTTP/1.1\r\nHost: {port.host}\r\n\r\n".encode() * 400_000)
+        await until(lambda: port.server._connections)
+        (one,) = port.server._connections
+        await until(lambda: one._behind_bytes > HTTP_REQUEST_BYTES_MAX)
+        await until(lambda: not one._is_writable)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert one._behind_bytes < HTTP_REQUEST_BYTES_MAX + 1_000_000, "of some 20 MB"
+        writer.transport.abort()
+
+
 async def test_a_long_poll_is_answered_later_and_ends_with_its_client() -> None:
     async with opened(Port()) as port:
         asked = asyncio.create_task(port.ask("/held"))

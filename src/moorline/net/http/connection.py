@@ -112,7 +112,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_over:
             return
         self._h11.receive_data(data)
-        if self._is_answering:
+        if self._is_answering or not self._is_writable:
             self._behind_bytes += len(data)
             if self._behind_bytes > HTTP_REQUEST_BYTES_MAX and self._transport is not None:
                 self._transport.pause_reading()
