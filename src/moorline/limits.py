@@ -1569,3 +1569,6 @@ RECORD_PREFIXES_MAX = 4_096
 
 RECORD_MESSAGES_MAX = 16_384
 """Messages in one of a WebSocket."""
+
+RECORD_VALUE_CHARACTERS_MAX = 1_024
+"""Of one value of a filter: as long as a key, and an owner is a level of a path."""
