@@ -55,7 +55,7 @@ async def _parts(
     size = 0
     rest: list[bytes] = []
     while (block := await blocks.get()) is not None:
-        *whole, last = block.split(b"\n")
+        *whole, last = bytes(block).split(b"\n")
         if whole:
             whole[0] = b"".join((*rest, whole[0]))
             rest = []

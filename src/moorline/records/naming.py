@@ -7,7 +7,10 @@ from moorline.catalog.statements import statement
 
 SCHEMA = "moorline_records"
 OWN_COLUMNS = frozenset({"moor_seq", "moor_xid", "moor_owner"})
-"""What a registered table has of ours; clients never see them."""
+"""What a registered table has of ours."""
+
+HIDDEN_COLUMNS = frozenset({"moor_seq", "moor_xid"})
+"""Those that are no column of a row for clients; its owner is one, like any owner."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
