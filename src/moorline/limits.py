@@ -1624,6 +1624,9 @@ RECORDS_KEYS_ASKED_MAX = 10_000
 RECORDS_NOTIFIED_LINES_MAX = 200_000
 """Lines of a table, with the capture `notify`, that wait for a step; beyond them everything is resynced."""
 
+RECORDS_NOTIFIED_BYTES_MAX = 64 * MIB
+"""Bytes of them."""
+
 RECORDS_MARKER_MS_MAX = 20_000
 """Time within which a node hears its own marker, with the capture `notify`: the queue of Postgres is stuck behind it."""
 

@@ -1,6 +1,6 @@
 """Room: records. What changed in a table between two snapshots: the interface, whatever finds it out.
 
-    capture = await open_capture(database, "experiments")
+    async with open_capture(database, "experiments") as capture: ...        records/opening.py
     since = await capture.position()
     async with capture.step(since) as step:
         if step.resync: ...                                 start again at step.until, by scans
@@ -68,7 +68,9 @@ class Capture(Protocol):
     async def position(self) -> Snapshot:
         """That of now, to begin at."""
 
-    def step(self, since: Snapshot, *, is_exported: bool = False) -> AbstractAsyncContextManager[Step]: ...
+    def step(
+        self, since: Snapshot, *, is_exported: bool = False
+    ) -> AbstractAsyncContextManager[Step]: ...
 
     def changes_since(
         self, since: Snapshot, condition: Condition, snapshot_id: str
@@ -79,7 +81,9 @@ class Capture(Protocol):
     async def replays(self, epoch: str, since: Snapshot) -> Resync | None:
         """None if all that is behind the snapshot can be told; else why not."""
 
-    def scan_keys(self, condition: Condition, snapshot_id: str) -> AsyncIterator[list[tuple[Key, int]]]:
+    def scan_keys(
+        self, condition: Condition, snapshot_id: str
+    ) -> AsyncIterator[list[tuple[Key, int]]]:
         """Key and seq of all rows that are meant, in no order."""
 
     def scan_rows(

@@ -45,7 +45,9 @@ def _term(term: Term, column: Column, name: str) -> str:
             pairs = list(zip(term.values[::2], term.values[1::2], strict=True))
             assert pairs, "a range has a bound"
             assert all(operator in COMPARISONS for operator, _ in pairs)
-            bounds = " and ".join(f"{name} {operator} {_value(column, value)}" for operator, value in pairs)
+            bounds = " and ".join(
+                f"{name} {operator} {_value(column, value)}" for operator, value in pairs
+            )
             return f"{name} is not null and {bounds}"
 
 
@@ -55,7 +57,9 @@ def _in(term: Term, column: Column, name: str) -> str:
     if values:
         texts = ", ".join(literal(text_of(column, value)) for value in values)
         # Never null, so that its opposite is not either.
-        parts.append(f"{name} is not null and {name} = any (array[{texts}]::text[]::{cast_of(column)}[])")
+        parts.append(
+            f"{name} is not null and {name} = any (array[{texts}]::text[]::{cast_of(column)}[])"
+        )
     if len(values) < len(term.values):
         parts.append(f"{name} is null")
     return " or ".join(f"({part})" for part in parts) or "false"

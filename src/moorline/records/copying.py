@@ -20,7 +20,9 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
-async def copied(connection: Any, query: str, rows_max: int, bytes_max: int) -> AsyncIterator[list[bytes]]:
+async def copied(
+    connection: Any, query: str, rows_max: int, bytes_max: int
+) -> AsyncIterator[list[bytes]]:
     """The rows of a query, as lines. The query takes no parameters: what it names or compares is quoted in it."""
     blocks: asyncio.Queue[bytes | None] = asyncio.Queue(RECORDS_COPY_BLOCKS_MAX)
     failures: list[Exception] = []

@@ -45,7 +45,11 @@ SESSION = {
     "enable_seqscan": "off",
 }
 
-GONE_ERRORS = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError)
+GONE_ERRORS = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.InvalidSchemaNameError,
+)
 """What a query says of a table that was dropped, or is registered no more, between two looks."""
 
 
@@ -58,7 +62,9 @@ class Database:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str, connections_max: int = RECORDS_CONNECTIONS_MAX) -> AsyncIterator[Self]:
+    async def open(
+        cls, dsn: str, connections_max: int = RECORDS_CONNECTIONS_MAX
+    ) -> AsyncIterator[Self]:
         try:
             check_address(dsn)
             async with asyncio.timeout(RECORDS_CONNECT_MS_MAX / 1000):
@@ -84,7 +90,9 @@ class Database:
             async with self._pool.acquire(timeout=RECORDS_CONNECT_MS_MAX / 1000) as connection:
                 yield connection
         except GONE_ERRORS as error:
-            raise TableRefused(f"the table is dropped, or not registered any more ({error}).") from error
+            raise TableRefused(
+                f"the table is dropped, or not registered any more ({error})."
+            ) from error
         except (*LOST_ERRORS, asyncpg.InsufficientPrivilegeError) as error:
             raise database_unreachable(self.dsn, error) from error
 
@@ -106,6 +114,15 @@ class Database:
             await connection.execute("set local enable_seqscan = on")
             yield connection
 
+    async def listening(self) -> Any:
+        """A connection of its own, to be closed by whoever asked for it."""
+        try:
+            return await asyncpg.connect(
+                self.dsn, timeout=RECORDS_CONNECT_MS_MAX / 1000, server_settings=SESSION
+            )
+        except OPEN_ERRORS as error:
+            raise database_unreachable(self.dsn, error) from error
+
     async def registrations(self, name: str | None = None) -> list[Registration]:
         async with self.connection() as connection:
             return await registrations(connection, name)
@@ -116,8 +133,10 @@ def database_unreachable(dsn: str, error: BaseException) -> DatabaseUnreachable:
 
 
 def _of_database(text: str) -> str:
-    return text.replace("the catalog's address", "the database's address").replace("the catalog", "the database").replace(
-        "--catalog", "--database"
+    return (
+        text.replace("the catalog's address", "the database's address")
+        .replace("the catalog", "the database")
+        .replace("--catalog", "--database")
     )
 
 

@@ -65,7 +65,14 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def definition(
-    wanted: Wanted, facts: TableFacts, parent: Parent | None, number: int, *, salt: bytes, epoch: str, cluster: str
+    wanted: Wanted,
+    facts: TableFacts,
+    parent: Parent | None,
+    number: int,
+    *,
+    salt: bytes,
+    epoch: str,
+    cluster: str,
 ) -> list[str]:
     name = _checked_name(wanted, facts)
     owner = OWNER_COLUMN if parent else wanted.owner
@@ -148,13 +155,18 @@ def _capture(
             old_keys=_each(key, "old.", "::text"),
             old_scopes=_each([quoted(name) for name in scopes], "old.", "::text"),
         )
-    names = [*(f"key_{at}" for at in range(1, len(key) + 1)), *(f"old_{at}" for at in range(1, len(scopes) + 1))]
+    names = [
+        *(f"key_{at}" for at in range(1, len(key) + 1)),
+        *(f"old_{at}" for at in range(1, len(scopes) + 1)),
+    ]
     types = [_type(facts, parent, name) for name in (*wanted.key, *scopes)]
     return filled(
         LOG,
         **shared,
         log_rows_max=wanted.log_rows_max,
-        log_columns=",\n    ".join(f"{name} {type_}" for name, type_ in zip(names, types, strict=True)),
+        log_columns=",\n    ".join(
+            f"{name} {type_}" for name, type_ in zip(names, types, strict=True)
+        ),
         log_names=", ".join(names),
         old_values=_each([*key, *(quoted(name) for name in scopes)], "old."),
     )

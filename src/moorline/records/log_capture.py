@@ -22,7 +22,13 @@ from moorline.records.table_sql import TableSql
 
 class LogStep:
     def __init__(
-        self, since: Snapshot, look: Look, resync: Resync | None, table: Table, sql: TableSql, connection: Any | None
+        self,
+        since: Snapshot,
+        look: Look,
+        resync: Resync | None,
+        table: Table,
+        sql: TableSql,
+        connection: Any | None,
     ) -> None:
         self.since = since
         self.until = look.snapshot
@@ -51,7 +57,9 @@ class LogCapture(TableReader):
     async def open(cls, database: Database, name: str) -> Self:
         reader = await open_reader(database, name)
         if reader.registered.registration.capture != "log":
-            raise TableRefused(f"{name} is registered with the capture {reader.registered.registration.capture}.")
+            raise TableRefused(
+                f"{name} is registered with the capture {reader.registered.registration.capture}."
+            )
         return cls(database, name, reader.registered, reader.shape)
 
     async def position(self) -> Snapshot:
@@ -93,10 +101,14 @@ class LogCapture(TableReader):
 async def read_changes(
     connection: Any, sql: TableSql, since: Snapshot, condition: Condition
 ) -> AsyncIterator[list[Change]]:
-    deletions = copied(connection, sql.deletions(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX)
+    deletions = copied(
+        connection, sql.deletions(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
+    )
     async for lines in deletions:
         yield [_deletion(fields(line), sql) for line in lines]
-    upserts = copied(connection, sql.upserts(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX)
+    upserts = copied(
+        connection, sql.upserts(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
+    )
     async for lines in upserts:
         yield [_upsert(fields(line), sql) for line in lines]
 
@@ -116,6 +128,8 @@ def _upsert(row: list[bytes | None], sql: TableSql) -> Change:
     assert content is not None
     return Change(
         key_of(row[:width]),
-        Before(int(prev_seq or 0), scopes_of(sql.scopes, prev_scopes)) if was_meant == b"t" else None,
+        Before(int(prev_seq or 0), scopes_of(sql.scopes, prev_scopes))
+        if was_meant == b"t"
+        else None,
         After(int(seq), scopes_of(sql.scopes, scopes), content) if is_meant == b"t" else None,
     )

@@ -26,17 +26,25 @@ async def read_registered(connection: Any, name: str) -> Registered:
     registration = found[0]
     identity = await connection.fetchrow(IDENTITY)
     if registration.cluster != identity["cluster"]:
-        raise TableRestored(f"{name} was registered in another cluster or database: `moor records renew {name}`.")
+        raise TableRestored(
+            f"{name} was registered in another cluster or database: `moor records renew {name}`."
+        )
     if registration.is_dropped:
-        raise TableRefused(f"the table of {name}, {registration.table}, is dropped: `moor records remove {name}`.")
+        raise TableRefused(
+            f"the table of {name}, {registration.table}, is dropped: `moor records remove {name}`."
+        )
     facts = await read_facts(connection, registration.table)
     columns = {column.name: column for column in facts.columns}
     for column in (*registration.key, *registration.scopes, "moor_seq", "moor_xid"):
         if column not in columns:
-            raise TableRefused(f"{registration.table} has no column {column} any more, by which it is registered as {name}.")
+            raise TableRefused(
+                f"{registration.table} has no column {column} any more, by which it is registered as {name}."
+            )
     table = Table(
         name=name,
-        columns=tuple(column.described() for column in facts.columns if column.name not in HIDDEN_COLUMNS),
+        columns=tuple(
+            column.described() for column in facts.columns if column.name not in HIDDEN_COLUMNS
+        ),
         key=registration.key,
         scopes=registration.scopes,
         has_owner=registration.owner is not None,

@@ -98,7 +98,11 @@ async def add(
     """Registers a table. TableRefused says why it cannot be, TableBusy that its lock was not had."""
     if dry_run:
         facts, statements = await _planned(connection, wanted, is_there=await _is_there(connection))
-        return Added(wanted.name or facts.table_name, (SCHEMA, *statements, *_indexes(facts, wanted, "N")), _warnings(wanted))
+        return Added(
+            wanted.name or facts.table_name,
+            (SCHEMA, *statements, *_indexes(facts, wanted, "N")),
+            _warnings(wanted),
+        )
 
     async def work() -> tuple[TableFacts, list[str], int]:
         await connection.execute(SCHEMA)
@@ -112,10 +116,14 @@ async def add(
     facts, statements, number = await _locked(connection, work, lock_ms)
     indexes = _indexes(facts, wanted, str(number))
     await _build(connection, wanted.name or facts.table_name, facts, indexes, number, lock_ms)
-    return Added(wanted.name or facts.table_name, (SCHEMA, *statements, *indexes), _warnings(wanted))
+    return Added(
+        wanted.name or facts.table_name, (SCHEMA, *statements, *indexes), _warnings(wanted)
+    )
 
 
-async def remove(connection: Any, name: str, *, lock_ms: int = RECORDS_LOCK_MS, dry_run: bool = False) -> list[str]:
+async def remove(
+    connection: Any, name: str, *, lock_ms: int = RECORDS_LOCK_MS, dry_run: bool = False
+) -> list[str]:
     """Takes every trace of a registration away, also if its table is gone. The statements."""
 
     async def work() -> list[str]:
@@ -124,7 +132,9 @@ async def remove(connection: Any, name: str, *, lock_ms: int = RECORDS_LOCK_MS, 
         found = await registrations(connection)
         gone = next((one for one in found if one.name == name), None)
         if gone is None:
-            raise TableRefused(f"no table is registered as {name}; there are: {', '.join(one.name for one in found)}.")
+            raise TableRefused(
+                f"no table is registered as {name}; there are: {', '.join(one.name for one in found)}."
+            )
         statements = [filled(REMOVE, n=gone.n)]
         if not gone.is_dropped:
             statements.append(filled(REMOVE_COLUMNS, table=gone.table))
@@ -148,26 +158,40 @@ async def registrations(connection: Any, name: str | None = None) -> list[Regist
     return [_registration(row) for row in rows]
 
 
-async def _planned(connection: Any, wanted: Wanted, *, is_there: bool) -> tuple[TableFacts, list[str]]:
+async def _planned(
+    connection: Any, wanted: Wanted, *, is_there: bool
+) -> tuple[TableFacts, list[str]]:
     facts = await read_facts(connection, wanted.table)
     facts.check_table()
     found = await registrations(connection) if is_there else []
     name = wanted.name or facts.table_name
     for one in found:
         if one.relation == facts.oid:
-            raise TableRefused(f"{facts.name} is registered already, as {one.name}: remove it first.")
+            raise TableRefused(
+                f"{facts.name} is registered already, as {one.name}: remove it first."
+            )
         if one.name == name:
-            raise TableRefused(f"another table is registered as {name}, {one.table}: give this one another --name.")
+            raise TableRefused(
+                f"another table is registered as {name}, {one.table}: give this one another --name."
+            )
     facts.check_free()
     facts.check_key(wanted.key)
     if wanted.owner is not None and wanted.owner_from is not None:
         raise TableRefused("rows have one owner: give --owner or --owner-from.")
     parent = await _parent(connection, wanted, facts) if wanted.owner_from is not None else None
-    facts.check_scopes(tuple(dict.fromkeys((*((wanted.owner,) if wanted.owner else ()), *wanted.filters))))
+    facts.check_scopes(
+        tuple(dict.fromkeys((*((wanted.owner,) if wanted.owner else ()), *wanted.filters)))
+    )
     cluster = (await connection.fetchrow(IDENTITY))["cluster"]
     number = max((one.n for one in found), default=0) + 1
     return facts, definition(
-        wanted, facts, parent, number, salt=secrets.token_bytes(8), epoch=str(uuid.uuid4()), cluster=cluster
+        wanted,
+        facts,
+        parent,
+        number,
+        salt=secrets.token_bytes(8),
+        epoch=str(uuid.uuid4()),
+        cluster=cluster,
     )
 
 
@@ -187,7 +211,8 @@ def _indexes(facts: TableFacts, wanted: Wanted, number: str) -> list[str]:
     if wanted.capture == "notify":
         return []
     made = [
-        filled(INDEX, index=quoted(_index_name(number, leaf)), table=table) for leaf, _, table in facts.leaves
+        filled(INDEX, index=quoted(_index_name(number, leaf)), table=table)
+        for leaf, _, table in facts.leaves
     ]
     if facts.is_partitioned:
         made.append(filled(INDEX_PARENT, index=quoted(f"moorline_xid_{number}"), table=facts.name))
@@ -210,18 +235,24 @@ async def _build(
             await connection.execute(text, timeout=RECORDS_INDEX_MS_MAX / 1000)
     except (asyncpg.PostgresError, OSError, asyncpg.InterfaceError) as error:
         left = await _taken_back(connection, name, facts, number, lock_ms)
-        raise TableRefused(f"the index of {facts.name} could not be built ({_words(error)}): {left}") from error
+        raise TableRefused(
+            f"the index of {facts.name} could not be built ({_words(error)}): {left}"
+        ) from error
     finally:
         if not connection.is_closed():
             await connection.execute("reset statement_timeout; reset lock_timeout")
 
 
-async def _taken_back(connection: Any, name: str, facts: TableFacts, number: int, lock_ms: int) -> str:
+async def _taken_back(
+    connection: Any, name: str, facts: TableFacts, number: int, lock_ms: int
+) -> str:
     try:
         await connection.execute(f"set lock_timeout = {lock_ms}")
         for leaf, _, table in facts.leaves:
             schema = table.rpartition('"."')[0] + '"'
-            await connection.execute(filled(INDEX_DROP, index=f"{schema}.{quoted(_index_name(str(number), leaf))}"))
+            await connection.execute(
+                filled(INDEX_DROP, index=f"{schema}.{quoted(_index_name(str(number), leaf))}")
+            )
         await remove(connection, name, lock_ms=lock_ms)
     except (asyncpg.PostgresError, OSError, asyncpg.InterfaceError, TableRefused) as error:
         return f"and what was done could not be taken back ({_words(error)}): `moor records remove {name}`."
@@ -245,9 +276,13 @@ async def _locked(connection: Any, work: Callable[[], Awaitable[T]], lock_ms: in
                 "database (`grant create on database`), or own moorline_records."
             ) from error
         except LOST_ERRORS as error:
-            raise DatabaseUnreachable(f"the database is gone ({_words(error)}): nothing was changed, or all of it.") from error
+            raise DatabaseUnreachable(
+                f"the database is gone ({_words(error)}): nothing was changed, or all of it."
+            ) from error
         except asyncpg.PostgresError as error:
-            raise TableRefused(f"Postgres refuses it ({_words(error)}): nothing was changed.") from error
+            raise TableRefused(
+                f"Postgres refuses it ({_words(error)}): nothing was changed."
+            ) from error
     raise TableBusy(
         f"the lock of the table was not had {RECORDS_LOCK_TRIES} times within {lock_ms} ms: others work on it. "
         "Nothing was changed; try again, or wait longer with --lock-ms."
@@ -280,4 +315,12 @@ def _words(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-__all__ = ["RECORDS_LOG_ROWS_MAX", "Added", "Registration", "Wanted", "add", "registrations", "remove"]
+__all__ = [
+    "RECORDS_LOG_ROWS_MAX",
+    "Added",
+    "Registration",
+    "Wanted",
+    "add",
+    "registrations",
+    "remove",
+]

@@ -87,31 +87,47 @@ class TableFacts(msgspec.Struct, frozen=True):
         if self.persistence == "t":
             self._refuse("is a temporary table, which only its own session sees")
         if self.persistence == "u":
-            self._refuse("is unlogged: a crash of Postgres empties it without a trace; `alter table … set logged`")
+            self._refuse(
+                "is unlogged: a crash of Postgres empties it without a trace; `alter table … set logged`"
+            )
         if self.is_partition:
             self._refuse("is a partition: register the table that it is a part of")
         if self.has_children or self.has_parents:
-            self._refuse("inherits, and a query of one table would see rows of another that has no triggers")
+            self._refuse(
+                "inherits, and a query of one table would see rows of another that has no triggers"
+            )
         for _, kind, leaf in self.leaves:
             if kind == "f":
-                self._refuse(f"has a foreign table as a partition, {leaf}, whose rows change without us")
+                self._refuse(
+                    f"has a foreign table as a partition, {leaf}, whose rows change without us"
+                )
         if not self.is_ours:
-            self._refuse(f"is the table of {self.owner_role}: only a member of that role can register it")
+            self._refuse(
+                f"is the table of {self.owner_role}: only a member of that role can register it"
+            )
 
     def check_free(self) -> None:
         for name in sorted(OWN_COLUMNS):
             if self.column(name) is not None:
-                self._refuse(f"has a column {name} already, which is Moorline's: rename it, or remove what is left")
+                self._refuse(
+                    f"has a column {name} already, which is Moorline's: rename it, or remove what is left"
+                )
 
     def check_key(self, key: Sequence[str]) -> None:
         if not 1 <= len(key) <= RECORD_KEY_COLUMNS_MAX or len(set(key)) != len(key):
-            self._refuse(f"needs a key of 1 to {RECORD_KEY_COLUMNS_MAX} different columns: --key id")
+            self._refuse(
+                f"needs a key of 1 to {RECORD_KEY_COLUMNS_MAX} different columns: --key id"
+            )
         for name in key:
             column = self._named(name, "key")
             if not is_key_type(column.described()):
-                self._refuse(f"has {column.type} as {name}, which is no key; accepted: {_types(KEY_TYPES)}")
+                self._refuse(
+                    f"has {column.type} as {name}, which is no key; accepted: {_types(KEY_TYPES)}"
+                )
             if not column.is_not_null:
-                self._refuse(f"allows {name} to be null, and a key is never: `alter column {name} set not null`")
+                self._refuse(
+                    f"allows {name} to be null, and a key is never: `alter column {name} set not null`"
+                )
         if frozenset(key) not in self.unique_keys:
             self._refuse(
                 f"has no unique index of exactly ({', '.join(key)}), valid, not deferrable and without a condition"
@@ -131,7 +147,9 @@ class TableFacts(msgspec.Struct, frozen=True):
     def _named(self, name: str, use: str) -> ColumnFacts:
         column = self.column(name)
         if column is None:
-            self._refuse(f"has no column {name}; it has {', '.join(one.name for one in self.columns)}")
+            self._refuse(
+                f"has no column {name}; it has {', '.join(one.name for one in self.columns)}"
+            )
         if column.generated:
             self._refuse(f"generates {name}, and triggers do not see it: no {use}")
         if not column.is_deterministic:
@@ -148,7 +166,9 @@ async def read_facts(connection: Any, table: str) -> TableFacts:
     """Of a table as SQL names it, or of its oid as text. TableRefused if there is none."""
     row = await connection.fetchrow(FACTS, table)
     if row is None:
-        raise TableRefused(f"there is no table {table}: name it as in SQL, with its schema if it is not in the search path.")
+        raise TableRefused(
+            f"there is no table {table}: name it as in SQL, with its schema if it is not in the search path."
+        )
     oid = row["oid"]
     columns = await connection.fetch(COLUMNS, oid)
     keys = await connection.fetch(UNIQUE_KEYS, oid)
@@ -165,7 +185,9 @@ async def read_facts(connection: Any, table: str) -> TableFacts:
     )
 
 
-async def foreign_key(connection: Any, child: TableFacts, parent: TableFacts) -> tuple[list[str], list[str]]:
+async def foreign_key(
+    connection: Any, child: TableFacts, parent: TableFacts
+) -> tuple[list[str], list[str]]:
     """The columns of the child and of the parent, by the one foreign key between them."""
     rows = await connection.fetch(FOREIGN_KEY, child.oid, parent.oid)
     if len(rows) != 1:

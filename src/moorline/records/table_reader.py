@@ -68,7 +68,9 @@ class TableReader:
             return look, self._objection(look, since) if since else None
         await self.read_again(connection, look.shape)
         if look.epoch != before.epoch:
-            return look, Resync("epoch", "the table was registered anew, or Postgres is another one than before")
+            return look, Resync(
+                "epoch", "the table was registered anew, or Postgres is another one than before"
+            )
         return look, Resync("schema", "the columns or partitions of the table have changed")
 
     def _objection(self, look: Look, since: Snapshot) -> Resync | None:
@@ -89,7 +91,9 @@ class TableReader:
         if row is None:
             raise TableRefused(f"{self._name} is not registered any more.")
         if row["cluster"] != row["cluster_now"]:
-            raise TableRestored(f"{self._name} was registered in another cluster: `moor records renew {self._name}`.")
+            raise TableRestored(
+                f"{self._name} was registered in another cluster: `moor records renew {self._name}`."
+            )
         if row["shape"] is None:
             raise TableRefused(f"the table of {self._name}, {registration.table}, is dropped.")
         now = msgspec.structs.replace(
@@ -110,10 +114,14 @@ class TableReader:
         self.registered = await read_registered(connection, self._name)
         self.shape = shape
 
-    async def scan_keys(self, condition: Condition, snapshot_id: str) -> AsyncIterator[list[tuple[Key, int]]]:
+    async def scan_keys(
+        self, condition: Condition, snapshot_id: str
+    ) -> AsyncIterator[list[tuple[Key, int]]]:
         query, width = self.registered.sql.scan_keys(condition), len(self.table.key)
         async with self.database.scanning(snapshot_id) as connection:
-            async for lines in copied(connection, query, RECORDS_KEYS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX):
+            async for lines in copied(
+                connection, query, RECORDS_KEYS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
+            ):
                 yield _keys(lines, width)
 
     async def scan_rows(
@@ -124,14 +132,21 @@ class TableReader:
         keys: Sequence[Key] | None = None,
         columns: Sequence[str] | None = None,
     ) -> AsyncIterator[list[ScannedRow]]:
-        runs = [None] if keys is None else [
-            keys[at : at + RECORDS_KEYS_ASKED_MAX] for at in range(0, len(keys), RECORDS_KEYS_ASKED_MAX)
-        ]
+        runs = (
+            [None]
+            if keys is None
+            else [
+                keys[at : at + RECORDS_KEYS_ASKED_MAX]
+                for at in range(0, len(keys), RECORDS_KEYS_ASKED_MAX)
+            ]
+        )
         width = len(self.table.key)
         async with self.database.scanning(snapshot_id) as connection:
             for run in runs:
                 query = self.registered.sql.scan_rows(condition, run, columns)
-                async for lines in copied(connection, query, RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX):
+                async for lines in copied(
+                    connection, query, RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
+                ):
                     yield [_row(fields(line), width) for line in lines]
 
 
@@ -172,7 +187,10 @@ def _keys(lines: list[bytes], width: int) -> list[tuple[Key, int]]:
     if b"\\" in text:
         return [(key_of(row[:width]), int(row[width] or 0)) for row in map(fields, lines)]
     if width == 1:
-        return [((key,), int(seq)) for key, _, seq in (line.partition("\t") for line in text.decode().split("\n"))]
+        return [
+            ((key,), int(seq))
+            for key, _, seq in (line.partition("\t") for line in text.decode().split("\n"))
+        ]
     rows = (line.split("\t") for line in text.decode().split("\n"))
     return [(tuple(row[:width]), int(row[width])) for row in rows]
 

@@ -18,6 +18,12 @@ DELETIONS = sql("deletions")
 UPSERTS = sql("upserts")
 SCAN_KEYS = sql("scan_keys")
 SCAN_ROWS = sql("scan_rows")
+FUTURE = sql("future")
+FUTURE_LINES = sql("future_lines")
+KEYS_THERE = sql("keys_there")
+ROWS_THERE = sql("rows_there")
+IS_ASKED = sql("is_asked")
+LOG_LINES = sql("log_lines")
 
 SAFE_INTEGER = (1 << 53) - 1
 """Beyond it JSON of browsers rounds: such numbers are texts."""
@@ -26,7 +32,13 @@ SAFE_INTEGER = (1 << 53) - 1
 class TableSql:
     """`scopes` describes the scope columns, our own among them; `table.columns` what clients may read."""
 
-    def __init__(self, registration: Registration, table: Table, scopes: Sequence[Column], base_types: dict[str, str]) -> None:
+    def __init__(
+        self,
+        registration: Registration,
+        table: Table,
+        scopes: Sequence[Column],
+        base_types: dict[str, str],
+    ) -> None:
         self.registration = registration
         self.table = table
         self.scopes = tuple(scopes)
@@ -46,22 +58,22 @@ class TableSql:
             n=number,
             name=literal(self.registration.name),
             identity=IDENTITY,
-            log_n=f"(select last_value from moorline_records.log_n_{number} where is_called)" if has_log else "null::bigint",
+            log_n=filled(LOG_LINES, n=number) if has_log else "null::bigint",
             has_truncation=filled(HAS_TRUNCATION, **parts) if since and has_log else "false",
             has_changes=filled(HAS_CHANGES_LOG, **parts) if since and has_log else "false",
         )
 
     def future(self, now: Snapshot) -> str:
-        """Whether there is a row, or a line, of a transaction that has not begun."""
-        lines = f"moorline_records.log_{self.registration.n} l where l.xid >= '{now.xmax}'"
-        has_lines = f" or exists (select from {lines})" if self.registration.capture == "log" else ""
-        rows = f"{self._name} t where t.moor_xid <> '0' and t.moor_xid >= '{now.xmax}'"
-        return f"select exists (select from {rows}){has_lines}"
+        has_log = self.registration.capture == "log"
+        lines = filled(FUTURE_LINES, n=self.registration.n, xmax=now.xmax) if has_log else "false"
+        return filled(FUTURE, table=self._name, xmax=now.xmax, has_lines=lines)
 
     def deletions(self, since: Snapshot, condition: Condition) -> str:
         return filled(
             DELETIONS,
-            first_values=", ".join(f"f.{name}::text" for name in (*self._log_keys, *self._log_scopes)),
+            first_values=", ".join(
+                f"f.{name}::text" for name in (*self._log_keys, *self._log_scopes)
+            ),
             first_lines=self._first_lines(since),
             was_meant=self._was_meant(condition),
             table=self._name,
@@ -71,7 +83,7 @@ class TableSql:
     def upserts(self, since: Snapshot, condition: Condition) -> str:
         return filled(
             UPSERTS,
-            row_values=", ".join(f"t.{name}::text" for name in (*self._key, *self._scope_names())),
+            row_values=self._row_values(),
             first_scopes="".join(f"f.{name}::text, " for name in self._log_scopes),
             json_columns=self._json_columns(None),
             first_lines=self._first_lines(since),
@@ -83,9 +95,16 @@ class TableSql:
         )
 
     def scan_keys(self, condition: Condition) -> str:
-        return filled(SCAN_KEYS, key_values=self._key_values(), table=self._name, is_meant=self._is_meant(condition))
+        return filled(
+            SCAN_KEYS,
+            key_values=self._key_values(),
+            table=self._name,
+            is_meant=self._is_meant(condition),
+        )
 
-    def scan_rows(self, condition: Condition, keys: Sequence[Key] | None, columns: Sequence[str] | None) -> str:
+    def scan_rows(
+        self, condition: Condition, keys: Sequence[Key] | None, columns: Sequence[str] | None
+    ) -> str:
         return filled(
             SCAN_ROWS,
             key_values=self._key_values(),
@@ -95,13 +114,19 @@ class TableSql:
             is_asked="true" if keys is None else self._is_asked(keys),
         )
 
-    def rows_of(self, keys: Sequence[Key]) -> str:
+    def keys_there(self, keys: Sequence[Key]) -> str:
+        return filled(
+            KEYS_THERE, key_values=self._key_values(), table=self._name, is_asked=self._is_asked(keys)
+        )
+
+    def rows_there(self, keys: Sequence[Key]) -> str:
         """Like `upserts`, of rows whose keys are known, without what they were."""
-        return (
-            "select "
-            + ", ".join(f"t.{name}::text" for name in (*self._key, *self._scope_names()))
-            + f", t.moor_seq, row_to_json(r)::text from {self._name} t "
-            + f"cross join lateral (select {self._json_columns(None)}) r where {self._is_asked(keys)}"
+        return filled(
+            ROWS_THERE,
+            row_values=self._row_values(),
+            json_columns=self._json_columns(None),
+            table=self._name,
+            is_asked=self._is_asked(keys),
         )
 
     def _first_lines(self, since: Snapshot) -> str:
@@ -123,14 +148,21 @@ class TableSql:
     def _scope_names(self) -> list[str]:
         return [quoted(column.name) for column in self.scopes]
 
+    def _row_values(self) -> str:
+        return ", ".join(f"t.{name}::text" for name in (*self._key, *self._scope_names()))
+
     def _key_values(self) -> str:
         return ", ".join(f"t.{name}::text" for name in self._key)
 
     def _same_key(self) -> str:
-        return " and ".join(f"t.{name} = f.{line}" for name, line in zip(self._key, self._log_keys, strict=True))
+        return " and ".join(
+            f"t.{name} = f.{line}" for name, line in zip(self._key, self._log_keys, strict=True)
+        )
 
     def _is_meant(self, condition: Condition) -> str:
-        return condition_sql(condition, {one.name: (one, f"t.{quoted(one.name)}") for one in self.scopes})
+        return condition_sql(
+            condition, {one.name: (one, f"t.{quoted(one.name)}") for one in self.scopes}
+        )
 
     def _was_meant(self, condition: Condition) -> str:
         names = zip(self.scopes, self._log_scopes, strict=True)
@@ -141,11 +173,15 @@ class TableSql:
             f"array[{', '.join(literal(key[at]) for key in keys)}]::text[]::{_cast(type_)}[]"
             for at, type_ in enumerate(self._key_types)
         )
-        return f"({', '.join(f't.{name}' for name in self._key)}) in (select * from unnest({arrays}))"
+        names = ", ".join(f"t.{name}" for name in self._key)
+        return filled(IS_ASKED, key_names=names, arrays=arrays)
 
     def _json_columns(self, names: Sequence[str] | None) -> str:
         wanted = [column.name for column in self.table.columns] if names is None else names
-        return ", ".join(f"{_json_value(f't.{quoted(name)}', self._base_types[name])} as {quoted(name)}" for name in wanted)
+        return ", ".join(
+            f"{_json_value(f't.{quoted(name)}', self._base_types[name])} as {quoted(name)}"
+            for name in wanted
+        )
 
 
 def _json_value(name: str, base_type: str) -> str:
