@@ -1728,3 +1728,26 @@ RECORDS_ADDRESS_FILE_BYTES_MAX = 4 * KIB
 
 RECORDS_RENEW_ROWS_MAX = 10_000
 """Rows that are set right in one transaction behind a restore, so that writers wait little."""
+RECORD_RECENT_BYTES_MAX = 64 * MIB
+"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
+
+RECORD_STEP_MS = 20
+"""Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
+
+RECORD_SCANS_AT_ONCE_MAX = 8
+"""Scans and replays of a table that are under way at once on a node."""
+
+RECORD_ADMITTED_PER_S = 200
+"""Scans and replays of a table that are begun on a node in a second; equal subscriptions are one scan."""
+
+RECORD_WAITING_MAX = 20_000
+"""Subscriptions of a table that wait to be admitted; beyond it they are told when to return."""
+
+RECORD_RETURN_MS_MAX = 10_000
+"""Longest time behind which a client that was booted returns, drawn by chance, for 1,000 that were."""
+
+RECORD_SLOW_MS = 60_000
+"""A client whose buffer is full for so long is cut, with its cursor."""
+
+RECORD_CURSOR_FRESH_MS = 60_000
+"""An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
