@@ -1751,3 +1751,53 @@ RECORD_SLOW_MS = 60_000
 
 RECORD_CURSOR_FRESH_MS = 60_000
 """An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
+
+# --- records: the node's side ---------------------------------------------------------------------
+
+RECORDS_DATABASES_MAX = 64
+"""Databases that one node serves tables of: each has its connections."""
+
+RECORDS_IDLE_MS = 5_000
+"""Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""
+
+RECORDS_UNKNOWN_MS = 1_000
+"""Time for which a name that no database has registered is not asked for again."""
+
+RECORDS_UNKNOWN_MAX = 1_000
+"""Such names that are remembered: whoever may subscribe to anything could make up any."""
+
+RECORDS_AWAY_MS_MAX = 2_000
+"""Longest pause between two tries while a database does not answer."""
+
+RECORDS_FRAME_BYTES = 64 * KIB
+"""Bytes of rows in a WebSocket message, one row beyond it included: a browser parses it within a moment."""
+
+RECORDS_PATIENCE_MS = 2_000
+"""Time that those who share a scan wait for one of them who does not read; then it goes on without that one."""
+
+RECORDS_SNAPSHOT_MS_MAX = 300_000
+"""Time for which a snapshot is kept for the questions of clients who sync by digest: Postgres keeps old rows for it."""
+
+RECORDS_ASKED_MAX = 64
+"""Messages of a client that wait for the one before them; its socket is not read meanwhile."""
+
+RECORDS_FETCH_ROWS_MAX = 100_000
+"""Rows that one `fetch` brings: a client that lacks more of them asks again."""
+
+RECORDS_POLL_MS = 25_000
+"""Time for which a long poll waits for a change: below the half minute of proxies."""
+
+RECORDS_POLL_BYTES_MAX = 16 * MIB
+"""Of the answer to a long poll: what is longer needs a WebSocket."""
+
+RECORDS_POLLS_MAX = 1_000
+"""Long polls that wait at once."""
+
+RECORDS_KEY_LIFE_S = 86_400
+"""Time for which a key signs cursors."""
+
+RECORDS_KEYS_LOOK_MS = 60_000
+"""Between two looks at the keys in the catalog."""
+
+RECORDS_KEYS_AGAIN_MS = 1_000
+"""Between two looks because a cursor was signed with a key that is not known here: another node may have drawn it."""
