@@ -1611,3 +1611,9 @@ RECORD_SLOW_MS = 60_000
 
 RECORD_CURSOR_FRESH_MS = 60_000
 """An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
+
+RECORD_UNSETTLED_MAX = 100_000
+"""Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_HEALS_MAX = 3
+"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""

@@ -90,7 +90,7 @@ class ScanRead(Event, frozen=True):
 
 
 class ScanEnded(Event, frozen=True):
-    """The digest of all that it saw. A full scan is over with it; of others each subscription ends by itself."""
+    """The digest of all that it saw. A full scan is over with it; of others each subscription by itself."""
 
     scan: int
     digest: Digest
