@@ -83,6 +83,7 @@ class Node:
         self.scans: dict[int, deque[Event]] = {}
         self.sets: dict[int, tuple[int, Snapshot, int]] = {}
         """Of scans by digest: scan, snapshot and audience of a subscription."""
+        self.asked: dict[int, int] = {}
         self.later: deque[Event] = deque()
         self.asks_step: Snapshot | bool | None = False
         self.looks = 0
@@ -182,7 +183,7 @@ class Node:
                 work.append(client_side.RecordCame(change.key, after.seq, after.row))
             elif was:
                 work.append(client_side.DeletionCame(change.key))
-        work.append(SyncDone(effect.to[0], rolled.digest()))
+        work.append(SyncDone(effect.scan, effect.to[0], rolled.digest()))
 
     def end_sync(self, to: tuple[int, ...], number: int, at: Snapshot, digest: Digest) -> None:
         audience = self.feed.audiences[number]
@@ -198,19 +199,24 @@ class Node:
 
     def reconcile(self, client: Client) -> None:
         """The questions of a client in one go; what is fetched comes as records."""
-        scan, at, audience = self.sets.pop(client.subscription)
+        scan, at, audience = self.sets.get(client.subscription, (0, None, 0))
+        live = self.feed.subscriptions.get(client.subscription)
+        if live is None or at is None or live.scan != scan:
+            # It was put into another scan, which it hears of by another start; or that is over already.
+            return
         truth = self.truth(audience, at)
         salt = self.feed.table.salt
         theirs = row_hashes(salt, ((k, a.seq) for k, a in truth.items()))[:, 0]
         own = client.copy.frozen()
         client.copy.remove(own.having(own.high[~np.isin(own.high, theirs)]))
         work = self.scans.setdefault(-client.subscription, deque())
+        work.clear()
+        self.asked[client.subscription] = scan
         for (key, after), high in zip(truth.items(), theirs, strict=True):
             if high not in own.high:
                 work.append(client_side.RecordCame(key, after.seq, after.row))
         digest = digest_of_rows(salt, ((k, a.seq) for k, a in truth.items()))
-        assert scan
-        work.append(SyncDone(client.subscription, digest))
+        work.append(SyncDone(scan, client.subscription, digest))
 
     def advance(self) -> bool:
         """One piece of something that is under way."""
@@ -272,7 +278,8 @@ class Node:
             for number in numbers:
                 client = self.world.by_subscription[number]
                 live = self.feed.subscriptions.get(number)
-                if client.subscription == number and live is not None and live.scan:
+                wanted = self.asked.get(number) if scan < 0 else scan
+                if client.subscription == number and live is not None and live.scan == wanted:
                     self.world.check_permit(self, client)
                     self.world.say(client, event)
             return
@@ -305,11 +312,12 @@ class World:
         self._last_subscription = 0
         self.clients = [
             Client(n, self.chance.choice(WHERES), self.db.table)
-            for n in range(self.chance.randint(2, 5))
+            for n in range(self.chance.randint(2, 6))
         ]
         for client in self.clients:
             self.change_rights(client)
         self.nodes = [Node(self, "a"), Node(self, "b")]
+        self.rarity = self.chance.choice([0.002, 0.005, 0.01, 0.03])
         self.naive: dict[Key, int] = {}
         self.naive_last = 0
 
@@ -329,8 +337,8 @@ class World:
 
     def change_rights(self, client: Client) -> None:
         column = owner_column(self.db.table)  # type: ignore[arg-type]
-        owners = frozenset(self.chance.sample([1, 2, 3], self.chance.randint(0, 2)))
-        permit = make_permit(column, is_all=self.chance.random() < 0.5, owners=owners)
+        owners = frozenset(self.chance.choice([(), (), (1,), (1, 2)]))
+        permit = make_permit(column, is_all=not owners or self.chance.random() < 0.5, owners=owners)
         self.rights_version += 1
         self.permits[client.number] = permit
         self.permit_since.setdefault(client.number, []).append((self.rights_version, permit.hash))
@@ -428,36 +436,61 @@ class World:
         drawn = chance.random()
         client = chance.choice(self.clients)
         node = chance.choice(self.nodes)
-        if drawn < 0.25:
+        rare = self.rarity
+        if drawn < 0.22:
             self.write()
-        elif drawn < 0.50:
+        elif drawn < 0.60:
             node.advance()
-        elif drawn < 0.80:
-            self.deliver(client)
         elif drawn < 0.86:
+            self.deliver(client)
+        elif drawn < 0.92:
             node.post(Tick())
-        elif drawn < 0.90 and client.node is None:
-            self.connect(client)
-        elif drawn < 0.915 and client.node is not None:
+        elif drawn < 0.95:
+            if client.node is None:
+                self.connect(client)
+        elif drawn < 0.96:
+            self.poll_naively()
+        elif drawn < 0.96 + rare:
+            self.disturb(client, node)
+        self.watch_buffers(client)
+
+    def disturb(self, client: Client, node: Node) -> None:
+        """What is rare, or nothing would ever come to its end."""
+        what = self.chance.choice(
+            [
+                "cut",
+                "cut",
+                "cut",
+                "cut",
+                "rights",
+                "rights",
+                "where",
+                "truncate",
+                "bound",
+                "epoch",
+                "crash",
+            ]
+        )
+        if what == "cut" and client.node is not None:
             self.cut(client)
-        elif drawn < 0.925:
+        elif what == "rights":
             self.change_rights(client)
-        elif drawn < 0.930:
+        elif what == "truncate":
             self.db.truncate()
-        elif drawn < 0.935:
+        elif what == "bound":
             self.db.pass_the_bound()
-        elif drawn < 0.937:
+        elif what == "epoch":
             self.db.epoch += 1
-        elif drawn < 0.940:
+        elif what == "crash":
             self.crash(node)
-        elif drawn < 0.945 and client.node is not None:
-            client.filter = parse_filter(self.db.table, chance.choice(WHERES))  # type: ignore[arg-type]
+        elif what == "where" and client.node is not None:
+            client.filter = parse_filter(self.db.table, self.chance.choice(WHERES))  # type: ignore[arg-type]
             for effect in client.copy.change():
                 assert isinstance(effect, client_side.Subscribe)
                 self.subscribe(client, effect.cursor, effect.digest)
+            # What was on its way is of the subscription before, and still comes.
             client.inbox.append(client_side.Started(client.copy.sync - 1, How.LIVE))
-        elif drawn < 0.96:
-            self.poll_naively()
+            client.inbox.append(client_side.DeletionCame(("1",)))
         self.watch_buffers(client)
 
     def deliver(self, client: Client) -> bool:
