@@ -59,6 +59,11 @@ CHUNK = 3
 FULL_MESSAGES = 12
 
 
+class Answer(Event, frozen=True):
+    scan: int
+    highs: list[int]
+
+
 class Client:
     def __init__(self, number: int, where: dict[str, Any], table: Any) -> None:
         self.number = number
@@ -197,26 +202,33 @@ class Node:
             self.world.check_permit(self, client)
             self.world.say(client, client_side.Ended(client.copy.sync, cursor, digest))
 
-    def reconcile(self, client: Client) -> None:
-        """The questions of a client in one go; what is fetched comes as records."""
+    def answer(self, client: Client) -> None:
+        """To the question what it has: all hashes of the scan, in one go. It goes the way of all messages."""
         scan, at, audience = self.sets.get(client.subscription, (0, None, 0))
-        live = self.feed.subscriptions.get(client.subscription)
-        if live is None or at is None or live.scan != scan:
+        if at is None or not self.is_in(client, scan):
             # It was put into another scan, which it hears of by another start; or that is over already.
             return
-        truth = self.truth(audience, at)
-        salt = self.feed.table.salt
-        theirs = row_hashes(salt, ((k, a.seq) for k, a in truth.items()))[:, 0]
-        own = client.copy.frozen()
-        client.copy.remove(own.having(own.high[~np.isin(own.high, theirs)]))
-        work = self.scans.setdefault(-client.subscription, deque())
-        work.clear()
+        rows = ((key, after.seq) for key, after in self.truth(audience, at).items())
+        self.world.say(client, Answer(scan, row_hashes(self.feed.table.salt, rows)[:, 0].tolist()))
+
+    def fetch(self, client: Client, scan: int, wanted: set[int]) -> None:
+        """The rows with these hashes come as records, and then the sync is over."""
+        if not self.is_in(client, scan):
+            return
+        _, at, audience = self.sets[client.subscription]
+        truth, salt = self.truth(audience, at), self.feed.table.salt
+        highs = row_hashes(salt, ((key, after.seq) for key, after in truth.items()))[:, 0].tolist()
+        work = self.scans[-client.subscription] = deque()
         self.asked[client.subscription] = scan
-        for (key, after), high in zip(truth.items(), theirs, strict=True):
-            if high not in own.high:
+        for (key, after), high in zip(truth.items(), highs, strict=True):
+            if high in wanted:
                 work.append(client_side.RecordCame(key, after.seq, after.row))
-        digest = digest_of_rows(salt, ((k, a.seq) for k, a in truth.items()))
+        digest = digest_of_rows(salt, ((key, after.seq) for key, after in truth.items()))
         work.append(SyncDone(scan, client.subscription, digest))
+
+    def is_in(self, client: Client, scan: int) -> bool:
+        live = self.feed.subscriptions.get(client.subscription)
+        return live is not None and live.scan == scan != 0
 
     def advance(self) -> bool:
         """One piece of something that is under way."""
@@ -372,7 +384,7 @@ class World:
                     self.subscribe(client, cursor, digest)
                 case client_side.Reconcile():
                     assert client.node is not None
-                    client.node.reconcile(client)
+                    client.node.answer(client)
                 case client_side.Drifted():
                     client.drifts += 1
                     assert client.may_drift, f"RF1: {client.number} drifted"
@@ -496,8 +508,20 @@ class World:
     def deliver(self, client: Client) -> bool:
         if not client.inbox:
             return False
-        self.obey(client, client.inbox.popleft())
+        event = client.inbox.popleft()
+        if isinstance(event, Answer):
+            self.repair(client, event)
+        else:
+            self.obey(client, event)
         return True
+
+    def repair(self, client: Client, answer: Answer) -> None:
+        """What the node lacks goes; what it has besides is fetched, as `CopyRepairer` does."""
+        assert client.node is not None
+        own = client.copy.frozen()
+        theirs = np.array(answer.highs, np.uint64)
+        client.copy.remove(own.having(own.high[~np.isin(own.high, theirs)]))
+        client.node.fetch(client, answer.scan, set(answer.highs) - set(own.high.tolist()))
 
     def watch_buffers(self, client: Client) -> None:
         if client.node is None or client.subscription not in client.node.feed.subscriptions:
