@@ -1801,3 +1801,8 @@ RECORDS_KEYS_LOOK_MS = 60_000
 
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may have drawn it."""
+RECORD_UNSETTLED_MAX = 100_000
+"""Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_HEALS_MAX = 3
+"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""

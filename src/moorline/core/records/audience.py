@@ -130,6 +130,9 @@ class Audiences:
     def __iter__(self) -> Iterator[Audience]:
         return iter(self._by_number.values())
 
+    def __contains__(self, number: object) -> bool:
+        return number in self._by_number
+
     def __getitem__(self, number: int) -> Audience:
         return self._by_number[number]
 

@@ -90,15 +90,19 @@ class ScanRead(Event, frozen=True):
 
 
 class ScanEnded(Event, frozen=True):
-    """The digest of all that it saw. A full scan is over with it; of others each subscription ends by itself."""
+    """The digest of all that it saw. A full scan is over with it; of others each subscription by itself."""
 
     scan: int
     digest: Digest
 
 
 class SyncDone(Event, frozen=True):
-    """A replay (with the digest rolled forward), or the questions of one client, are over."""
+    """A replay (with the digest rolled forward), or the questions of one client, are over.
 
+    It names its scan: the subscription may have been put into another one meanwhile.
+    """
+
+    scan: int
     subscription: int
     digest: Digest
 

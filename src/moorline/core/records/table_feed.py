@@ -14,7 +14,7 @@ it was never there at any step (`Folded.between`).
 
 Invariants, looked at by `check` (RF1 and RF4, which are about rows, by the simulation):
 
-    RF2  a LIVE subscription is at the feed's step, and no other is ahead of it
+    RF2  all who are LIVE are sent to, all who are behind are brought on, and nobody is ahead of the feed
     RF3  nobody is LIVE by a permit that is older than the version of rights that was heard of
     RF5  equal subscriptions are one audience, and those admitted together share a scan
     RF6  the ring is within its bytes, and it is all that is kept
@@ -64,6 +64,7 @@ from moorline.core.records.feed_events import (
 from moorline.core.records.recent_steps import RecentSteps
 from moorline.core.records.row_hash import RowDigest
 from moorline.core.records.snapshot import Snapshot
+from moorline.core.records.subscription import Scan, Standing, Subscription
 from moorline.core.records.table import After, Change, Key, Table
 from moorline.core.sets.digest import Digest
 from moorline.limits import (
@@ -74,77 +75,9 @@ from moorline.limits import (
     RECORD_SCANS_AT_ONCE_MAX,
     RECORD_SLOW_MS,
     RECORD_STEP_MS,
+    RECORD_UNSETTLED_MAX,
     RECORD_WAITING_MAX,
 )
-
-
-class Standing(Enum):
-    WAITING = "waiting"
-    SCANNING = "scanning"
-    BEHIND = "behind"
-    LIVE = "live"
-
-
-STANDINGS: Mapping[Standing, frozenset[Standing]] = {
-    Standing.WAITING: frozenset({Standing.SCANNING}),
-    Standing.SCANNING: frozenset({Standing.BEHIND, Standing.WAITING}),
-    Standing.BEHIND: frozenset({Standing.LIVE, Standing.WAITING}),
-    Standing.LIVE: frozenset({Standing.BEHIND, Standing.WAITING}),
-}
-
-
-class Subscription:
-    __slots__ = (
-        "at", "audience", "connection", "digest", "full_ms", "is_alone", "is_proven", "number",
-        "rights_version", "scan", "snapshot", "standing", "wanted",
-    )  # fmt: skip
-
-    def __init__(self, number: int, connection: int, wanted: Wanted, audience: Audience) -> None:
-        self.number = number
-        self.connection = connection
-        self.wanted = wanted
-        self.audience = audience
-        self.rights_version = wanted.rights_version
-        self.standing = Standing.WAITING
-        self.at = 0
-        """Its step; what it was sent is the table there."""
-        self.snapshot: Snapshot | None = None
-        """That of its step, and its digest there: from where the log goes on, if the ring does not."""
-        self.digest: Digest | None = None
-        self.is_proven = False
-        self.scan = 0
-        self.full_ms: int | None = None
-        """Since when its buffer is full."""
-        self.is_alone = False
-        """Too slow to scan with others, who would wait for it."""
-
-    def move(self, standing: Standing) -> None:
-        if standing is not self.standing:
-            assert standing in STANDINGS[self.standing], (
-                f"{self.number}: no move from {self.standing.name} to {standing.name}"
-            )
-        self.standing = standing
-
-
-class Scan:
-    __slots__ = ("audience", "digest", "how", "members", "number", "snapshot", "step")
-
-    def __init__(
-        self,
-        number: int,
-        how: How,
-        audience: Audience,
-        step: int,
-        snapshot: Snapshot,
-        members: set[int],
-    ) -> None:
-        self.number = number
-        self.how = how
-        self.audience = audience
-        self.step = step
-        self.snapshot = snapshot
-        self.members = members
-        self.digest: Digest | None = None
 
 
 class Feeding(Enum):
@@ -154,7 +87,7 @@ class Feeding(Enum):
 
 
 class TableFeed(Machine[Feeding]):
-    """Of one table. Its shell performs the effects in order; a scan begins while the step's snapshot is shared."""
+    """Of one table. Its shell performs the effects in order; scans begin while the snapshot is shared."""
 
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         Feeding.RESTING: frozenset({Feeding.ASKING}),
@@ -198,9 +131,15 @@ class TableFeed(Machine[Feeding]):
         self._fanned: set[int] = set()
         """Audiences that were sent something of the step that is being read."""
         self._told_ms: dict[int, int] = {}
+        self._rolled: dict[int, Audience] = {}
+        """Those whose digest the step that is being read has changed."""
+        self._behind: set[int] = set()
+        self._full: set[int] = set()
+        self._refresh_ms = 0
         self._read: list[Change] = []
-        """Of the step that is being read, appearances: if it fails, some may never have been there."""
-        self._unsettled: dict[Key, Change] = {}
+        """Of the step that is being read, what rows became: if it fails, that may be in no step at all."""
+        self._unsettled: dict[Key, list[Change]] = {}
+        """The same of steps that have failed, until the next one that ends."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
@@ -257,8 +196,11 @@ class TableFeed(Machine[Feeding]):
         effects = self._leave_scan(found)
         audience.members.discard(number)
         self._live.pop(audience.number, None)
+        self._behind.discard(number)
+        self._full.discard(number)
         if not audience.members:
             self.audiences.leave(audience)
+            self._rolled.pop(audience.number, None)
             self._told_ms.pop(audience.number, None)
             self._fanned.discard(audience.number)
         return effects
@@ -289,6 +231,8 @@ class TableFeed(Machine[Feeding]):
             found.snapshot = found.digest = None
             found.wanted = _without_cursor(found.wanted, how)
         self._live.pop(found.audience.number, None)
+        self._behind.discard(found.number)
+        found.is_partial = found.is_torn = False
         found.move(Standing.WAITING)
         self._waiting.append(found.number)
         return effects
@@ -297,13 +241,14 @@ class TableFeed(Machine[Feeding]):
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        slow = [
-            one
-            for one in self.subscriptions.values()
-            if one.full_ms is not None and now_ms - one.full_ms >= RECORD_SLOW_MS
-        ]
-        for one in slow:
-            effects += self._boot(one, "it does not read")
+        for number in list(self._full):
+            found = self.subscriptions[number]
+            assert found.full_ms is not None
+            if now_ms - found.full_ms >= RECORD_SLOW_MS:
+                effects += self._boot(found, "it does not read")
+        if not self.subscriptions and self.state is Feeding.RESTING:
+            # Nobody is there to be told what changed; the next one begins with a scan.
+            self.snapshot = None
         if self.state is Feeding.RESTING and self.subscriptions and now_ms >= self._due_ms:
             self.move(Feeding.ASKING)
             effects.append(TakeStep(self.snapshot))
@@ -331,11 +276,21 @@ class TableFeed(Machine[Feeding]):
                 assert self.state is not Feeding.RESTING, "no step that could fail"
                 self.move(Feeding.RESTING)
                 self._due_ms = now_ms + self._step_ms
-                self.recent.drop()
-                self._settle_audiences(has_failed=True)
-                self._unsettled.update({one.key: one for one in self._read})
-                self._read = []
-                return []
+                return self._fail_step()
+
+    def _fail_step(self) -> list[Effect]:
+        self.recent.drop()
+        self._settle(has_failed=True)
+        self._fanned.clear()
+        for one in self._read:
+            self._unsettled.setdefault(one.key, []).append(one)
+        self._read = []
+        if len(self._unsettled) <= RECORD_UNSETTLED_MAX:
+            return []
+        # More than is remembered: only a scan tells what of it is there.
+        self._unsettled = {}
+        live = [one for one in self.subscriptions.values() if one.standing is Standing.LIVE]
+        return [effect for one in live for effect in self._wait(one, How.DIGEST)]
 
     def _fan(self, changes: tuple[Change, ...]) -> list[Effect]:
         self.recent.add(changes)
@@ -344,14 +299,20 @@ class TableFeed(Machine[Feeding]):
         for change in changes:
             for audience in self.audiences.touched(change):
                 outcome = audience.roll(change)
+                if outcome is not Outcome.NOTHING:
+                    self._rolled[audience.number] = audience
                 if outcome is Outcome.DELETION:
                     deletions.setdefault(audience.number, []).append(change.key)
                 elif outcome is Outcome.RECORD:
                     assert change.after is not None
                     records.setdefault(audience.number, []).append((change.key, change.after))
-            self._unsettled.pop(change.key, None)
-            if change.before is None:
-                self._read.append(change)
+            for audience in self._saw_unsettled(change.key):
+                if audience.outcome(change) is Outcome.NOTHING:
+                    deletions.setdefault(audience.number, []).append(change.key)
+            if change.after is not None:
+                # Without its row: a step may bring a million of them.
+                stripped = change.after._replace(row=b"")
+                self._read.append(Change(change.key, change.before, stripped))
         effects: list[Effect] = []
         for number in {**deletions, **records}:
             effects += self._send_live(number, deletions.get(number, []), records.get(number, []))
@@ -396,56 +357,68 @@ class TableFeed(Machine[Feeding]):
             self.recent.clear(self.step_number)
             return [*effects, *self._resync_all(), *self._admit(now_ms)]
         self.recent.end()
-        self._settle_audiences(has_failed=False)
+        self._settle(has_failed=False)
         effects += self._end_live(now_ms)
-        effects += self._catch_up_all()
+        effects += self._catch_up([self.subscriptions[number] for number in sorted(self._behind)])
         return [*effects, *self._admit(now_ms)]
 
     def _send_unsettled(self) -> list[Effect]:
         """What was sent of a step that failed, and is in no later one: it came and went in between."""
         deletions: dict[int, list[Key]] = {}
-        for change in self._unsettled.values():
-            for audience in self.audiences.touched(change):
-                if audience.outcome(change) is Outcome.RECORD:
-                    deletions.setdefault(audience.number, []).append(change.key)
+        for key in list(self._unsettled):
+            for audience in self._saw_unsettled(key):
+                deletions.setdefault(audience.number, []).append(key)
         effects: list[Effect] = []
         for number, keys in deletions.items():
             effects += self._send_live(number, keys, [])
         return effects
 
-    def _settle_audiences(self, *, has_failed: bool) -> None:
-        for audience in self.audiences:
+    def _saw_unsettled(self, key: Key) -> list[Audience]:
+        """Those that were sent a row in a step that failed; asked once, when it is settled."""
+        found: dict[int, Audience] = {}
+        for change in self._unsettled.pop(key, ()):
+            for audience in self.audiences.touched(change):
+                if audience.outcome(change) is Outcome.RECORD:
+                    found[audience.number] = audience
+        return list(found.values())
+
+    def _settle(self, *, has_failed: bool) -> None:
+        for audience in self._rolled.values():
             audience.settle(has_failed=has_failed)
-        if has_failed:
-            self._fanned.clear()
+        self._rolled.clear()
 
     def _end_live(self, now_ms: int) -> list[Effect]:
+        """Those who were sent something hear that it was all; now and then the others get a new cursor."""
         assert self.snapshot is not None
-        effects: list[Effect] = []
-        for audience in list(self.audiences):
-            to = self._live_of(audience)
-            for number in to:
-                self.subscriptions[number].at = self.step_number
-                self.subscriptions[number].snapshot = self.snapshot
-            told_ms = self._told_ms.setdefault(audience.number, now_ms)
-            is_due = audience.number in self._fanned or now_ms - told_ms >= RECORD_CURSOR_FRESH_MS
-            if not to or not is_due:
-                continue
-            digest = audience.digest()
-            if digest is None:
-                # Nobody can say what they should have: they find out by a scan.
-                for number in to:
-                    effects += self._wait(self.subscriptions[number], How.DIGEST)
-                continue
-            self._told_ms[audience.number] = now_ms
-            effects.append(EndSync(to, audience.number, self.snapshot, digest))
+        told = {number for number in self._fanned if number in self.audiences}
         self._fanned.clear()
+        if now_ms >= self._refresh_ms:
+            # Looked at rarely, since it looks at all audiences.
+            self._refresh_ms = now_ms + RECORD_CURSOR_FRESH_MS // 10
+            before_ms = now_ms - RECORD_CURSOR_FRESH_MS
+            told |= {
+                audience.number
+                for audience in self.audiences
+                if self._told_ms.get(audience.number, now_ms) <= before_ms
+            }
+        effects: list[Effect] = []
+        for number in sorted(told):
+            audience = self.audiences[number]
+            to = self._live_of(audience)
+            digest = audience.digest()
+            self._told_ms[number] = now_ms
+            if digest is not None and to:
+                effects.append(EndSync(to, number, self.snapshot, digest))
+            elif to:
+                # Nobody can say what they should have: they find out by a scan.
+                members = [self.subscriptions[one] for one in to]
+                effects += [effect for one in members for effect in self._wait(one, How.DIGEST)]
         return effects
 
     def _resync_all(self) -> list[Effect]:
         effects: list[Effect] = []
+        self._settle(has_failed=True)
         for audience in self.audiences:
-            audience.settle(has_failed=True)
             audience.forget_digest()
         self._fanned.clear()
         for found in list(self.subscriptions.values()):
@@ -546,11 +519,11 @@ class TableFeed(Machine[Feeding]):
                     return []
                 members = [self.subscriptions[one] for one in sorted(scan.members)]
                 return self._synced(scan, members, digest, now_ms)
-            case SyncDone(number, digest):
-                found = self.subscriptions.get(number)
-                scan = None if found is None else self._scans.get(found.scan)
-                if found is None or scan is None:
+            case SyncDone(number, subscription, digest):
+                scan = self._scans.get(number)
+                if scan is None or subscription not in scan.members:
                     return []
+                found = self.subscriptions[subscription]
                 return self._synced(scan, [found], scan.digest or digest, now_ms)
             case ScanFailed(number):
                 scan = self._scans.get(number)
@@ -575,6 +548,7 @@ class TableFeed(Machine[Feeding]):
             found.is_proven = scan.how is not How.REPLAY
             self._leave_scan(found)
             found.move(Standing.BEHIND)
+            self._behind.add(found.number)
         to = tuple(one.number for one in members)
         self._told_ms[scan.audience.number] = now_ms
         effects: list[Effect] = [EndSync(to, scan.audience.number, scan.snapshot, digest)]
@@ -585,11 +559,6 @@ class TableFeed(Machine[Feeding]):
 
     # --- those behind -----------------------------------------------------------------------------
 
-    def _catch_up_all(self) -> list[Effect]:
-        return self._catch_up(
-            [one for one in self.subscriptions.values() if one.standing is Standing.BEHIND]
-        )
-
     def _catch_up(self, behind: Iterable[Subscription]) -> list[Effect]:
         """From the ring, those of one audience and one step together; by the log, where it does not reach."""
         assert self.state is not Feeding.STEPPING, "in the middle of a step"
@@ -599,10 +568,12 @@ class TableFeed(Machine[Feeding]):
             is_current = found.rights_version >= self.rights_version
             if found.full_ms is not None or not is_current:
                 continue
-            if self.recent.reaches(found.at):
+            if found.is_torn:
+                effects += self._wait(found, How.DIGEST)
+            elif self.recent.reaches(found.at):
                 groups.setdefault((found.audience.number, found.at), []).append(found)
             else:
-                effects += self._wait(found, None)
+                effects += self._wait(found, How.DIGEST if found.is_partial else None)
         for (_, at), members in groups.items():
             effects += self._bring(members, at)
         return effects
@@ -631,11 +602,14 @@ class TableFeed(Machine[Feeding]):
             return [effect for one in members for effect in self._wait(one, How.DIGEST)]
         to = tuple(sorted(one.number for one in members))
         for one in members:
-            one.at, one.snapshot, one.digest = self.step_number, self.snapshot, None
-            one.is_proven = False
+            one.snapshot = one.digest = None
+            one.is_proven = one.is_partial = False
             one.move(Standing.LIVE)
+            self._behind.discard(one.number)
         self._live.pop(audience.number, None)
-        if deletions or records:
+        is_other = rolled is not None and rolled.digest() != digest
+        if deletions or records or is_other:
+            # With another digest than a cursor led to, where a scan has told it: they find out.
             effects.append(StartSync(to, How.LIVE))
             effects.append(SendRows(to, audience.number, tuple(deletions), tuple(records)))
             effects.append(EndSync(to, audience.number, self.snapshot, digest))
@@ -646,6 +620,7 @@ class TableFeed(Machine[Feeding]):
         if found is None or found.full_ms is not None:
             return []
         found.full_ms = now_ms
+        self._full.add(number)
         if found.standing is Standing.SCANNING:
             # Others would wait for it: it leaves, and scans by itself when it reads again.
             found.is_alone = True
@@ -657,8 +632,12 @@ class TableFeed(Machine[Feeding]):
         """Nothing more is sent to it for now; what it misses is in the ring, and in the log."""
         if found.standing is Standing.LIVE:
             found.move(Standing.BEHIND)
+            self._behind.add(found.number)
+            found.at, found.snapshot = self.step_number, self.snapshot
             found.digest = found.audience.digest()
             found.is_proven = found.audience.is_proven
+            found.is_partial = found.audience.number in self._fanned
+            found.is_torn = bool(self._unsettled) or found.digest is None
             self._live.pop(found.audience.number, None)
 
     def _drain(self, number: int, now_ms: int) -> list[Effect]:  # noqa: ARG002
@@ -666,6 +645,7 @@ class TableFeed(Machine[Feeding]):
         if found is None:
             return []
         found.full_ms = None
+        self._full.discard(number)
         if found.standing is Standing.BEHIND and self.state is not Feeding.STEPPING:
             return self._catch_up([found])
         return []
@@ -741,10 +721,12 @@ class TableFeed(Machine[Feeding]):
     def _check_subscription(self, found: Subscription, scanning: dict[int, int]) -> None:
         assert found.number in found.audience.members, "RF5: not in its audience"
         assert found.at <= self.step_number, f"RF2: {found.number} is ahead"
+        found.check()
+        is_behind = found.standing is Standing.BEHIND
+        assert (found.number in self._behind) == is_behind, f"RF2: {found.number} is left behind"
         is_scanning = found.standing is Standing.SCANNING
         assert (scanning.get(found.number) == found.scan) == is_scanning, f"RF7: {found.number}"
         if found.standing is Standing.LIVE:
-            assert found.at == self.step_number, f"RF2: {found.number} is at {found.at}"
             assert found.rights_version >= self.rights_version, f"RF3: {found.number} is live"
             assert found.number in self._live_of(found.audience), f"RF2: {found.number} is left out"
         else:
