@@ -79,7 +79,9 @@ class Copy:
 
 
 class Bed:
-    def __init__(self, dsn: str, connection: asyncpg.Connection, database: Database, capture: str) -> None:
+    def __init__(
+        self, dsn: str, connection: asyncpg.Connection, database: Database, capture: str
+    ) -> None:
         self.dsn = dsn
         self.connection = connection
         self.database = database
@@ -91,7 +93,11 @@ class Bed:
             await self.connection.execute(statement)
 
     async def add(self, table: str = "things", **wanted: Any) -> None:
-        wanted = {"key": ("id",), "filters": ("workspace_id", "state"), "capture": self.kind} | wanted
+        wanted = {
+            "key": ("id",),
+            "filters": ("workspace_id", "state"),
+            "capture": self.kind,
+        } | wanted
         await add(self.connection, Wanted(table, **wanted))
 
     async def things(self) -> None:

@@ -55,7 +55,9 @@ async def test_t2_many_writers_none_missed_none_invented(bed: Bed) -> None:
     async def control(connection: asyncpg.Connection) -> set[int]:
         """`seq > last`: the keys that it has seen, each with its last number."""
         nonlocal last_seen
-        rows = await connection.fetch("select id, moor_seq from things where moor_seq > $1", last_seen)
+        rows = await connection.fetch(
+            "select id, moor_seq from things where moor_seq > $1", last_seen
+        )
         for row in rows:
             seen[row["id"]] = row["moor_seq"]
             last_seen = max(last_seen, row["moor_seq"])
@@ -138,7 +140,9 @@ async def test_t5_an_open_transaction_holds_nobody_up_in_this_database_or_anothe
 async def test_t7_200_000_rows_in_one_transaction(bed: Bed) -> None:
     await bed.things()
     async with bed.copy() as copy:
-        await bed.execute("insert into things select i, i % 10, 'a', repeat('x', 20) from generate_series(1, 200000) i")
+        await bed.execute(
+            "insert into things select i, i % 10, 'a', repeat('x', 20) from generate_series(1, 200000) i"
+        )
         async with copy.capture.step(copy.since, is_exported=True) as step:
             if bed.kind == "notify":
                 # More than it keeps, or just as much: either way nothing is lost without a word.
@@ -169,24 +173,36 @@ async def test_t8_one_row_changed_1_000_times_is_told_once(bed: Bed) -> None:
 async def test_t10_inserted_and_deleted_between_two_steps_is_nothing(bed: Bed) -> None:
     await bed.things()
     async with bed.copy() as copy:
-        await bed.execute("insert into things values (1, 1, 'a')", "update things set state = 'b'", "delete from things")
+        await bed.execute(
+            "insert into things values (1, 1, 'a')",
+            "update things set state = 'b'",
+            "delete from things",
+        )
         assert await copy.step() == []
-        await bed.execute("begin; insert into things values (1, 1, 'a'); delete from things; commit")
+        await bed.execute(
+            "begin; insert into things values (1, 1, 'a'); delete from things; commit"
+        )
         assert await copy.step() == []
 
 
-async def test_t11_and_t12_the_scopes_before_and_after_are_those_of_the_ends_of_a_step(bed: Bed) -> None:
+async def test_t11_and_t12_the_scopes_before_and_after_are_those_of_the_ends_of_a_step(
+    bed: Bed,
+) -> None:
     await bed.things()
     await bed.execute("insert into things values (1, 1, 'a'), (2, 1, null)")
     async with bed.copy() as copy:
-        await bed.execute("update things set workspace_id = 2", "update things set workspace_id = 3, state = 'z'")
+        await bed.execute(
+            "update things set workspace_id = 2", "update things set workspace_id = 3, state = 'z'"
+        )
         changes = {change.key: change for change in await copy.step()}
         for key, state in (("1", "a"), ("2", None)):
             change = changes[(key,)]
             assert change.before is not None
             assert change.after is not None
             assert (change.before.scopes, change.after.scopes) == ((1, state), (3, "z"))
-        await bed.execute("update things set workspace_id = 9", "update things set workspace_id = 3")
+        await bed.execute(
+            "update things set workspace_id = 9", "update things set workspace_id = 3"
+        )
         (change, _) = await copy.step()
         assert change.before is not None
         assert change.after is not None
@@ -236,7 +252,9 @@ async def test_t14_children_follow_their_parent(bed: Bed) -> None:
         changes = await copy.step()
         assert {change.key for change in changes} == {("1",), ("2",)}
         assert {(change.before and change.before.scopes[0], change.after and change.after.scopes[0]) for change in changes} == {(10, 11)}  # fmt: skip # noqa: E501
-        await bed.execute("insert into runs values (4, 1)", "update runs set project_id = 2 where id = 1")
+        await bed.execute(
+            "insert into runs values (4, 1)", "update runs set project_id = 2 where id = 1"
+        )
         await copy.step()
         assert copy.rows[("4",)][1]["moor_owner"] == 11
         assert copy.rows[("1",)][1]["moor_owner"] == 20
@@ -287,7 +305,8 @@ async def test_t16_an_update_that_changes_nothing_is_nothing(bed: Bed) -> None:
     await bed.execute("insert into things values (1, 1, 'a'), (2, null, null)")
     async with bed.copy() as copy:
         await bed.execute(
-            "update things set state = state", "update things set moor_seq = 7, moor_xid = '3', note = note"
+            "update things set state = state",
+            "update things set moor_seq = 7, moor_xid = '3', note = note",
         )
         assert await copy.step() == []
         await bed.check(copy)
@@ -347,9 +366,15 @@ async def test_partitions_moves_between_them_and_truncate_of_one(bed: Bed) -> No
     )
     await bed.add(key=("id", "region"), filters=("region",))
     async with bed.copy() as copy:
-        await bed.execute("insert into things values (1, 'eu'), (2, 'us')", "insert into things_us_1 values (3, 'us')")
+        await bed.execute(
+            "insert into things values (1, 'eu'), (2, 'us')",
+            "insert into things_us_1 values (3, 'us')",
+        )
         assert len(await copy.step()) == 3
-        await bed.execute("update things set region = 'us' where id = 1", "update things_us_1 set note = 'x' where id = 2")
+        await bed.execute(
+            "update things set region = 'us' where id = 1",
+            "update things_us_1 set note = 'x' where id = 2",
+        )
         changes = {change.key: change for change in await copy.step()}
         assert changes["1", "eu"].after is None
         assert changes["1", "us"].before is None
@@ -368,7 +393,9 @@ async def test_keys_of_uuid_text_and_date_with_odd_texts(bed: Bed) -> None:
     await bed.execute(
         'create table "odd ""table""" ("the Key" text, "at" date, "U" uuid, "state\\" text, primary key ("the Key", "at", "U"))'
     )
-    await bed.add('"odd ""table"""', key=("the Key", "at", "U"), filters=("state\\", "at"), name="odd")
+    await bed.add(
+        '"odd ""table"""', key=("the Key", "at", "U"), filters=("state\\", "at"), name="odd"
+    )
     async with bed.copy("odd") as copy:
         texts = ["", " ", "a\tb", "a\nb\\", "\\N", "'", '"', "é", "{$1}", "%s"]
         for text in texts:
@@ -379,14 +406,20 @@ async def test_keys_of_uuid_text_and_date_with_odd_texts(bed: Bed) -> None:
         await copy.step()
         uuid = "c0ffee00-0000-4000-8000-000000000001"
         assert set(copy.rows) == {(text, "2024-02-29", uuid) for text in texts}
-        await bed.execute("set datestyle = 'German'", """delete from "odd ""table\""" where "the Key" = ' '""")
+        await bed.execute(
+            "set datestyle = 'German'", """delete from "odd ""table\""" where "the Key" = ' '"""
+        )
         (change,) = await copy.step()
         assert change.key == (" ", "2024-02-29", uuid)
         async with copy.capture.step(copy.since, is_exported=True) as step:
             snapshot_id = await step.export()
             for text in texts:
                 condition = (Term("state\\", "in", (text,)),)
-                found = [key async for keys in copy.capture.scan_keys(condition, snapshot_id) for key, _ in keys]
+                found = [
+                    key
+                    async for keys in copy.capture.scan_keys(condition, snapshot_id)
+                    for key, _ in keys
+                ]
                 assert found == ([] if text == " " else [(text, "2024-02-29", uuid)])
             asked = [(text, "2024-02-29", uuid) for text in texts[:4]]
             rows = [row async for rows in copy.capture.scan_rows((), snapshot_id, keys=asked, columns=["at"]) for row in rows]  # fmt: skip # noqa: E501
@@ -449,3 +482,84 @@ async def test_a_table_that_is_dropped_or_removed_ends_the_capture(bed: Bed) -> 
         await remove(bed.connection, "things")
         with pytest.raises(TableRefused):
             await copy.step()
+
+
+async def test_t16_a_stale_stamp_that_is_written_back_within_one_transaction_hides_nothing(
+    bed: Bed,
+) -> None:
+    """As an ORM does that saves all columns it has read, twice."""
+    await bed.things()
+    async with bed.copy() as copy:
+        await bed.execute(
+            "begin; insert into things values (1, 1, 'a');"
+            "update things set state = 'a', moor_xid = '0', moor_seq = 0 where id = 1; commit"
+        )
+        assert len(await copy.step()) == 1
+        await bed.check(copy)
+
+
+async def test_a_replay_tells_of_what_is_meant_and_nothing_else(log_bed: Bed) -> None:
+    bed = log_bed
+    await bed.things()
+    await bed.execute("insert into things select i, i % 3, 'a' from generate_series(1, 30) i")
+    async with bed.copy() as copy:
+        since = copy.since
+        await bed.execute(
+            "update things set workspace_id = 1 where id = 3",  # falls in
+            "update things set workspace_id = 2 where id = 1",  # falls out
+            "update things set note = 'x' where id = 4",
+            "update things set note = 'x' where id = 5",  # is of another one
+            "delete from things where id = 7",
+            "delete from things where id = 8",
+            "insert into things values (100, 1, 'a'), (101, 2, 'a'), (102, null, 'a')",
+        )
+        assert await copy.capture.replays(copy.capture.table.epoch, since) is None
+        async with copy.capture.step(since, is_exported=True) as step:
+            snapshot_id = await step.export()
+            expected = {
+                (Term("workspace_id", "in", (1,)),): {3: "+", 1: "-", 4: "u", 7: "-", 100: "+"},
+                (Term("workspace_id", "in", (None,)),): {102: "+"},
+                (Term("workspace_id", "null"),): {102: "+"},
+                (Term("workspace_id", "not_in", (1, 2, None)),): {3: "-"},
+                (Term("workspace_id", "not_in", (0, 1)),): {
+                    1: "+",
+                    5: "u",
+                    8: "-",
+                    101: "+",
+                    102: "+",
+                },
+                (
+                    Term("workspace_id", "range", (">", 1, "<=", 2)),
+                    Term("state", "in", ("a", "b")),
+                ): {1: "+", 5: "u", 8: "-", 101: "+"},  # fmt: skip # noqa: E501
+                (Term("state", "in", ()),): {},
+            }
+            for condition, changes in expected.items():
+                found = {
+                    int(change.key[0]): "-"
+                    if change.after is None
+                    else "u"
+                    if change.before
+                    else "+"
+                    async for part in copy.capture.changes_since(since, condition, snapshot_id)
+                    for change in part
+                }
+                assert found == changes, condition
+
+
+async def test_a_notification_is_taken_when_it_is_heard(bed: Bed) -> None:
+    """Without an exported snapshot, as a feed asks that has nothing to scan."""
+    await bed.things()
+    async with bed.copy() as copy:
+        async with copy.capture.step(copy.since) as step:
+            assert step.is_unchanged
+            copy.since = step.until
+        await bed.execute("insert into things values (1, 1, 'a')")
+        async with asyncio.timeout(20):
+            while not copy.rows:
+                async with copy.capture.step(copy.since) as step:
+                    async for part in step.changes():
+                        for change in part:
+                            copy.apply(change)
+                    copy.since = step.until
+        await bed.check(copy)

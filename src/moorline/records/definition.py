@@ -40,6 +40,11 @@ class Parent(msgspec.Struct, frozen=True):
     """Those that they name."""
 
     @property
+    def shown(self) -> str:
+        """As it is kept: the quoted name of the table, and the bare one of the column."""
+        return f"{self.facts.name}.{self.column}"
+
+    @property
     def owner_type(self) -> str:
         column = self.facts.column(self.column)
         assert column is not None, "it was checked"
@@ -94,7 +99,7 @@ def definition(
             table_name=literal(facts.table_name),
             key=_literals(wanted.key),
             owner=literal(owner) if owner else "null",
-            owner_from=literal(wanted.owner_from) if wanted.owner_from else "null",
+            owner_from=literal(parent.shown) if parent else "null",
             parent=parent.facts.oid if parent else "null",
             filters=_literals(wanted.filters),
             capture=literal(wanted.capture),
@@ -143,14 +148,13 @@ def _capture(
         "n": number,
         "table": facts.name,
         "is_key_changed": f"row({_each(key, 'old.')}) is distinct from row({_each(key, 'new.')})",
-        # False whatever they are; what counts is that they are named.
-        "named_columns": "false and "
-        + " and ".join(f"old.{quoted(name)} is null" for name in (*wanted.key, *scopes)),
+        "named_columns": _named("old", (*wanted.key, *scopes)),
     }
     if wanted.capture == "notify":
         return filled(
             NOTIFY,
             **shared,
+            named_new_columns=_named("new", wanted.key),
             new_keys=_each(key, "new.", "::text"),
             old_keys=_each(key, "old.", "::text"),
             old_scopes=_each([quoted(name) for name in scopes], "old.", "::text"),
@@ -197,6 +201,7 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
         parent=parent.facts.name,
         owner_type=parent.owner_type,
         owner_column=quoted(parent.column),
+        named_columns=" or ".join(f"new.{child} is null" for child, _ in pairs),
         lock_class=LOCK_CLASS + number,
         child_text=text("new", [child for child, _ in pairs]),
         parent_text=text("new", [own for _, own in pairs]),
@@ -204,6 +209,11 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
         child_matches=" and ".join(f"child.{child} = new.{own}" for child, own in pairs),
         fill_matches=" and ".join(f"child.{child} = parent.{own}" for child, own in pairs),
     )
+
+
+def _named(row: str, names: Sequence[str]) -> str:
+    """False whatever they are; what counts is that they are named."""
+    return "false and " + " and ".join(f"{row}.{quoted(name)} is null" for name in names)
 
 
 def _each(names: Sequence[str], prefix: str, suffix: str = "") -> str:

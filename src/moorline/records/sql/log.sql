@@ -50,5 +50,6 @@ execute function moorline_records.log_{n}();
 alter table {table} enable always trigger zzz_moorline_log;
 
 create trigger zzz_moorline_log_delete after delete on {table}
-for each row execute function moorline_records.log_{n}();
+for each row when (old.moor_seq is not null or ({named_columns}))
+execute function moorline_records.log_{n}();
 alter table {table} enable always trigger zzz_moorline_log_delete;

@@ -5,7 +5,12 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $moor
 begin
     if tg_op = 'UPDATE' and new.moor_seq >= 0 then
         new.moor_seq := old.moor_seq;
-        if not (new.moor_xid = '0' and old.moor_xid >= pg_snapshot_xmax(pg_current_snapshot())) then
+        -- A snapshot does not count our own transaction among those that have begun.
+        if not (
+            new.moor_xid = '0'
+            and old.moor_xid >= pg_snapshot_xmax(pg_current_snapshot())
+            and old.moor_xid <> pg_current_xact_id()
+        ) then
             new.moor_xid := old.moor_xid;
         end if;
         if {is_same} then
