@@ -136,8 +136,10 @@ def _is_same(facts: TableFacts) -> str:
         return "new operator(pg_catalog.*=) old"
     # Before an update they are not there yet, so the rows are compared without them. By name: the function must
     # not fail when one of them is dropped.
-    without = f"array[{_literals(generated)}]::text[]"
-    return f"(to_jsonb(new) - {without})::text = (to_jsonb(old) - {without})::text"
+    without = f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
+    return (
+        f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
+    )
 
 
 def _capture(
@@ -147,7 +149,7 @@ def _capture(
     shared = {
         "n": number,
         "table": facts.name,
-        "is_key_changed": f"row({_each(key, 'old.')}) is distinct from row({_each(key, 'new.')})",
+        "is_key_changed": _is_key_changed(key),
         "named_columns": _named("old", (*wanted.key, *scopes)),
     }
     if wanted.capture == "notify":
@@ -209,6 +211,11 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
         child_matches=" and ".join(f"child.{child} = new.{own}" for child, own in pairs),
         fill_matches=" and ".join(f"child.{child} = parent.{own}" for child, own in pairs),
     )
+
+
+def _is_key_changed(key: Sequence[str]) -> str:
+    same = " and ".join(f"old.{name} operator(pg_catalog.=) new.{name}" for name in key)
+    return f"tg_op operator(pg_catalog.=) 'DELETE' or not ({same})"
 
 
 def _named(row: str, names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ begin
     end if;
     perform pg_notify('moorline_records_{n}', payload);
     -- The new key of a row whose key changed is that of a new row.
-    if tg_op = 'UPDATE' and {is_key_changed} then
+    if tg_op = 'UPDATE' and ({is_key_changed}) then
         payload := json_build_array(
             nextval('moorline_records.log_n_{n}'), pg_current_xact_id()::text, 'I', json_build_array({new_keys})
         )::text;
