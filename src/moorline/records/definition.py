@@ -40,6 +40,11 @@ class Parent(msgspec.Struct, frozen=True):
     """Those that they name."""
 
     @property
+    def shown(self) -> str:
+        """As it is kept: the quoted name of the table, and the bare one of the column."""
+        return f"{self.facts.name}.{self.column}"
+
+    @property
     def owner_type(self) -> str:
         column = self.facts.column(self.column)
         assert column is not None, "it was checked"
@@ -94,7 +99,7 @@ def definition(
             table_name=literal(facts.table_name),
             key=_literals(wanted.key),
             owner=literal(owner) if owner else "null",
-            owner_from=literal(wanted.owner_from) if wanted.owner_from else "null",
+            owner_from=literal(parent.shown) if parent else "null",
             parent=parent.facts.oid if parent else "null",
             filters=_literals(wanted.filters),
             capture=literal(wanted.capture),
@@ -131,8 +136,10 @@ def _is_same(facts: TableFacts) -> str:
         return "new operator(pg_catalog.*=) old"
     # Before an update they are not there yet, so the rows are compared without them. By name: the function must
     # not fail when one of them is dropped.
-    without = f"array[{_literals(generated)}]::text[]"
-    return f"(to_jsonb(new) - {without})::text = (to_jsonb(old) - {without})::text"
+    without = f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
+    return (
+        f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
+    )
 
 
 def _capture(
@@ -142,15 +149,14 @@ def _capture(
     shared = {
         "n": number,
         "table": facts.name,
-        "is_key_changed": f"row({_each(key, 'old.')}) is distinct from row({_each(key, 'new.')})",
-        # False whatever they are; what counts is that they are named.
-        "named_columns": "false and "
-        + " and ".join(f"old.{quoted(name)} is null" for name in (*wanted.key, *scopes)),
+        "is_key_changed": _is_key_changed(key),
+        "named_columns": _named("old", (*wanted.key, *scopes)),
     }
     if wanted.capture == "notify":
         return filled(
             NOTIFY,
             **shared,
+            named_new_columns=_named("new", wanted.key),
             new_keys=_each(key, "new.", "::text"),
             old_keys=_each(key, "old.", "::text"),
             old_scopes=_each([quoted(name) for name in scopes], "old.", "::text"),
@@ -197,6 +203,7 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
         parent=parent.facts.name,
         owner_type=parent.owner_type,
         owner_column=quoted(parent.column),
+        named_columns=" or ".join(f"new.{child} is null" for child, _ in pairs),
         lock_class=LOCK_CLASS + number,
         child_text=text("new", [child for child, _ in pairs]),
         parent_text=text("new", [own for _, own in pairs]),
@@ -204,6 +211,16 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
         child_matches=" and ".join(f"child.{child} = new.{own}" for child, own in pairs),
         fill_matches=" and ".join(f"child.{child} = parent.{own}" for child, own in pairs),
     )
+
+
+def _is_key_changed(key: Sequence[str]) -> str:
+    same = " and ".join(f"old.{name} operator(pg_catalog.=) new.{name}" for name in key)
+    return f"tg_op operator(pg_catalog.=) 'DELETE' or not ({same})"
+
+
+def _named(row: str, names: Sequence[str]) -> str:
+    """False whatever they are; what counts is that they are named."""
+    return "false and " + " and ".join(f"{row}.{quoted(name)} is null" for name in names)
 
 
 def _each(names: Sequence[str], prefix: str, suffix: str = "") -> str:

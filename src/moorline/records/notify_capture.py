@@ -185,7 +185,11 @@ class NotifyCapture(TableReader):
     async def _listen(self) -> None:
         """Connects, again where the connection was lost: what was sent in between is not known."""
         channel = f"moorline_records_{self.registered.registration.n}"
-        if self._listener is not None and not self._listener.is_closed() and channel == self._channel:
+        if (
+            self._listener is not None
+            and not self._listener.is_closed()
+            and channel == self._channel
+        ):
             return
         await self._leave()
         self._lines.lose()

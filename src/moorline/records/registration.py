@@ -37,7 +37,6 @@ REGISTRATION_THERE = sql("registration_there")
 REGISTRATION_NUMBER = sql("registration_number")
 REGISTRATION_LOCK = sql("registration_lock")
 INDEX = sql("index")
-INDEX_DROP = sql("index_drop")
 INDEX_PARENT = sql("index_parent")
 REMOVE = sql("remove")
 REMOVE_COLUMNS = sql("remove_columns")
@@ -104,6 +103,9 @@ async def add(
             _warnings(wanted),
         )
 
+    # Before anything is locked, and while the reason is the table's own.
+    (await read_facts(connection, wanted.table)).check_table()
+
     async def work() -> tuple[TableFacts, list[str], int]:
         await connection.execute(SCHEMA)
         await connection.execute(REGISTRATION_LOCK)
@@ -113,9 +115,9 @@ async def add(
             await connection.execute(text)
         return facts, statements, number
 
-    facts, statements, number = await _locked(connection, work, lock_ms)
+    facts, statements, number = await locked(connection, work, lock_ms)
     indexes = _indexes(facts, wanted, str(number))
-    await _build(connection, wanted.name or facts.table_name, facts, indexes, number, lock_ms)
+    await _build(connection, wanted.name or facts.table_name, facts, indexes, lock_ms)
     return Added(
         wanted.name or facts.table_name, (SCHEMA, *statements, *indexes), _warnings(wanted)
     )
@@ -147,7 +149,7 @@ async def remove(
 
     if not await _is_there(connection):
         raise TableRefused(f"no table is registered as {name}: there are none in this database.")
-    return await work() if dry_run else await _locked(connection, work, lock_ms)
+    return await work() if dry_run else await locked(connection, work, lock_ms)
 
 
 async def registrations(connection: Any, name: str | None = None) -> list[Registration]:
@@ -224,7 +226,7 @@ def _index_name(number: str, leaf: int) -> str:
 
 
 async def _build(
-    connection: Any, name: str, facts: TableFacts, indexes: Sequence[str], number: int, lock_ms: int
+    connection: Any, name: str, facts: TableFacts, indexes: Sequence[str], lock_ms: int
 ) -> None:
     """The indexes, outside of any transaction. If one fails, the registration is taken back as a whole."""
     try:
@@ -234,7 +236,7 @@ async def _build(
         for text in indexes:
             await connection.execute(text, timeout=RECORDS_INDEX_MS_MAX / 1000)
     except (asyncpg.PostgresError, OSError, asyncpg.InterfaceError) as error:
-        left = await _taken_back(connection, name, facts, number, lock_ms)
+        left = await _taken_back(connection, name, lock_ms)
         raise TableRefused(
             f"the index of {facts.name} could not be built ({_words(error)}): {left}"
         ) from error
@@ -243,23 +245,16 @@ async def _build(
             await connection.execute("reset statement_timeout; reset lock_timeout")
 
 
-async def _taken_back(
-    connection: Any, name: str, facts: TableFacts, number: int, lock_ms: int
-) -> str:
+async def _taken_back(connection: Any, name: str, lock_ms: int) -> str:
     try:
-        await connection.execute(f"set lock_timeout = {lock_ms}")
-        for leaf, _, table in facts.leaves:
-            schema = table.rpartition('"."')[0] + '"'
-            await connection.execute(
-                filled(INDEX_DROP, index=f"{schema}.{quoted(_index_name(str(number), leaf))}")
-            )
+        # A half-made index goes with its column.
         await remove(connection, name, lock_ms=lock_ms)
     except (asyncpg.PostgresError, OSError, asyncpg.InterfaceError, TableRefused) as error:
         return f"and what was done could not be taken back ({_words(error)}): `moor records remove {name}`."
     return "everything was taken back; try again."
 
 
-async def _locked(connection: Any, work: Callable[[], Awaitable[T]], lock_ms: int) -> T:
+async def locked(connection: Any, work: Callable[[], Awaitable[T]], lock_ms: int) -> T:
     """One transaction, whose locks are waited for only so long: who comes behind would wait with us."""
     for attempt in range(RECORDS_LOCK_TRIES):
         if attempt:

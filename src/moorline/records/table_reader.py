@@ -59,7 +59,7 @@ class TableReader:
     async def look(self, connection: Any, since: Snapshot | None) -> tuple[Look, Resync | None]:
         """Where Postgres is, and what stands against going on from `since`. The description of the table is that of
         now behind it."""
-        look = await self._look(connection, since)
+        look = await take_look(connection, self._name, self.registered, since)
         before, shape = self.table, self.shape
         if look.epoch == before.epoch and look.shape == shape:
             if look.good_from != before.good_from:
@@ -84,31 +84,6 @@ class TableReader:
         if look.has_truncation:
             return Resync("truncated", "the table was truncated")
         return None
-
-    async def _look(self, connection: Any, since: Snapshot | None) -> Look:
-        registration = self.registered.registration
-        row = await connection.fetchrow(self.registered.sql.state(since))
-        if row is None:
-            raise TableRefused(f"{self._name} is not registered any more.")
-        if row["cluster"] != row["cluster_now"]:
-            raise TableRestored(
-                f"{self._name} was registered in another cluster: `moor records renew {self._name}`."
-            )
-        if row["shape"] is None:
-            raise TableRefused(f"the table of {self._name}, {registration.table}, is dropped.")
-        now = msgspec.structs.replace(
-            registration, epoch=row["epoch"], cluster=row["cluster"], relation=row["relation"]
-        )
-        return Look(
-            snapshot=Snapshot.parse(row["snapshot"]),
-            epoch=epoch_of(now, row["timeline"]),
-            shape=row["shape"],
-            good_from=int(row["good_from"]),
-            log_limit=row["log_limit"],
-            log_n=row["log_n"],
-            has_truncation=row["has_truncation"],
-            has_changes=row["has_changes"],
-        )
 
     async def read_again(self, connection: Any, shape: str) -> None:
         self.registered = await read_registered(connection, self._name)
@@ -148,6 +123,35 @@ class TableReader:
                     connection, query, RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
                 ):
                     yield [_row(fields(line), width) for line in lines]
+
+
+async def take_look(
+    connection: Any, name: str, registered: Registered, since: Snapshot | None
+) -> Look:
+    """TableRefused if the table is not there any more, or not the one that was registered."""
+    registration = registered.registration
+    row = await connection.fetchrow(registered.sql.state(since))
+    if row is None:
+        raise TableRefused(f"{name} is not registered any more.")
+    if row["cluster"] != row["cluster_now"]:
+        raise TableRestored(
+            f"{name} was registered in another cluster: `moor records renew {name}`."
+        )
+    if row["shape"] is None:
+        raise TableRefused(f"the table of {name}, {registration.table}, is dropped.")
+    now = msgspec.structs.replace(
+        registration, epoch=row["epoch"], cluster=row["cluster"], relation=row["relation"]
+    )
+    return Look(
+        snapshot=Snapshot.parse(row["snapshot"]),
+        epoch=epoch_of(now, row["timeline"]),
+        shape=row["shape"],
+        good_from=int(row["good_from"]),
+        log_limit=row["log_limit"],
+        log_n=row["log_n"],
+        has_truncation=row["has_truncation"],
+        has_changes=row["has_changes"],
+    )
 
 
 async def open_reader(database: Database, name: str) -> TableReader:

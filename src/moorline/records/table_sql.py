@@ -116,7 +116,10 @@ class TableSql:
 
     def keys_there(self, keys: Sequence[Key]) -> str:
         return filled(
-            KEYS_THERE, key_values=self._key_values(), table=self._name, is_asked=self._is_asked(keys)
+            KEYS_THERE,
+            key_values=self._key_values(),
+            table=self._name,
+            is_asked=self._is_asked(keys),
         )
 
     def rows_there(self, keys: Sequence[Key]) -> str:

@@ -15,16 +15,19 @@ create table moorline_records.log_{n} (
 );
 create index on moorline_records.log_{n} (xid);
 
+-- As in the stamp, every name is qualified.
 create function moorline_records.log_{n}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $moorline$
+language plpgsql security definer as $moorline$
 begin
     insert into moorline_records.log_{n} (n, xid, at, kind, {log_names}, prev_seq, prev_xid)
     select
-        line.n, pg_current_xact_id(), clock_timestamp(),
+        line.n, pg_catalog.pg_current_xact_id(), pg_catalog.clock_timestamp(),
         case when {is_key_changed} then 'D' else 'U' end,
         {old_values}, old.moor_seq, old.moor_xid
-    from (select nextval('moorline_records.log_n_{n}') as n offset 0) as line, moorline_records.log_limit_{n} as bound
-    where line.n <= bound.last_value;
+    from
+        (select pg_catalog.nextval('moorline_records.log_n_{n}'::pg_catalog.regclass) as n offset 0) as line,
+        moorline_records.log_limit_{n} as bound
+    where line.n operator(pg_catalog.<=) bound.last_value;
     return null;
 end
 $moorline$;
@@ -50,5 +53,6 @@ execute function moorline_records.log_{n}();
 alter table {table} enable always trigger zzz_moorline_log;
 
 create trigger zzz_moorline_log_delete after delete on {table}
-for each row execute function moorline_records.log_{n}();
+for each row when (old.moor_seq is not null or ({named_columns}))
+execute function moorline_records.log_{n}();
 alter table {table} enable always trigger zzz_moorline_log_delete;

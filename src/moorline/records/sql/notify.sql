@@ -27,7 +27,7 @@ begin
     end if;
     perform pg_notify('moorline_records_{n}', payload);
     -- The new key of a row whose key changed is that of a new row.
-    if tg_op = 'UPDATE' and {is_key_changed} then
+    if tg_op = 'UPDATE' and ({is_key_changed}) then
         payload := json_build_array(
             nextval('moorline_records.log_n_{n}'), pg_current_xact_id()::text, 'I', json_build_array({new_keys})
         )::text;
@@ -55,6 +55,12 @@ for each row when (old.moor_seq <> new.moor_seq or ({named_columns}))
 execute function moorline_records.notify_{n}();
 alter table {table} enable always trigger zzz_moorline_notify;
 
-create trigger zzz_moorline_notify_other after insert or delete on {table}
-for each row execute function moorline_records.notify_{n}();
-alter table {table} enable always trigger zzz_moorline_notify_other;
+create trigger zzz_moorline_notify_delete after delete on {table}
+for each row when (old.moor_seq is not null or ({named_columns}))
+execute function moorline_records.notify_{n}();
+alter table {table} enable always trigger zzz_moorline_notify_delete;
+
+create trigger zzz_moorline_notify_insert after insert on {table}
+for each row when (new.moor_seq is not null or ({named_new_columns}))
+execute function moorline_records.notify_{n}();
+alter table {table} enable always trigger zzz_moorline_notify_insert;

@@ -32,6 +32,7 @@ alter table {parent} enable always trigger zzz_moorline_moved_{n};
 
 update {table} child set moor_owner = parent.{owner_column} from {parent} parent where {fill_matches};
 
+-- Always true; it names the columns, which therefore stay.
 create trigger zzz_moorline_owner before insert or update on {table}
-for each row execute function moorline_records.owner_{n}();
+for each row when (true or {named_columns}) execute function moorline_records.owner_{n}();
 alter table {table} enable always trigger zzz_moorline_owner;
