@@ -19,6 +19,7 @@ class Offer:
 
     def __init__(
         self,
+        scan: int,
         capture: Capture,
         condition: Condition,
         filter_: Filter,
@@ -26,6 +27,7 @@ class Offer:
         keys: KeySet,
         digest: Digest,
     ) -> None:
+        self.scan = scan
         self.digest = digest
         self._capture = capture
         self._condition = condition

@@ -36,7 +36,7 @@ class Hearer(Protocol):
 
 class Receiver:
     __slots__ = (
-        "digest", "filter", "hearer", "known", "needs_full", "number", "offer", "pending", "sync", "table",
+        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number", "offer", "pending", "sync", "table",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
@@ -46,8 +46,10 @@ class Receiver:
         self.table = table
         self.filter = filter_
         self.digest: Digest | None = None
-        """What the client said that it holds. One that says none cannot be asked by digest."""
+        """What the client said that it holds."""
         self.known: KnownIds | None = None
+        self.can_compare = True
+        """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""
         self.pending: How | None = None
         """A sync that has begun and of which nothing was said yet: it is told with what comes first."""
         self.offer: "Offer | None" = None

@@ -193,7 +193,7 @@ class Scans:
             self._send(scan, self._members(scan), deletions, records)
             await self._room(scan)
         for receiver in self._members(scan):
-            self._post(SyncDone(receiver.number, digest.digest()))
+            self._post(SyncDone(scan.number, receiver.number, digest.digest()))
 
     async def _by_known(self, scan: _Scan) -> None:
         """All keys of the scope; then each by what it said that it knows."""
@@ -204,15 +204,23 @@ class Scans:
         digest = await keys.digest()
         self._post(ScanEnded(scan.number, digest))
         offer = Offer(
-            self._capture, scan.condition, scan.audience.filter, scan.snapshot_id, keys, digest
+            scan.number,
+            self._capture,
+            scan.condition,
+            scan.audience.filter,
+            scan.snapshot_id,
+            keys,
+            digest,
         )
         alone: list[Receiver] = []
         for receiver in self._members(scan):
-            if receiver.known is not None or receiver.needs_full or receiver.digest is None:
+            if receiver.needs_full or not receiver.can_compare:
                 alone.append(receiver)
             elif receiver.digest == digest:
+                # Nothing differs, which is a replay of nothing: there is no question to wait for.
+                receiver.pending = How.REPLAY
                 self._sending.begin([receiver])
-                self._post(SyncDone(receiver.number, digest))
+                self._post(SyncDone(scan.number, receiver.number, digest))
             else:
                 receiver.offer = offer
                 self._sending.begin([receiver])
@@ -252,7 +260,7 @@ class Scans:
             await self._room(scan)
         for receiver in receivers:
             if receiver in self._members(scan):
-                self._post(SyncDone(receiver.number, digest))
+                self._post(SyncDone(scan.number, receiver.number, digest))
 
     def _send(
         self,

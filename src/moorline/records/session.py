@@ -68,7 +68,9 @@ class Outlet(Protocol):
 class RecordSession:
     """A `Hearer`."""
 
-    def __init__(self, tables: Tables, outlet: Outlet) -> None:
+    def __init__(self, tables: Tables, outlet: Outlet, *, can_compare: bool = True) -> None:
+        self.can_compare = can_compare
+        """Whether it can answer, and so be synced by questions."""
         self.number = next(_numbers)
         self.sync = -1
         """Number of its set; older ones are not heard of any more."""

@@ -100,6 +100,7 @@ class Joining:
             receiver = Receiver(next(_numbers), session, self._sync, name, filter_)
             receiver.digest = None if wanted.digest is None else Digest.from_bytes(wanted.digest)
             receiver.known = self._known()
+            receiver.can_compare = receiver.known is None and session.can_compare
         except BadFilter as error:
             return Refused(self._sync, name, "BAD_FILTER", str(error))
         except (LimitReached, RightsUnknown) as error:
@@ -113,7 +114,7 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
-        elif receiver.digest is not None and receiver.digest.count:
+        elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
             otherwise = How.DIGEST
         session.receivers[name] = (host, receiver)
         host.subscribe(receiver, Wanted(filter_, permit, version, cursor, otherwise))

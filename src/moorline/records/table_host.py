@@ -47,8 +47,9 @@ from moorline.core.records.feed_events import (
 )
 from moorline.core.records.permit import Permit
 from moorline.core.records.snapshot import Snapshot
+from moorline.core.records.subscription import Standing
 from moorline.core.records.table import Table
-from moorline.core.records.table_feed import Feeding, Standing, TableFeed
+from moorline.core.records.table_feed import Feeding, TableFeed
 from moorline.errors import DatabaseUnreachable, RightsUnknown, TableRefused, TableRestored
 from moorline.limits import RECORDS_AWAY_MS_MAX, RECORDS_IDLE_MS
 from moorline.net.clock import monotonic_ms
@@ -143,8 +144,7 @@ class TableHost:
         """Its questions are over."""
         offer, receiver.offer = receiver.offer, None
         if offer is not None:
-            receiver.digest = offer.digest
-            self.post(SyncDone(receiver.number, offer.digest))
+            self.post(SyncDone(offer.scan, receiver.number, offer.digest))
             self._scans.left()
 
     def rights_changed(self, version: int) -> None:
