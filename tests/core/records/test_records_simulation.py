@@ -1,7 +1,8 @@
 """Writers, nodes and clients in every order that a seed brings: at rest each copy is what it may see.
 
 The digest at every end of a sync is held against the table at its snapshot (RF4), what is sent against the
-rights that the node has heard of (RF3), and no copy may differ at an end unless it was cut off within a sync (RF1).
+rights that the node has heard of (RF3), and no copy may differ at an end unless it was cut off within a sync
+(RF1).
 """
 
 import pytest
