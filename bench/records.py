@@ -50,7 +50,9 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
                 for capture in CAPTURES:
                     commits = await _commits_per_s(folder, host, script, capture, plan.seconds)
                     found[capture].append(commits)
-                    tell(f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second")
+                    tell(
+                        f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second"
+                    )
             _report(report, kind, found)
 
 
@@ -60,7 +62,12 @@ def _report(report: Report, kind: str, found: dict[str, list[float]]) -> None:
         # Inserts are what the target is of; updates write a line of the log each.
         case = f"capture={capture}" if kind == "inserts" else f"capture={capture} {kind}"
         report.row(
-            case, "commits_per_s", medians[capture], "1/s", peer="capture=none", peer_value=medians["none"]
+            case,
+            "commits_per_s",
+            medians[capture],
+            "1/s",
+            peer="capture=none",
+            peer_value=medians["none"],
         )
 
 
@@ -98,7 +105,13 @@ async def _commits_per_s(folder: Path, host: str, script: str, capture: str, sec
     file.write_text(f"\\set scope random(1, 100)\n\\set key random(1, {KEYS})\n{text}\n")
     process = await asyncio.create_subprocess_exec(
         str(binaries() / "pgbench"),
-        *("--no-vacuum", "--protocol=prepared", f"--client={WRITERS}", "--jobs=2", f"--time={seconds}"),
+        *(
+            "--no-vacuum",
+            "--protocol=prepared",
+            f"--client={WRITERS}",
+            "--jobs=2",
+            f"--time={seconds}",
+        ),
         *(f"--file={file}", f"--host={host}", "--username=postgres", "postgres"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

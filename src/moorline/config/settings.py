@@ -25,6 +25,7 @@ from moorline.config.addresses import (
 )
 from moorline.config.kerberos import Kerberos
 from moorline.config.problem import Problem, text_setting
+from moorline.config.records import Records
 from moorline.config.resolver import Resolver
 from moorline.config.sections import Groups, Queues, Streams
 
@@ -35,6 +36,7 @@ __all__ = [
     "Kerberos",
     "Problem",
     "Queues",
+    "Records",
     "Resolver",
     "Streams",
 ]
@@ -161,6 +163,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     access: Access = Access()
     resolver: Resolver = Resolver()
     kerberos: Kerberos = Kerberos()
+    records: Records = Records()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)

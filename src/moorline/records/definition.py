@@ -136,10 +136,10 @@ def _is_same(facts: TableFacts) -> str:
         return "new operator(pg_catalog.*=) old"
     # Before an update they are not there yet, so the rows are compared without them. By name: the function must
     # not fail when one of them is dropped.
-    without = f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
-    return (
-        f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
+    without = (
+        f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
     )
+    return f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
 
 
 def _capture(

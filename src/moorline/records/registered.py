@@ -8,7 +8,7 @@ from moorline.core.records.table import Table
 from moorline.errors import TableRefused, TableRestored
 from moorline.records.naming import HIDDEN_COLUMNS
 from moorline.records.registration import IDENTITY, Registration, registrations
-from moorline.records.table_facts import read_facts
+from moorline.records.table_facts import ColumnFacts, read_facts
 from moorline.records.table_sql import TableSql
 
 
@@ -55,6 +55,12 @@ async def read_registered(connection: Any, name: str) -> Registered:
     scopes = [columns[column].described() for column in registration.scopes]
     base_types = {column.name: column.base_type for column in facts.columns}
     return Registered(registration, table, TableSql(registration, table, scopes, base_types))
+
+
+async def read_columns(connection: Any, name: str) -> tuple[ColumnFacts, ...]:
+    """Of a table, as Postgres has them now."""
+    registered = await read_registered(connection, name)
+    return (await read_facts(connection, registered.registration.table)).columns
 
 
 def epoch_of(registration: Registration, timeline: str) -> str:
