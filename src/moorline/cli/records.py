@@ -67,7 +67,7 @@ Name = Annotated[
 
 
 @app.command(
-    epilog="Example: moor records add experiments --key id --owner workspace_id --filter workspace_id,state"
+    epilog="Example: moor records add experiments --key id --filter workspace_id"
 )
 @with_settings
 def add(
