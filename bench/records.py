@@ -2,9 +2,12 @@
 
     python -m bench.records [--quick] [--json]
 
-Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench writes to each of
-them in turn, one row a transaction, round by round: a machine with other work slows all three down. Told is the median
-of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own statements only.
+Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench
+writes to each of them in turn, one row a transaction, round by round: a machine with other work slows all
+three down. Told
+is the median of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own
+statements
+only.
 """
 
 import asyncio
@@ -25,7 +28,8 @@ WRITERS = 32
 KEYS = 100_000
 CAPTURES = ("none", "log", "notify")
 SCRIPTS = {
-    "inserts": "insert into {table} (workspace_id, state, note) values ({scope}, 'new', 'a note of some length');",
+    "inserts": "insert into {table} (workspace_id, state, note) values ({scope}, 'new', 'a note of "
+    "some length');",
     "updates": "update {table} set state = 'run', note = 'note ' || random() where id = {key};",
 }
 
@@ -77,7 +81,8 @@ async def _make_tables(dsn: str) -> None:
         for capture in CAPTURES:
             table = f"bench_{capture}"
             await connection.execute(
-                f"create table {table} (id bigserial primary key, workspace_id integer, state text, note text);"
+                f"create table {table} (id bigserial primary key, workspace_id integer, state text, "
+                f"note text);"
                 f"insert into {table} (workspace_id, state, note)"
                 f" select i % 100, 'new', 'a note' from generate_series(1, {KEYS}) i"
             )

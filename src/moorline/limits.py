@@ -1628,7 +1628,8 @@ RECORDS_NOTIFIED_BYTES_MAX = 64 * MIB
 """Bytes of them."""
 
 RECORDS_MARKER_MS_MAX = 20_000
-"""Time within which a node hears its own marker, with the capture `notify`: the queue of Postgres is stuck behind it."""
+"""Time within which a node hears its own marker, with the capture `notify`: behind it the queue of Postgres
+is stuck."""
 
 RECORDS_TABLES_MAX = 1_000
 """Registered tables of one database."""

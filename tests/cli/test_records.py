@@ -28,7 +28,8 @@ async def dsn(postgres: EmbeddedPostgres) -> str:
 async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(dsn)
     await connection.execute(
-        "create table experiments (id bigint primary key, workspace_id integer not null, state text, n numeric,"
+        "create table experiments (id bigint primary key, workspace_id integer not null, state "
+        "text, n numeric,"
         ' "odd name" jsonb, "with,comma" integer)'
     )
     try:
@@ -57,11 +58,19 @@ async def refused(code: int, *arguments: str) -> str:
 
 async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: str) -> None:
     at = f"--database={dsn}"
-    arguments = ["experiments", "--key=id", "--owner=workspace_id", '--filter=workspace_id,state,"with,comma"']
+    arguments = [
+        "experiments",
+        "--key=id",
+        "--owner=workspace_id",
+        '--filter=workspace_id,state,"with,comma"',
+    ]
     sql = await done("add", *arguments, at, "--dry-run")
     assert "create trigger zzz_moorline_stamp" in sql
     assert json.loads(await done("list", at, "--json")) == []
-    assert json.loads(await done("add", *arguments, at, "--json")) == {"name": "experiments", "capture": "log"}
+    assert json.loads(await done("add", *arguments, at, "--json")) == {
+        "name": "experiments",
+        "capture": "log",
+    }
     (row,) = json.loads(await done("list", at, "--json"))
     assert row == {
         "name": "experiments",
@@ -94,11 +103,14 @@ async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: s
     assert json.loads(await done("list", at, "--json")) == []
 
 
-async def test_wrong_commands_are_refused_with_a_word(connection: asyncpg.Connection, dsn: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("connection")
+async def test_wrong_commands_are_refused_with_a_word(dsn: str, tmp_path: Path) -> None:
     at = f"--database={dsn}"
     assert "no column nothing" in await refused(24, "add", "experiments", "--key=nothing", at)
     assert "there is no table" in await refused(24, "add", "nothing", "--key=id", at)
-    assert "accepted: log, notify" in await refused(3, "add", "experiments", "--key=id", "--capture=logical", at)
+    assert "accepted: log, notify" in await refused(
+        3, "add", "experiments", "--key=id", "--capture=logical", at
+    )
     assert "--owner-from" in await refused(
         24, "add", "experiments", "--key=id", "--owner=state", "--owner-from=a.b", at
     )
@@ -118,15 +130,16 @@ async def test_wrong_commands_are_refused_with_a_word(connection: asyncpg.Connec
     assert "s3cret" not in await refused(3, "list", f"--database-file={secret}")
 
 
-async def test_a_database_of_the_settings_is_named_by_a_file(
-    connection: asyncpg.Connection, dsn: str, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("connection")
+async def test_a_database_of_the_settings_is_named_by_a_file(dsn: str, tmp_path: Path) -> None:
     file = tmp_path / "address"
     file.write_text(dsn + "\n")
     setting = f"--set=records.databases=analytics={file}"
     await done("add", "experiments", "--key=id", "--database=analytics", setting)
     assert len(json.loads(await done("list", "--database=analytics", setting, "--json"))) == 1
-    line = await refused(3, "list", f"--set=records.databases=a={dsn.replace('postgres@', 'me:s3cret@')}")
+    line = await refused(
+        3, "list", f"--set=records.databases=a={dsn.replace('postgres@', 'me:s3cret@')}"
+    )
     assert "s3cret" not in line
 
 

@@ -1,7 +1,8 @@
 """Room: cli. `moor records`: tables of Postgres that are served to clients.
 
-These commands work on Postgres itself, as the role in the address: who may change a table there says who may register
-it. Nodes find what is registered in the databases that their settings name; no node has to be told.
+These commands work on Postgres itself, as the role in the address: who may change a table there says who
+may register it. Nodes find what is registered in the databases that their settings name; no node has to be
+told.
 """
 
 import asyncio
@@ -34,8 +35,9 @@ Database = Annotated[
         "--database",
         metavar="ADDRESS",
         show_default=False,
-        help="The Postgres with the table: postgresql://USER@HOST:PORT/DATABASE without a password, which PGPASSWORD "
-        "or ~/.pgpass has; or the name of one of the setting records.databases. By default the catalog's own.",
+        help="The Postgres with the table: postgresql://USER@HOST:PORT/DATABASE without a password, "
+        "which PGPASSWORD or ~/.pgpass has; or the name of one of the setting records.databases. "
+        "By default the catalog's own.",
     ),
 ]
 DatabaseFile = Annotated[
@@ -66,9 +68,7 @@ Name = Annotated[
 ]
 
 
-@app.command(
-    epilog="Example: moor records add experiments --key id --filter workspace_id"
-)
+@app.command(epilog="Example: moor records add experiments --key id --filter workspace_id")
 @with_settings
 def add(
     settings: Loaded[Config],
@@ -139,8 +139,8 @@ def add(
 ) -> None:
     """Register a table: it gets two columns, triggers and a small log.
 
-    Nothing is written anew. The lock of the table is held for a moment; if it is not had in time, nothing is changed.
-    The index is built beside the writers.
+    Nothing is written anew. The lock of the table is held for a moment; if it is not had in time, nothing
+    is changed. The index is built beside the writers.
     """
     need_server("moor records")
     from moorline.records.definition import Wanted
@@ -341,7 +341,10 @@ def _address(config: Config, database: str, file: Path | None) -> str:
     if "://" in database:
         if _has_password(database):
             raise ConfigError(
-                "--database has a password in it, which every list of processes shows: put the address into a file and "
+                "--database has a password in it, which every list of processes shows: put the "
+                ""
+                ""
+                "address into a file and "
                 "give --database-file, or the password into ~/.pgpass"
             )
         return database

@@ -25,7 +25,8 @@ class DatabaseFile(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> "DatabaseFile":
-        """ValueError says what is wrong with it. The text is not quoted: somebody may have put an address there."""
+        """ValueError says what is wrong with it. The text is not quoted: somebody may have put an address
+        there."""
         name, sign, file = text.partition("=")
         if not sign or not file or not _NAME.fullmatch(name) or "://" in file:
             raise ValueError(f"accepted: {DATABASE_FORM}")

@@ -1,5 +1,5 @@
-"""Room: records. Where the databases with tables of users are. An address with a password is in a file, never in the
-catalog, in settings or in an argument."""
+"""Room: records. Where the databases with tables of users are. An address with a password is in a file,
+never in the catalog, in settings or in an argument."""
 
 from pathlib import Path
 
@@ -44,12 +44,14 @@ def read_address(file: Path) -> str:
 
 
 def own_address(config: Config) -> str:
-    """That of the catalog, for whoever works on it beside the node: the embedded one runs while its node does."""
+    """That of the catalog, for whoever works on it beside the node: the embedded one runs while its node
+    does."""
     if config.catalog != "embedded":
         return config.catalog
     folder = (Path(config.data) / "run").resolve()
     if not (folder / SOCKET).exists():
         raise DatabaseUnreachable(
-            f"no node with an embedded catalog runs on {config.data}: start it, or name a Postgres with --database."
+            f"no node with an embedded catalog runs on {config.data}: start it, or name a Postgres "
+            f"with --database."
         )
     return f"postgresql://postgres@/postgres?host={folder}&port={PORT}"

@@ -98,7 +98,8 @@ class Database:
 
     @asynccontextmanager
     async def reading(self, snapshot_id: str | None = None) -> AsyncIterator[Any]:
-        """A connection whose statements all see one snapshot: a new one, or one that another transaction exports."""
+        """A connection whose statements all see one snapshot: a new one, or one that another transaction
+        exports."""
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),

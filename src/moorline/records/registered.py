@@ -1,4 +1,5 @@
-"""Room: records. A registered table as it is now: its registration, its columns, its epoch, the statements that read it."""
+"""Room: records. A registered table as it is now: its registration, its columns, its epoch, the statements
+that read it."""
 
 from typing import Any
 
@@ -19,7 +20,8 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 async def read_registered(connection: Any, name: str) -> Registered:
-    """TableRefused if it is not registered or dropped, TableRestored if it was registered in another place."""
+    """TableRefused if it is not registered or dropped, TableRestored if it was registered in another
+    place."""
     found = await registrations(connection, name)
     if not found:
         raise TableRefused(f"no table is registered as {name} in this database.")
@@ -64,6 +66,6 @@ async def read_columns(connection: Any, name: str) -> tuple[ColumnFacts, ...]:
 
 
 def epoch_of(registration: Registration, timeline: str) -> str:
-    """The registration, the cluster and database, the table, and the timeline: with another of these, no snapshot
-    from before says anything."""
+    """The registration, the cluster and database, the table, and the timeline: with another of these, no
+    snapshot from before says anything."""
     return f"{registration.epoch}/{registration.cluster}/{registration.relation}/{timeline}"
