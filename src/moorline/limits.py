@@ -1573,6 +1573,50 @@ RECORD_MESSAGES_MAX = 16_384
 RECORD_VALUE_CHARACTERS_MAX = 1_024
 """Of one value of a filter: as long as a key, and an owner is a level of a path."""
 
+RECORD_WHERE_VALUES_MAX = 1_000
+"""Values of one column in a filter: more are a table of their own."""
+
+RECORD_PERMIT_OWNERS_MAX = 10_000
+"""Owners that one permit names: each is in the condition of its scans, some 200 KB."""
+
+RECORD_KNOWN_IDS_MAX = 10_000_000
+"""Ids that a client says it knows, in ranges: each may become a deletion. More are told by digest."""
+
+RECORD_CURSOR_OPEN_MAX = 1_000
+"""Open transactions in a cursor; with more of them it says that there is no replay."""
+
+RECORD_EPOCH_CHARACTERS_MAX = 128
+"""A uuid, a system identifier and a timeline."""
+
+RECORD_RECENT_BYTES_MAX = 64 * MIB
+"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
+
+RECORD_STEP_MS = 20
+"""Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
+
+RECORD_SCANS_AT_ONCE_MAX = 8
+"""Scans and replays of a table that are under way at once on a node."""
+
+RECORD_ADMITTED_PER_S = 200
+"""Scans and replays of a table that are begun on a node in a second; equal subscriptions are one scan."""
+
+RECORD_WAITING_MAX = 20_000
+"""Subscriptions of a table that wait to be admitted; beyond it they are told when to return."""
+
+RECORD_RETURN_MS_MAX = 10_000
+"""Longest time behind which a client that was booted returns, drawn by chance, for 1,000 that were."""
+
+RECORD_SLOW_MS = 60_000
+"""A client whose buffer is full for so long is cut, with its cursor."""
+
+RECORD_CURSOR_FRESH_MS = 60_000
+"""An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
+
+RECORD_UNSETTLED_MAX = 100_000
+"""Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_HEALS_MAX = 3
+"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""
 # --- records: capture -----------------------------------------------------------------------------
 
 RECORDS_CONNECTIONS_MAX = 8

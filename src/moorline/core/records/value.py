@@ -40,8 +40,8 @@ SCOPE_TYPES: Final = frozenset(
 )
 KEY_TYPES: Final = frozenset({*WHOLE_BITS, *TEXTS, "uuid", "date"})
 
-ENDLESS: Final = 1 << 63
-"""The form of `infinity`; that of `-infinity` is below all as well. No date of Postgres comes near."""
+ENDLESS: Final = 1 << 64
+"""The form of `infinity`, and less of `-infinity`: beyond all days, and microseconds since 1970."""
 
 DAY_US: Final = 86_400_000_000
 
@@ -69,6 +69,7 @@ _INSTANT = re.compile(
 
 # What Postgres has in a numeric: digits before and behind the point.
 _NUMERIC_BEFORE, _NUMERIC_BEHIND = 131_072, 16_383
+_PLAIN_EXPONENT = 40
 _INSTANT_DAYS = (-2_440_588, 106_762_939)
 """From 4714 BC to 294276 AD, which is what Postgres has."""
 _DATE_DAYS = (-2_440_588, 2_145_042_905)
@@ -399,7 +400,9 @@ def _decimal_text(number: Decimal) -> str:
     if not stripped:
         return "0"
     exponent += len(text) - len(stripped)
-    return f"{'-' if sign else ''}{stripped}" + (f"E{exponent:+d}" if exponent else "")
+    plain = Decimal((sign, tuple(map(int, stripped)), exponent))
+    # As people write it, since it may be a level of a path; the far ends would be long.
+    return f"{plain:f}" if abs(exponent) <= _PLAIN_EXPONENT else f"{plain:E}"
 
 
 def _date_text(days: int) -> str:
