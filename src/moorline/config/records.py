@@ -1,7 +1,15 @@
+<<<<<<< HEAD
 """Room: config. The section `[records]`: which databases are served, how they are looked at, and what clients may cost."""
 
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
+=======
+"""Room: config. The section `[records]`: where tables of users are, and how long their logs are kept."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Final, NamedTuple
+>>>>>>> records-capture
 
 import msgspec
 from msgspec import Meta
@@ -9,7 +17,33 @@ from msgspec import Meta
 from moorline import limits
 from moorline.config.problem import Problem, text_setting
 
+<<<<<<< HEAD
 DATABASE_FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+=======
+DATABASE_FORM: Final = "NAME=FILE, with the postgresql:// address of the database in the file"
+OWN_DATABASE: Final = "catalog"
+"""The Postgres of the catalog, which needs no file."""
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+class DatabaseFile(NamedTuple):
+    """A database whose tables are served, and the file that its address, with its password, is in."""
+
+    name: str
+    file: str
+
+    @staticmethod
+    def parsed(text: str) -> "DatabaseFile":
+        """ValueError says what is wrong with it. The text is not quoted: somebody may have put an address
+        there."""
+        name, sign, file = text.partition("=")
+        if not sign or not file or not _NAME.fullmatch(name) or "://" in file:
+            raise ValueError(f"accepted: {DATABASE_FORM}")
+        if name == OWN_DATABASE:
+            raise ValueError(f'"{OWN_DATABASE}" is the catalog\'s own, and is always served')
+        return DatabaseFile(name, file)
+>>>>>>> records-capture
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -18,6 +52,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     databases: Annotated[
         list[str],
         text_setting(
+<<<<<<< HEAD
             "Databases whose registered tables this node serves, besides that of the catalog. A name that "
             "two have is that of the first.",
             f"a list of {DATABASE_FORM}",
@@ -42,10 +77,17 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             description="Who is cut at a change of rights: those who may see other rows since, or everybody."
         ),
     ] = "changed"
+=======
+            "Databases whose registered tables this node serves, beside those of the catalog's own.",
+            f"a list of {DATABASE_FORM}",
+        ),
+    ] = msgspec.field(default_factory=list)
+>>>>>>> records-capture
     log_life_s: Annotated[
         int,
         Meta(
             ge=1,
+<<<<<<< HEAD
             le=30 * 86_400,
             description="Age at which lines of a table's log go. Who comes back later is reconciled by digest.",
         ),
@@ -75,3 +117,24 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 ("poll_ms_max", "poll_ms"),
                 f"it must not be below records.poll_ms ({self.poll_ms})",
             )
+=======
+            le=10**7,
+            description="Age at which a line of a table's log goes. Who comes back later is reconciled.",
+        ),
+    ] = limits.RECORDS_LOG_LIFE_S
+
+    def database_files(self) -> tuple[DatabaseFile, ...]:
+        return tuple(DatabaseFile.parsed(text) for text in self.databases)
+
+    def problems(self) -> Iterator[Problem]:
+        names: set[str] = set()
+        for text in self.databases:
+            try:
+                one = DatabaseFile.parsed(text)
+            except ValueError as error:
+                yield Problem(("databases",), str(error))
+                continue
+            if one.name in names:
+                yield Problem(("databases",), f'"{one.name}" is listed twice; list it once')
+            names.add(one.name)
+>>>>>>> records-capture
