@@ -143,6 +143,9 @@ class RecordSession:
         self.receivers.pop(table, None)
         self.say(Refused(self.sync, table, code, why, return_ms))
 
+    def ended(self, receiver: Receiver) -> None:
+        """A sync has ended, which it was told."""
+
     def boot(self, why: str) -> None:
         if not self.is_over:
             self._outlet.boot(why)
