@@ -24,7 +24,9 @@ async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site
 
 
 async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
-    await site.execute("insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n")
+    await site.execute(
+        "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n"
+    )
     node = await site.node()
     held = Held("things", where={"workspace_id": 1})
     async with client(url_of(node), held):
@@ -339,7 +341,9 @@ async def test_columns_that_are_named_are_all_that_comes(site: Site) -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 200, 1_000])
 async def test_t41_differences_are_found_at_a_cost_in_proportion(site: Site, count: int) -> None:
-    await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20000) n")
+    await site.execute(
+        "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20000) n"
+    )
     node = await site.node()
     held = Held("things")
     async with client(url_of(node), held):
@@ -412,7 +416,7 @@ async def test_t43_empty_sides(site: Site) -> None:
 async def test_both_forms_say_the_same(site: Site, form: str) -> None:
     await site.execute(
         MANY,
-        "insert into things values (5000, 1, 'ÄÖ', 'it''s \"quoted\" \\ and\nlong'), (5001, null, null, null)",
+        "insert into things values (5000, 1, 'Ä', 'it''s \"quoted\" \\ and\nlong'), (5001, null, null, null)",
     )
     node = await site.node()
     held = Held("things")

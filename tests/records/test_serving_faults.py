@@ -78,7 +78,9 @@ async def test_t62_a_server_that_is_killed_in_mid_sync(site: Site, tmp_path: Pat
     assert not held.ends or len(held.rows) == 20_000
     held.left()
     second = await site.node("second")
-    await site.execute("delete from things where id <= 10", "update things set note = 'y' where id = 50")
+    await site.execute(
+        "delete from things where id <= 10", "update things set note = 'y' where id = 50"
+    )
     async with client(url_of(second), held):
         await site.equal(held)
     assert held.drifts == 0
@@ -160,7 +162,9 @@ async def test_t69_a_column_is_added_while_clients_are_connected(site: Site) -> 
         await until(lambda: some.rows[("1",)][1]["state"] == "DONE", "the change")
         assert one.close_code is None
         assert two.close_code is None
-        assert sum(isinstance(message, Record) for message in some.heard) < 10, "rows it has are not sent"
+        assert sum(isinstance(message, Record) for message in some.heard) < 10, (
+            "rows it has are not sent"
+        )
         assert "extra" in all_columns.columns
 
 
@@ -205,11 +209,12 @@ async def test_one_transaction_of_many_rows(site: Site) -> None:
     held, other = Held("things"), Held("things", where={"state": "OLD"})
     async with client(url_of(node), held), client(url_of(node), other):
         await site.equal(held)
-        await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 50000) n")
+        await site.execute(
+            "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 50000) n"
+        )
         await site.equal(held)
         await site.execute("update things set state = 'OLD' where id % 2 = 0")
         await site.equal(held)
         await site.equal(other, "state = 'OLD'")
         assert held.drifts == 0
         assert other.drifts == 0
-

@@ -21,7 +21,9 @@ from moorline.wire.records import Subscribe, client_json
 @pytest.fixture
 async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site]:
     async with opened_site(postgres, tmp_path) as site:
-        await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 100) n")
+        await site.execute(
+            "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 100) n"
+        )
         yield site
 
 
@@ -50,7 +52,9 @@ async def test_a_poll_brings_everything_and_then_what_changed(site: Site) -> Non
     await poll(node, held)
     await site.equal(held)
     assert held.hows == ["full"]
-    await site.execute("delete from things where id = 1", "update things set note = 'x' where id = 2")
+    await site.execute(
+        "delete from things where id = 1", "update things set note = 'x' where id = 2"
+    )
     await poll(node, held)
     await site.equal(held)
     assert held.hows[1] == "replay"

@@ -1,8 +1,10 @@
-"""Room: records. Clients without WebSockets: one request for each sync, and the cursor is all the state there is.
+"""Room: records. Clients without WebSockets: one request for each sync, and the cursor is all the
+state there is.
 
     POST /records/poll   {"sync": 1, "tables": [{"table": "experiments", "cursor": "…"}]}
 
-It is answered at the end of the sync. With a cursor that is up to date it waits for the next change, for a while; what
+It is answered at the end of the sync. With a cursor that is up to date it waits for the next change,
+for a while; what
 it says then is a cursor that is newer. No task waits: the answer is a future.
 """
 

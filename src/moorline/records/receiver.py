@@ -1,4 +1,5 @@
-"""Room: records. One subscription as the host of its table sees it: who hears of it, and what it has still to be told."""
+"""Room: records. One subscription as the host of its table sees it: who hears of it, and what it has
+still to be told."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +39,8 @@ class Hearer(Protocol):
 
 class Receiver:
     __slots__ = (
-        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number", "offer", "pending", "sync", "table", "told",
+        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number",
+        "offer", "pending", "sync", "table", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
@@ -56,7 +58,7 @@ class Receiver:
         """A sync that has begun and of which nothing was said yet: it is told with what comes first."""
         self.told: How | None = None
         """The last sync that it was told of."""
-        self.offer: "Offer | None" = None
+        self.offer: Offer | None = None
         """What its questions are answered from, while it syncs by digest."""
         self.needs_full = False
         """The columns are others: rows that have not changed are wanted too."""

@@ -4,8 +4,10 @@
     session.heard([Subscribe(…)])
     session.pause(); session.resume(); session.closed()
 
-A subscribe is the whole set from then on: what was subscribed before ends, each table of the new set is judged by
-itself, and one that is refused touches no other. There is no task for a client that only listens: one works while it
+A subscribe is the whole set from then on: what was subscribed before ends, each table of the new set
+is judged by
+itself, and one that is refused touches no other. There is no task for a client that only listens: one
+works while it
 asks, and ends with what it asked.
 """
 
