@@ -60,6 +60,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, protocol: LinkProtocol) -> None:
         self.peer_address = ""
         self.writable = True
+        self.is_ended_here = False
+        """Whether it was us who ended the link, for a reason that we said."""
         self._protocol = protocol
         # Of every read and every write: looked up once.
         self._feed, self._decode, self._encode = protocol.feed, protocol.decode, protocol.encode
@@ -417,6 +419,7 @@ class Connection(asyncio.Protocol):
                 transport.close()
                 # A peer that does not read would hold the socket for ever.
                 self._loop.call_later(GOODBYE_MS_MAX / 1_000, transport.abort)
+        self.is_ended_here = end.say
         self.ended(end.code, end.text)
 
     def _failed(self, error: Exception) -> None:

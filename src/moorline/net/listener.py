@@ -24,7 +24,14 @@ from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
-from moorline.errors import CertificateOfNobody, CertificateUntrusted
+from moorline.errors import (
+    CertificateOfNobody,
+    CertificateRefused,
+    CertificateUntrusted,
+    FrameTooLarge,
+    Malformed,
+    Tampered,
+)
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import (
@@ -49,6 +56,24 @@ OPEN_TO_TRANSPORT: Final = Authentication()
 
 OWN_NAME: Final = CertificateRules()
 """Without rules the common name is the principal."""
+
+LOGIN: Final = "Login"
+"""The act of whoever comes; a message of that name there is none."""
+
+CUT_BY: Final = {
+    "BUSY": "Busy",
+    Malformed.code: "Malformed",
+    FrameTooLarge.code: "FrameTooLarge",
+    Tampered.code: "Tampered",
+    "HELLO_TIMEOUT": "HelloTimeout",
+    "VERSION": "Version",
+    "AUTH": LOGIN,
+}
+"""Codes by which we end a link that is not welcome, and the acts that they are: each cause is one, so that
+floods of two kinds are two sums. A peer that leaves by itself, with whatever code, is not refused."""
+
+HANDSHAKE: Final = "Handshake"
+"""The act of whoever does not speak TLS as we do."""
 
 PROOFS: Final = {proof.value: proof for proof in Proof}
 """By the mechanism that a hello names."""
@@ -131,6 +156,9 @@ class LoginRefused(msgspec.Struct, frozen=True):
     claimed: str
     """Whom it said to be; not proven, and perhaps nobody."""
     text: str
+    code: str = "AUTH"
+    act: str = LOGIN
+    """What it was at: its login, or what went wrong before that."""
 
 
 class Listeners:
@@ -155,7 +183,7 @@ class Listeners:
         self._made = 0
         account = descriptors or of_process(admission.connections_max, shards=0)
         self.door = Door(account, Use.CONNECTIONS)
-        self._acceptor = Acceptor(self.door)
+        self._acceptor = Acceptor(self.door, dropped=self._dropped)
         self._checks = Checks()
         self.turns = FairTurns()
         """Among principals, whatever listener they came by."""
@@ -220,9 +248,15 @@ class Listeners:
             )
         except ssl.SSLCertVerificationError as error:
             session.abandon()
-            self._refused(
-                LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why_refused_here(error))
-            )
+            why = why_refused_here(error)
+            code = CertificateRefused.code
+            self._refused(LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why, code))
+            raise
+        except ssl.SSLError as error:
+            # Garbage, or no version or cipher that both take.
+            session.abandon()
+            address, why = _address_of(accepted), str(error)
+            self._refused(LoginRefused(address, BY_NOTHING, "", why, "TLS", HANDSHAKE))
             raise
         except BaseException:
             # It may have been opened by then, and would never hear that its transport is gone.
@@ -253,7 +287,17 @@ class Listeners:
 
     def _joined(self, session: Session) -> None:
         self.sessions.add(session)
-        session.at_end(lambda: self.sessions.discard(session))
+        session.at_end(lambda: self._left(session))
+
+    def _left(self, session: Session) -> None:
+        self.sessions.discard(session)
+        act = CUT_BY.get(session.end_code)
+        if not session.is_judged and act is not None and session.is_ended_here:
+            self._told(session, BY_NOTHING, "", ProofRefused("", session.end_code), act)
+
+    def _dropped(self, accepted: socket.socket) -> None:
+        address = _address_of(accepted)
+        self._refused(LoginRefused(address, BY_NOTHING, "", "", "BUSY", CUT_BY["BUSY"]))
 
     # --- who is there -----------------------------------------------------------------------------
 
@@ -313,15 +357,7 @@ class Listeners:
             problem = CertificateProblem(CertificateUntrusted.code, text)
             return self._certificate_refused(session, problem)
         try:
-            principal = self._rules.principal_of(
-                Certificate(
-                    certificate.common_names,
-                    certificate.dns_names,
-                    certificate.emails,
-                    certificate.uris,
-                    certificate.issuer_name,
-                )
-            )
+            principal = self._rules.principal_of(certificate.named)
         except ValueError as error:
             problem = CertificateProblem(CertificateOfNobody.code, str(error))
             return self._certificate_refused(session, problem)
@@ -365,12 +401,23 @@ class Listeners:
         return self._told(session, BY_CERTIFICATE, names[0] if names else "", refused)
 
     def _told(
-        self, session: Session, mechanism: str, claimed: str, refused: ProofRefused
+        self,
+        session: Session,
+        mechanism: str,
+        claimed: str,
+        refused: ProofRefused,
+        act: str = LOGIN,
     ) -> ProofRefused:
-        self._refused(LoginRefused(session.peer_address, mechanism, claimed, refused.text))
+        session.is_judged = True
+        self._refused(
+            LoginRefused(
+                session.peer_address, mechanism, claimed, refused.text, refused.code, act
+            )
+        )
         return refused
 
     def _admit(self, visit: Visit, session: Session) -> None:
+        session.is_judged = True
         if self._rights_of is not None:
             session.rights = self._rights_of(session)
         if visit.is_refused:
@@ -380,10 +427,12 @@ class Listeners:
             session.stand_in_line(self.turns)
 
     def _tell_busy(self, session: Session) -> None:
-        session.close(
-            "BUSY",
-            f"this node takes {self.door.places} connections at once: close some, or try again later",
+        text = (
+            f"this node takes {self.door.places} connections at once: close some, or try again later"
         )
+        refused = ProofRefused(text, "BUSY")
+        self._told(session, session.identity.proof.value, "", refused, CUT_BY["BUSY"])
+        session.close("BUSY", text)
 
     def _anonymous_may_enter(self, session: Session) -> bool:
         if self._admission.anonymous == "loopback":
