@@ -401,7 +401,8 @@ GROUPS_PER_PRINCIPAL_MAX = 64
 """Groups of users that one principal is in: each is looked for at each level of a path."""
 
 VERDICTS_KEPT_MAX = 4_096
-"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten."""
+"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten. As
+many names again where it published in batches."""
 
 VERDICTS_OF_ALL_MAX = 131_072
 """The same of all principals: some 20 MB, and 150 MB where all paths are as long as they may be."""
