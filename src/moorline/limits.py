@@ -1070,6 +1070,14 @@ TURN_CHARGE_US_MIN = 1_250
 """What a turn costs its principal at least: so that a principal has four of them in a round, and a thousand
 connections that say little each do not make a round long."""
 
+CROWDED_POLL_US = 2_000
+"""Time for which turns are given before the loop polls, where several principals are connected: what they put
+into the next commit is framed in one go, and takes twice as long again. A call passes the loop five times
+before it is answered."""
+
+CROWDED_SLICE_MS = 1
+"""SLICE_MS where several principals are connected: so that long work keeps its share beside shorter turns."""
+
 TURN_DEBT_ROUNDS_MAX = 4
 """Rounds that a principal sits out at most for a turn that took too long: the length of a turn is the node's
 doing as well."""
