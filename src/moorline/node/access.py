@@ -153,7 +153,7 @@ class NodeAccess:
             self.trail.refused(session, LOGIN, error.path, error.code)
             session.close(error.code, str(error))
         else:
-            session.allowance = Allowance(self.quotas, held, name)
+            session.allowance = Allowance(self.quotas, held, name, session.listener)
             session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
 
     # --- who is judged again ----------------------------------------------------------------------

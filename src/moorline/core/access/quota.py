@@ -51,8 +51,9 @@ COUNTS: Final = frozenset(Quota) - RATES
 OWNED: Final = frozenset({Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.STORED_BYTES})
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
-SHARED: Final = frozenset(Quota) - OWNED
-"""Those that all who come through one listener can have together."""
+SHARED: Final = frozenset(Quota) - OWNED | {Quota.TOPICS}
+"""Those that all who come through one listener can have together. Topics are among them: counted are names
+that were brought up within an hour or two, and nobody owns those."""
 PUBLISHED: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S})
 """Rates that a publish has to ask for."""
 
