@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import Iterator
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest

@@ -410,9 +410,7 @@ class Listeners:
     ) -> ProofRefused:
         session.is_judged = True
         self._refused(
-            LoginRefused(
-                session.peer_address, mechanism, claimed, refused.text, refused.code, act
-            )
+            LoginRefused(session.peer_address, mechanism, claimed, refused.text, refused.code, act)
         )
         return refused
 
@@ -427,9 +425,7 @@ class Listeners:
             session.stand_in_line(self.turns)
 
     def _tell_busy(self, session: Session) -> None:
-        text = (
-            f"this node takes {self.door.places} connections at once: close some, or try again later"
-        )
+        text = f"this node takes {self.door.places} connections at once: close some, or try again later"
         refused = ProofRefused(text, "BUSY")
         self._told(session, session.identity.proof.value, "", refused, CUT_BY["BUSY"])
         session.close("BUSY", text)
