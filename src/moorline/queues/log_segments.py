@@ -58,7 +58,7 @@ class LogSegments:
             raise DiskFull("the disk is nearly full")
         self._store.log.prepare(self.segment_bytes)
 
-    def is_tight(self, is_tight: bool) -> None:  # noqa: FBT001
+    def is_tight(self, is_tight: bool) -> None:
         """Whether the disk has little room: then what is prepared goes, for what is needed more."""
         self._is_tight = is_tight
         if is_tight and self._store.log.ready and self._under_way is None:

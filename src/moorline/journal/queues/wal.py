@@ -261,7 +261,7 @@ class WriteAheadLog:
         try:
             zeros = bytes(LOG_PREPARE_SYNC_BYTES)
             for start in range(0, size, len(zeros)):
-                # In parts: who syncs the log meanwhile waits for one of them, not for all.
+                # In parts that bound what is in memory, and few: each sync is a transaction of its own.
                 file.append(memoryview(zeros)[: size - start])
                 file.sync()
             self._disk.sync_folder(self._folder)
