@@ -3,8 +3,9 @@
     python -m bench.log_syncs [--quick] [--json]
 
 Nothing of Moorline runs here but its disk. One process makes folders with two small files each and syncs
-the disk behind every 1,024 of them, as a checkpoint does; another one writes 30 KB and syncs, again and again:
-into a file that grows, and into one whose blocks were written before. What is longest there no log can avoid.
+the disk behind every 1,024 of them, as a checkpoint does. Another one writes 30 KB and syncs, again and
+again: into a file that grows, and into one whose blocks were written before. What is longest there no log
+can avoid.
 """
 
 import asyncio
