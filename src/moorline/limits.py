@@ -501,7 +501,7 @@ QUEUES_DIRTY_MAX = 262_144
 
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
-"""Size of a segment of the log that is prepared before it is begun: a quarter of `queues.log_bytes_max`, within
+"""Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
 these bounds. A few seconds of the fastest sending, in which the next one is prepared."""
 
 LOG_SEGMENTS_READY_MAX = 2
