@@ -338,7 +338,7 @@ def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
 def test_a_disk_that_is_full_to_the_last_byte_loses_nothing_answered(
     small_disk_node: NodeInside, disk: SmallDisk, tmp_path: Path
 ) -> None:
-    """Somebody else fills the disk at once: what was answered is in the log, whole; the rest waits or is refused."""
+    """Somebody else fills the disk at once: what was answered is in the log, whole; the rest waits."""
     node = small_disk_node
     sent: list[bytes] = []
 
