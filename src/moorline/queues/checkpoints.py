@@ -99,7 +99,7 @@ class Checkpoints:
         self._note_room(free_bytes, wanted)
         # Somebody else may have filled the disk: what is under way could not be written.
         is_tight = is_tight or self._is_stuck or self._commits.lacks_room
-        self._segments.is_tight(is_tight)
+        self._segments.look_for_room(-1 if is_tight else free_bytes - DISK_FREE_BYTES_MIN - wanted)
         if is_tight and self._store.log.size_bytes and not self.lacks_room:
             self._begin()
         return is_tight

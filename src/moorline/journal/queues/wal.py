@@ -238,8 +238,9 @@ class WriteAheadLog:
         self.give_back()
         if self._file is not None:
             if self._end:
-                # Nobody needs the zeros behind it any more.
-                self._file.truncate(PREPARED_HEAD.size + self._file_bytes)
+                # Nobody needs the zeros behind it any more, and nobody is harmed by them.
+                with contextlib.suppress(OSError):
+                    self._file.truncate(PREPARED_HEAD.size + self._file_bytes)
             self._file.close()
             self._file = None
 
