@@ -554,14 +554,14 @@ QUEUES_DIRTY_MAX = 262_144
 
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
-"""Size of a segment of the log that is prepared before it is begun, a quarter of `queues.log_bytes_max` within
-these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
+"""Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
+these bounds. A few seconds of the fastest sending, in which the next one is prepared."""
 
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
 
 LOG_PREPARE_SYNC_BYTES = 16 * MIB
-"""Zeros of a segment between two syncs of it: some milliseconds of the disk for whoever wants it too."""
+"""Zeros of a segment between two syncs of it: mostly one, since each is a transaction of its own."""
 
 LOG_PREPARE_PAUSE_MS = 10_000
 """Time before the next try where a segment could not be prepared; the log grows meanwhile."""
