@@ -10,7 +10,7 @@ from tests.process.nodes import NodeProcess
 
 import moorline
 from moorline import KerberosCredentials, KerberosError
-from moorline.client.credentials import ClientProof
+from moorline.client.credentials import ClientIdentity, ClientProof
 from moorline.client.values.link import LinkSettings, PublisherLink
 from moorline.client.values.publisher import Publisher
 from moorline.client.values.subscriber import Subscriber
@@ -75,7 +75,7 @@ async def test_t13_a_publisher_of_kerberos_hears_nobody_who_proves_nothing(
                 return await PublisherLink.open(
                     address,
                     publisher.instance,
-                    LinkSettings(10_000, 60_000, 60_000, proof),
+                    LinkSettings(10_000, 60_000, 60_000, ClientIdentity(proof)),
                     updated=lambda *_: None,
                     ended=lambda *_: None,
                     lost=lambda *_: None,
@@ -107,7 +107,7 @@ async def test_a_token_is_of_the_one_that_the_ticket_names(realm: Realm, tmp_pat
                 link = await PublisherLink.open(
                     listen_address(publisher.address),
                     publisher.instance,
-                    LinkSettings(10_000, 60_000, 60_000, proof_of(realm, name)),
+                    LinkSettings(10_000, 60_000, 60_000, ClientIdentity(proof_of(realm, name))),
                     updated=lambda *_: None,
                     ended=lambda *_: None,
                     lost=lambda *_: None,

@@ -7,13 +7,12 @@ import msgspec
 import pytest
 from tests.values.world import Values
 
-from moorline.client.credentials import NO_PROOF
 from moorline.client.resolution import Grant
 from moorline.client.values.link import LinkSettings, PublisherLink
 from moorline.client.values.publisher import Publisher
 from moorline.config.addresses import listen_address
 
-SETTINGS = LinkSettings(5_000, 60_000, 60_000, NO_PROOF)
+SETTINGS = LinkSettings(5_000, 60_000, 60_000)
 
 
 async def link_to(publisher: Publisher) -> PublisherLink:

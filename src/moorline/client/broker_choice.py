@@ -41,16 +41,7 @@ async def open_broker(
 ) -> tuple[Caller, Address]:
     """A connection to some broker, and where it is. A steady choice is the same for all who make it, while
     the brokers are the same."""
-    resolver = Resolver(
-        resolvers,
-        proof=link.proof,
-        ca=link.ca,
-        certificate=link.certificate,
-        key=link.key,
-        answer_ms=link.answer_ms,
-        connect_ms=link.connect_ms,
-    )
-    async with resolver:
+    async with Resolver.by(link, resolvers) as resolver:
         candidates = await _candidates(resolver, is_steady=is_steady)
     if not candidates:
         raise Unreachable(f"{resolvers}: its resolvers know no node with the role broker")

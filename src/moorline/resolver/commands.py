@@ -172,9 +172,11 @@ class ResolverBroker:
 
     def _watch(self, session: Session, call: WatchPaths) -> PathsWatched:
         glob = Glob.parsed(call.glob)
+        if (referral := self._delegations.of(glob.root)) is not None:
+            return PathsWatched(call.call, [referral])
         self._check_ready(glob.root)
         self.watches.add(session, call.call, glob)
-        return PathsWatched(call.call)
+        return PathsWatched(call.call, self._delegations.below(glob.root))
 
     def _unwatch(self, session: Session, call: UnwatchPaths) -> PathsUnwatched:
         if not self.watches.remove(session, call.watch):

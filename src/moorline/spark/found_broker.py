@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from moorline.client.broker_choice import names_resolvers, open_broker
-from moorline.client.credentials import ClientProof
+from moorline.client.credentials import ClientIdentity, ClientProof
 from moorline.client.resolver_cluster import ReaderLink
 
 
@@ -18,7 +18,7 @@ def found_address(address: str, proof: ClientProof, ca: str, certificate: str, k
     """The address itself, where it is a node's."""
     if not names_resolvers(address):
         return address
-    link = ReaderLink(proof, _path(ca), _path(certificate), _path(key))
+    link = ReaderLink(ClientIdentity(proof, _path(ca), _path(certificate), _path(key)))
 
     async def look() -> str:
         caller, found = await open_broker(address, link, is_steady=True)
