@@ -24,6 +24,9 @@ class GivenRights:
     def everywhere(self, subtree: str) -> int:  # noqa: ARG002
         return self._bits
 
+    def somewhere(self, right: int, apart: frozenset[str]) -> bool:  # noqa: ARG002
+        return bool(self._bits & right)
+
     def denied(self, right: int, path: str) -> bool:  # noqa: ARG002
         return False
 

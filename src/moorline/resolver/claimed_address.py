@@ -1,9 +1,9 @@
 """Room: resolver. Which addresses a publisher may claim, and the proof that it listens there.
 
 Refused at once: addresses that nobody can listen at for others (unspecified, multicast, link-local,
-reserved, of translators between IPv6 and IPv4), and loopback ones of publishers that are elsewhere. Everything
-else is dialled. What is found there is never told: a login that fails says the same words after the same time,
-whatever answered or did not.
+reserved, of translators between IPv6 and IPv4), and loopback ones of publishers that are elsewhere.
+Everything else is dialled. What is found there is never told: a login that fails says the same words after
+the same time, whatever answered or did not.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _NOBODYS: Final = tuple(
     )
 )
 """Networks that no machine has an address of: "this one", and what is reserved, broadcast included. Those of
-IPv6 are of translators and tunnels: the address of IPv4 inside, 127.0.0.1 perhaps, is what would be dialled."""
+IPv6 are of translators and tunnels: the address of IPv4 inside, 127.0.0.1 perhaps, is what is dialled."""
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 """Addresses of IPv4 as they were once written, and at the beginning "unspecified" and "loopback"."""
 

@@ -65,7 +65,7 @@ class ResolverBroker:
         refused: Refused,
         *,
         is_new: bool,
-        shards: Callable[[], Iterable[ShardPlace]] = tuple,
+        shards: Callable[[], Iterable[ShardPlace]] | None = None,
         rules: Sequence[str] = (),
         kerberos_rules: Sequence[str] = (),
     ) -> None:
