@@ -1,14 +1,13 @@
 """The flow of a subscription with Kerberos: subscriber, resolver and publisher, each proven to the other."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.kerberos.realm import Realm
 from tests.kerberos.test_nodes import of_kerberos
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import MOOR, NodeProcess
 
 import moorline
 from moorline import KerberosCredentials, KerberosError
@@ -133,7 +132,7 @@ async def test_a_kerberos_publisher_by_flags_alone(realm: Realm, tmp_path: Path)
 
         async def moor(*words: str) -> asyncio.subprocess.Process:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "moorline", "value", *words, *as_alice, "--json",
+                *MOOR, "value", *words, *as_alice, "--json",
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
 

@@ -14,7 +14,7 @@ from moorline.cli import output
 from moorline.cli.asking import AsJson
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.core.directory.path import check_path
-from moorline.errors import BadValue, CallFailed, ConfigError, MoorlineError, Unreachable
+from moorline.errors import BadValue, CallFailed, ConfigError, Denied, MoorlineError, Unreachable
 
 if TYPE_CHECKING:
     # Below they are imported where they are used: the help of `moor` needs none of them.
@@ -155,9 +155,8 @@ def _check_published(path: str, publisher: "Publisher") -> None:
         raise CallFailed.of(code, f"{path}: no resolver takes it from us ({code})")
     whys = "; ".join(f"{one.address}: {one.why or one.state}" for one in publisher.members)
     text = f"{path}: no resolver has it: {whys}"
-    codes = {one.code for one in publisher.members}
-    if len(codes) == 1 and (code := codes.pop()):
-        raise CallFailed.of(code, text)
+    if all(one.code == Denied.code for one in publisher.members):
+        raise Denied(text)
     raise Unreachable(text)
 
 

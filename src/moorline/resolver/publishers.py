@@ -43,7 +43,7 @@ from moorline.net.turns import Turns
 from moorline.resolver.answering_entries import AnsweringEntries
 from moorline.resolver.claimed_address import Dials, claimed, not_proven
 from moorline.resolver.delegations import Delegations
-from moorline.resolver.holders import Judge, judged
+from moorline.resolver.holders import Judge, judging
 from moorline.resolver.whose import whose
 from moorline.wire.resolver import (
     AskEntryLists,
@@ -406,7 +406,8 @@ class Publishers:
     # --- holders of tokens ------------------------------------------------------------------------
 
     async def _judge_holders(self, session: Session, call: JudgeHolders) -> HoldersJudged:
-        permissions, unknown = judged(self._judge, self._mine(session), call.claims)
+        steps = judging(self._judge, self._mine(session), call.claims)
+        permissions, unknown = await in_slices(steps, session.rights.principal)
         return HoldersJudged(call.call, permissions, unknown)
 
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from moorline.client.values.frames import check_length, check_value
 from moorline.client.values.publisher import MemberFacts, PublishedValue, Publisher
 from moorline.core.directory.path import check_path
-from moorline.errors import BadValue, CallFailed, ConfigError, Denied, MoorlineError, Unreachable
+from moorline.errors import BadValue, ConfigError, Denied, MoorlineError, Unreachable
 from moorline.limits import SPARK_VALUES_TOLD_MS_MAX
 from moorline.spark.loop_thread import LoopThread
 from moorline.spark.options import ENDPOINT, check_names, endpoint_of
@@ -177,11 +177,10 @@ class ValuePublisher(LoopThread):
 
 
 def _no_resolver(told: Sequence[MemberFacts]) -> MoorlineError:
-    """What they all say, if it is the same: a right that is not granted is not a resolver that is away."""
+    """A right that is not granted is not a resolver that is away."""
     text = "; ".join(f"{one.address}: {one.why}" for one in told)
-    codes = {one.code for one in told}
-    code = codes.pop() if len(codes) == 1 else ""
-    return CallFailed.of(code, text) if code else Unreachable(text)
+    is_denied = all(one.code == Denied.code for one in told)
+    return Denied(text) if is_denied else Unreachable(text)
 
 
 def check_schema(schema: StructType) -> None:
