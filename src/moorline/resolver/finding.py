@@ -112,9 +112,11 @@ class _Answer:
         permissions = EVERYTHING if self._has_everything else rights_at(self._rights, path)
         if not permissions & MAY_RESOLVE:
             return ResolvedPath(why_not(self._rights))
-        if is_reserved(path) and (facts := self._finder.cluster.facts(path)):
+        # Those that were met before in this answer are publishers, and no nodes: most paths end here.
+        known = self._by_holders.get(holders) if holders is not None else None
+        if known is None and is_reserved(path) and (facts := self._finder.cluster.facts(path)):
             return self._node(permissions, facts)
-        told, flags = self._told_of(path, holders)
+        told, flags = known or self._told_of(path, holders)
         if not told:
             return _NOT_FOUND if self._is_certain(path) else _NOT_READY
         return ResolvedPath(
