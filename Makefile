@@ -5,11 +5,12 @@ COVERED := tests/access tests/cli tests/cluster tests/groups tests/queues tests/
 CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast coverage sim chaos check bench clean
+.PHONY: help setup demo test again fast coverage sim chaos check bench clean
 
 help:
 	@echo 'make demo     start a server, show what it does, stop it'
 	@echo 'make test     all tests'
+	@echo 'make again    those that failed in the last run, one after the other'
 	@echo 'make fast     the tests that need no server and no patience'
 	@echo 'make coverage which lines the fast tests and some with real servers run'
 	@echo 'make sim      simulates groups for some minutes: SIM="--minutes 60 --first 5000"'
@@ -29,6 +30,12 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -m "not long" -n auto --dist loadscope --no-loadscope-reorder --durations 15
+
+# What failed beside others on a busy machine, by itself: what fails again is broken, what passes is unsteady
+# and is named here.
+again: setup
+	@echo 'These failed, and are run once more, alone:'
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v
 
 fast: setup
 	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
