@@ -25,6 +25,9 @@ RECORD_DATA_BYTES_MAX = 64 * KIB
 """Bytes of frames in one record of a wrapped link. Wrapping costs the same for each byte in any size from
 here on (some 12 µs a KiB), and one record holds the loop for less than a millisecond."""
 
+WRAPPED_AT_ONCE_BYTES = 4 * RECORD_DATA_BYTES_MAX
+"""Bytes of one link that are wrapped in one turn of the loop, where more waits: 1.5 to 3 ms, a slice."""
+
 RECORD_BYTES_MAX = RECORD_DATA_BYTES_MAX + 1 * KIB
 """Largest record: what wrapping adds is 60 to 80 bytes."""
 

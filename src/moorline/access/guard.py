@@ -145,6 +145,16 @@ def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
     return Declared(handler, check, right, subtree)
 
 
+def needs_somewhere(right: int, apart: frozenset[str], handler: Handler) -> Declared:
+    """The right at some path at least, below other first levels than those: what comes behind it is judged
+    path by path."""
+
+    def check(rights: SessionRights, _: Any) -> Refusal | None:
+        return None if rights.somewhere(right, apart) else _refusal(rights, right, "/")
+
+    return Declared(handler, check, right, "/")
+
+
 def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: str = "") -> Declared:
     """The right at each path that a call names; a path may be a filter.
 

@@ -244,6 +244,9 @@ class RightsTable:
     def denies(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies(subjects, right, path)
 
+    def reaches(self, subjects: Subjects, right: int, apart: frozenset[str]) -> bool:
+        return self._contents.grants.reaches(subjects, right, apart)
+
     def denies_within(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies_within(subjects, right, path)
 
