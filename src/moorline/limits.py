@@ -1685,4 +1685,4 @@ RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
 
 RECORD_HEALS_MAX = 3
-"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""
+"""Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
