@@ -557,9 +557,6 @@ QUEUES_DIRTY_MAX = 262_144
 
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
-"""Size of a segment of the log that is prepared before it is begun, a quarter of
-`queues.log_bytes_max` within
-these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
 """Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
 these bounds. A few seconds of the fastest sending, in which the next one is prepared."""
 
@@ -1700,8 +1697,7 @@ RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
 
 RECORD_HEALS_MAX = 3
-"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from
-nothing."""
+"""Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
 
 # --- records: capture -----------------------------------------------------------------------------
 
@@ -1825,3 +1821,4 @@ RECORDS_KEYS_LOOK_MS = 60_000
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may
 have drawn it."""
+"""Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
