@@ -5,15 +5,16 @@ create sequence moorline_records.log_limit_{n};
 select setval('moorline_records.log_limit_{n}', {log_rows_max});
 
 create table moorline_records.log_{n} (
-    n bigint primary key,
+    n bigint not null,
     xid xid8 not null,
     at timestamptz not null,
     kind "char" not null,
     {log_columns},
     prev_seq bigint,
-    prev_xid xid8
+    prev_xid xid8,
+    -- One index for all: lines are asked for by transaction, and go in about that order.
+    primary key (xid, n)
 );
-create index on moorline_records.log_{n} (xid);
 
 -- As in the stamp, every name is qualified.
 create function moorline_records.log_{n}() returns trigger
