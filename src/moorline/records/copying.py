@@ -41,7 +41,7 @@ async def copied(
 
     task = asyncio.create_task(copy())
     try:
-        async for lines in _parts(blocks, rows_max, bytes_max):
+        async for lines in parts(blocks, rows_max, bytes_max):
             yield lines
         if failures:
             raise failures[0]
@@ -52,7 +52,7 @@ async def copied(
             await task
 
 
-async def _parts(
+async def parts(
     blocks: "asyncio.Queue[bytes | None]", rows_max: int, bytes_max: int
 ) -> AsyncIterator[list[bytes]]:
     lines: list[bytes] = []
