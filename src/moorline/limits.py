@@ -1662,6 +1662,9 @@ RECORDS_KEYS_CHUNK_ROWS_MAX = 20_000
 RECORDS_COPY_BLOCKS_MAX = 4
 """Blocks of a stream of rows that wait for their reader; Postgres waits behind them."""
 
+RECORDS_VALUES_KEPT_MAX = 16_384
+"""Values of scope columns, of all tables, whose form is remembered: some megabytes."""
+
 RECORDS_KEYS_ASKED_MAX = 10_000
 """Keys that one statement fetches rows of."""
 
