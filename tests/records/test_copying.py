@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorline.records.copying import copied, fields, parts
+from moorline.records.database import Database
 
 TEXTS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)))
 
@@ -60,14 +61,22 @@ def test_rows_come_out_as_they_went_in(
 
 
 @pytest.mark.process
-async def test_a_reader_that_leaves_ends_the_statement(connection: asyncpg.Connection) -> None:
-    async with connection.transaction():
-        stream = copied(
-            connection, "select repeat('x', 1000) from generate_series(1, 10000000)", 100, 1 << 20
+async def test_a_reader_that_leaves_ends_the_statement_and_nothing_else(database: Database) -> None:
+    query = "select repeat('x', 1000) from generate_series(1, 10000000)"
+    for _ in range(20):
+        async with database.reading() as connection:
+            stream = copied(connection, query, 100, 1 << 20)
+            assert len(await anext(stream)) == 100
+            await stream.aclose()  # type: ignore[attr-defined]
+    async with database.connection() as connection:
+        assert await connection.fetchval("select 1") == 1
+        running = (
+            "select count(*) from pg_stat_activity"
+            " where query like 'COPY%generate_series%' and state = 'active' and datname = current_database()"
         )
-        assert len(await anext(stream)) == 100
-        await stream.aclose()  # type: ignore[attr-defined]
-    assert await connection.fetchval("select 1") == 1
+        async with asyncio.timeout(20):
+            while await connection.fetchval(running):
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.process

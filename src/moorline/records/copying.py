@@ -46,7 +46,10 @@ async def copied(
         if failures:
             raise failures[0]
     finally:
-        # A reader that leaves early ends the statement.
+        if not task.done():
+            # A reader that leaves early ends the connection with the statement: asyncpg cannot always go on
+            # behind a COPY that is cancelled in the middle.
+            connection.terminate()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task

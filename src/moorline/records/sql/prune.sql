@@ -7,7 +7,7 @@ with gone as (
         l.xid = first.xid and l.n = first.n
         and (
             first.at < now() - make_interval(secs => {life_s})
-            or first.n <= (select last_value from moorline_records.log_n_{n}) - {rows_kept}
+            or first.n <= (select last_value from moorline_records.seq_{n}) - {rows_kept}
         )
     returning l.xid
 )
