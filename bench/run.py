@@ -19,6 +19,7 @@ BENCHMARKS = (
     "wire",
     "queues",
     "checkpoints",
+    "log_syncs",
     "drift",
     "topics",
     "values",
