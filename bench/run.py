@@ -28,6 +28,7 @@ BENCHMARKS = (
     "stalls",
     "fairness",
     "rights",
+    "records",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

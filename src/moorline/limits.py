@@ -1744,6 +1744,9 @@ RECORDS_KEYS_CHUNK_ROWS_MAX = 20_000
 RECORDS_COPY_BLOCKS_MAX = 4
 """Blocks of a stream of rows that wait for their reader; Postgres waits behind them."""
 
+RECORDS_VALUES_KEPT_MAX = 16_384
+"""Values of scope columns, of all tables, whose form is remembered: some megabytes."""
+
 RECORDS_KEYS_ASKED_MAX = 10_000
 """Keys that one statement fetches rows of."""
 
@@ -1821,4 +1824,3 @@ RECORDS_KEYS_LOOK_MS = 60_000
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may
 have drawn it."""
-"""Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
