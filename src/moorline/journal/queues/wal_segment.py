@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import DiskFile
-from moorline.journal.queues.wal_batch import BATCH, next_whole_batch, read_batch
+from moorline.journal.queues.wal_batch import BATCH, MAGIC, next_whole_batch, read_batch
 
 SUFFIX = ".wal"
 PREPARED = "prepared-"
@@ -22,6 +22,8 @@ PREPARED_HEAD = struct.Struct(">8sQQQQ")
 PREPARED_MAGIC = b"MOORWAL3"
 
 _WINDOW_BYTES = 1 << 20
+_SECTOR_BYTES = 512
+"""The least that a disk writes: all of it, or nothing."""
 _NOWHERE = 1 << 64
 """In the place of an lsn: above every one."""
 
@@ -86,6 +88,32 @@ class Segment:
                 yield BatchRange(offset, stop, payload, first, count)
                 offset = stop
 
+    def may_be_torn(self, start: int) -> bool:
+        """Whether a crash can have left the bad batch that begins there, at the end of the log.
+
+        It writes sectors in any order, and those that it did not write are zeros or behind the end of the
+        file. A batch with all its sectors was written, and then changed: that is damage. Where a sector of
+        a batch is zeros because a message is, nobody can tell, and it counts as torn.
+        """
+        behind_head = start + BATCH.size
+        if not self._is_written(start, behind_head):
+            return True
+        magic, length, *_ = BATCH.unpack(self.file.read_at(start, BATCH.size))
+        return magic == MAGIC and not self._is_written(start, behind_head + length)
+
+    def _is_written(self, start: int, stop: int) -> bool:
+        """Whether every sector has something of these bytes in it."""
+        if stop > self.file.size():
+            return False
+        # From the beginning of a sector on, so that each is in one window as a whole.
+        for window in range(start - start % _SECTOR_BYTES, stop, _WINDOW_BYTES):
+            first, behind = max(start, window), min(stop, window + _WINDOW_BYTES)
+            data = self.file.read_at(first, behind - first)
+            for sector in range(window, behind, _SECTOR_BYTES):
+                if not any(data[max(0, sector - first) : sector + _SECTOR_BYTES - first]):
+                    return False
+        return True
+
     def survey(self, *, is_last: bool) -> Survey:
         if not self.is_begun:
             return Survey(self.path, [(0, self.end)] if self.end else [], True, [], self.head())
@@ -93,6 +121,7 @@ class Segment:
         bad = [(one.start, one.end) for one in batches if one.payload is None]
         whole = [(one.start, one.end) for one in batches if one.payload is not None]
         is_torn_end = is_last and self.has_whole_head and [stop for _, stop in bad] == [self.end]
+        is_torn_end = is_torn_end and self.may_be_torn(bad[0][0])
         if not self.has_whole_head:
             bad.insert(0, (0, self.head_bytes))
         return Survey(self.path, bad, is_torn_end, whole, self.head())
