@@ -285,7 +285,7 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
 
 def _lost(problem: "Problem") -> str:
     if problem.lost_changes:
-        return f"up to {problem.lost_changes} changes"
+        return f"up to {output.counted(problem.lost_changes, 'change')}"
     return "not known" if problem.is_loss_unknown and not problem.lost else str(problem.lost)
 
 
@@ -295,7 +295,9 @@ def _losses(report: "Report") -> str:
     if report.lost or not (report.lost_changes or report.is_loss_unknown):
         said.append(f"{report.lost} are lost")
     if report.lost_changes:
-        said.append(f"up to {output.counted(report.lost_changes, 'change')} of the log are lost")
+        verb = "is" if report.lost_changes == 1 else "are"
+        changes = output.counted(report.lost_changes, "change")
+        said.append(f"up to {changes} of the log {verb} lost")
     if report.is_loss_unknown:
         more = " more" if said else ""
         said.append(f"how many{more} are lost is not known")
