@@ -10,6 +10,7 @@ from moorline.wire import (
     access,
     audit,
     group,
+    publication,
     queue,
     queue_contents,
     resolver,
@@ -53,6 +54,7 @@ HeardByNode = (
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
+    | publication.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -76,6 +78,7 @@ HeardByClient = (
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS
+    | publication.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
