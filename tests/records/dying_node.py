@@ -1,6 +1,6 @@
-"""A node that kills itself with SIGKILL while it publishes the Nth batch of a table: a real node but for that.
+"""A node that kills itself with SIGKILL while it publishes the Nth batch of a table; a real one but for that.
 
-    python -m tests.records.dying_node SETTINGS stored|half|published N
+python -m tests.records.dying_node SETTINGS stored|half|published N
 """
 
 import asyncio

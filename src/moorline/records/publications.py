@@ -11,7 +11,15 @@ from moorline.config.records import Records
 from moorline.core.access.right import SUBSCRIBE, WRITE
 from moorline.core.records.permit import ROOT
 from moorline.core.topic import check_topic
-from moorline.errors import AlreadyThere, LimitReached, NotFound, Unsupported
+from moorline.errors import (
+    AlreadyThere,
+    DatabaseUnreachable,
+    LimitReached,
+    NotFound,
+    NotReady,
+    TableRefused,
+    Unsupported,
+)
 from moorline.limits import RECORDS_PUBLISHED_TABLES_MAX
 from moorline.net.session import Session
 from moorline.net.turns import Turns
@@ -77,8 +85,7 @@ class PublicationBroker:
         sink.check(call.topic)
         if len(self._tasks) >= RECORDS_PUBLISHED_TABLES_MAX:
             raise LimitReached(f"this node publishes {RECORDS_PUBLISHED_TABLES_MAX} tables")
-        async with self._open_capture(call.table):
-            pass  # refused here if it is not registered, or cannot be read
+        await self._look_at(call.table)
         # While Postgres was asked a right may have been taken away.
         _demand(session, call.table, call.topic)
         principal = session.rights.principal
@@ -102,6 +109,16 @@ class PublicationBroker:
             task.cancel()
             await asyncio.wait([task])
         return TableStopped(call.call, found.topic)
+
+    async def _look_at(self, table: str) -> None:
+        """Refused if it is not registered, or cannot be read."""
+        try:
+            async with self._open_capture(table):
+                pass
+        except TableRefused as error:
+            raise NotFound(str(error)) from error
+        except DatabaseUnreachable as error:
+            raise NotReady(str(error)) from error
 
     # --- what runs --------------------------------------------------------------------------------
 
