@@ -119,6 +119,7 @@ FIELDS: dict[str, Any] = {
     "start": "beginning",
     "subject": "guest",
     "subscription": 1,
+    "table": "things",
     "ticket": 1,
     "time_us": 0,
     "upto": 1,

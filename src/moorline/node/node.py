@@ -65,6 +65,7 @@ from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
 from moorline.records.subscribing import Tables
 from moorline.resolver.cluster_entries import ShardPlace
@@ -344,12 +345,20 @@ class Node:
         assert self._catalog is not None
         self._resolver = await stack.enter_async_context(
             open_resolver(
-                self.config, self._catalog, self._access, self._known_shards, is_new=is_new
+                self.config,
+                self._catalog,
+                self._access,
+                None if self._topics is None else self._known_shards,
+                is_new=is_new,
             )
         )
         self._declared.update(self._resolver.declared())
         stack.callback(self._access.table.on_change(self._resolver.judge_soon))
         watch_resolver(self.metrics, self._resolver)
+        registry = self._resolver.registry
+        self._access.quota_commands.owned[Quota.PATHS] = lambda owner: (
+            registry.entries_of_strangers(name_of(owner) or ANONYMOUS)
+        )
 
     async def _open_records(self, stack: contextlib.AsyncExitStack) -> None:
         assert self._catalog is not None
@@ -358,6 +367,7 @@ class Node:
         )
         self._records = tables
         register_records(self.routes, tables)
+        register_polls(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
         publications = await stack.enter_async_context(
@@ -373,8 +383,7 @@ class Node:
         self._declared.update(publications.declared())
 
     def _known_shards(self) -> list[ShardPlace]:
-        if self._topics is None:
-            return []
+        assert self._topics is not None
         found = self._topics.directory.shard_extents()
         return [ShardPlace(shard.home, shard.number) for shard in found]
 
