@@ -122,6 +122,7 @@ FIELDS: dict[str, Any] = {
     "table": "things",
     "ticket": 1,
     "time_us": 0,
+    "topic": TOPIC,
     "upto": 1,
     "watch": 1,
     "work": group.DeleteGroup(0, GROUP),
