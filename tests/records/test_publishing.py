@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,23 @@ async def _away(address: str) -> None:
         except (moorline.MoorlineError, TimeoutError, OSError):
             return
         await asyncio.sleep(0.05)
+
+
+async def test_streams_that_are_lost_are_filled_anew(site: Site, tmp_path: Path) -> None:
+    """The catalog says what was published, and the streams do not have it."""
+    address = await published(site)
+    await replayed(site, address)
+    await site.stop()
+    shutil.rmtree(tmp_path / "node-1" / "streams")
+    node = await site.node(**SETTINGS)
+    found = Replayed()
+    async with (
+        subscribed(str(node.addresses[0])) as subscription,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        while found.rows != await site.table():
+            found.hear(await anext(subscription))
+    assert found.kinds["snapshot"] == 1
 
 
 async def test_who_may(site: Site, tmp_path: Path) -> None:

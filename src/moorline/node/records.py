@@ -61,6 +61,9 @@ class StreamSink:
     def shards(self) -> int:
         return self._streams.store.shards_in_use
 
+    def last(self, producer: str) -> int:
+        return self._streams.store.producer_last(producer_number(OWN_PRINCIPAL, producer))
+
     def check(self, topic: str) -> None:
         check_reserved(topic)
         self._streams.store.check_topic(topic)

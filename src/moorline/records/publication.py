@@ -29,7 +29,7 @@ from moorline.limits import (
     RECORDS_PUBLISH_LOOK_MS,
 )
 from moorline.net.clock import monotonic_ms
-from moorline.records.capture import Capture, ScannedRow
+from moorline.records.capture import Capture, ScannedRow, Step
 from moorline.records.publication_message import (
     Batch,
     PublishedMessage,
@@ -55,6 +55,9 @@ class Sink(Protocol):
     def shards(self) -> int: ...
     @property
     def message_bytes_max(self) -> int: ...
+
+    def last(self, producer: str) -> int:
+        """The highest number that the streams remember of a producer; -1 if they do not know it."""
 
     def check(self, topic: str) -> None:
         """BadTopic, or Denied for one that only nodes publish to."""
@@ -97,6 +100,7 @@ class TablePublisher:
     async def run(self) -> None:
         pause_ms = AGAIN_MS
         while True:
+            begun_ms = monotonic_ms()
             try:
                 found = await self._publications.load(self.number)
                 if found is None:
@@ -115,7 +119,14 @@ class TablePublisher:
                     self.problem = str(error)
                     with suppress(CatalogUnreachable):
                         await self._publications.tell(self.number, self.problem[:500])
-            pause_ms = min(2 * pause_ms, RECORDS_PUBLISH_AGAIN_MS_MAX) if self.problem else AGAIN_MS
+            except Exception:
+                # Without this task the topic would stand still until the next start, and nobody would know.
+                log.exception("a publication failed", extra={"table": self.name})
+                self.problem = "the node made a mistake: its log has it"
+                with suppress(CatalogUnreachable):
+                    await self._publications.tell(self.number, self.problem)
+            has_gone_on = monotonic_ms() - begun_ms > RECORDS_PUBLISH_AGAIN_MS_MAX
+            pause_ms = AGAIN_MS if has_gone_on else min(2 * pause_ms, RECORDS_PUBLISH_AGAIN_MS_MAX)
             await asyncio.sleep(pause_ms / 1_000)
 
     # --- where it stands --------------------------------------------------------------------------
@@ -124,16 +135,20 @@ class TablePublisher:
         """What a process before this one had stored is published to its end."""
         self._place = Place(found.sequence, found.round, found.snapshot, found.described)
         self._looked_ms = self._kept_ms = monotonic_ms()
-        if found.batch is None:
-            return
-        if found.batch.shards != self._sink.shards:
-            # Its messages would go to other shards, which do not know what is published of them. Nothing
-            # more of it is, and what follows does not build on it.
+        self.problem = found.problem
+        batch = found.batch
+        published = found.sequence if batch is None else batch.sequence
+        # Streams that were lost, or put back as they were before, lack what was published; and of a batch
+        # they may have forgotten what they have. With another number of shards, messages would go to shards
+        # that do not know it.
+        is_lost = published > 0 and self._sink.last(self._producer) < published
+        if is_lost or (batch is not None and batch.shards != self._sink.shards):
+            # Nothing more of the batch is published, and what follows does not build on it.
             self._place = msgspec.structs.replace(self._place, snapshot=None)
             if not await self._publications.keep(self.number, self._place, drops_batch=True):
                 raise NotOurs
-            return
-        await self._publish(found.batch)
+        elif batch is not None:
+            await self._publish(batch)
 
     async def _publish(self, batch: StoredBatch) -> None:
         messages = unpacked(batch.body)
@@ -176,16 +191,18 @@ class TablePublisher:
     async def _begin_anew(self, capture: Capture) -> None:
         """A marker, and all rows at one snapshot, from which steps go on."""
         async with capture.step(await capture.position(), is_exported=True) as step:
-            if step.resync is not None and step.resync.why == "log":
-                # Steps could not go on from here, and the next snapshot would be published at once.
-                await self._wait(step.resync.text)
-                return
-            described = _described(capture)
-            number = await self._publications.draw_round()
-            rows = capture.scan_rows((), await step.export())
-            await self._publish_all(
-                self._snapshot(rows, number), number, str(step.until), described
-            )
+            # Steps could not go on from here, and the next snapshot would be published at once.
+            waits_for = step.resync if step.resync and step.resync.why == "log" else None
+            if waits_for is None:
+                await self._publish_rows(capture, step)
+        if waits_for is not None:
+            await self._wait(waits_for.text)
+
+    async def _publish_rows(self, capture: Capture, step: Step) -> None:
+        described = _described(capture)
+        number = await self._publications.draw_round()
+        rows = capture.scan_rows((), await step.export())
+        await self._publish_all(self._snapshot(rows, number), number, str(step.until), described)
 
     async def _snapshot(
         self, rows: AsyncIterator[list[ScannedRow]], number: int
