@@ -232,9 +232,6 @@ CATALOG_LOG_BYTES_MAX = 8 * MIB
 CATALOG_SOCKET_BYTES_MAX = 100
 """Longest path of a unix socket: the kernel takes 107 bytes, other systems 103."""
 
-HTTP_REQUEST_BYTES_MAX = 8 * KIB
-"""Largest head of a request to /healthz and /metrics."""
-
 PROBLEMS_TOLD_MAX = 16
 """Problems that a page about a node's health lists, the worst first."""
 
@@ -242,10 +239,65 @@ PROBLEM_CHARACTERS_MAX = 1_000
 """Of each of them; a text that names a path may be long."""
 
 HTTP_CONNECTIONS_MAX = 64
-"""Connections to the HTTP port at once: probes and scrapers ask one question each."""
+"""Connections to the HTTP port at once that ask and are answered: probes, scrapers and browsers.
+WebSockets and long polls are not among them: they take places of the node's connections."""
+
+HTTP_REQUEST_BYTES_MAX = 16 * KIB
+"""Largest head of a request: a browser sends the cookies of every program on its machine. As much may wait
+behind a request that is being answered."""
+
+HTTP_HEADERS_MAX = 100
+"""Headers of a request; a browser sends some twenty, a proxy adds a few."""
 
 HTTP_TIMEOUT_MS = 5_000
-"""Time a client has for its request head."""
+"""Time a client has for its TLS handshake, and for the head of a request, however slowly it sends it."""
+
+HTTP_IDLE_MS = 60_000
+"""Time a connection may stay without a request. Others may take its place long before."""
+
+HTTP_BODY_MS = 30_000
+"""Time for the body of a request: its bound over a slow line."""
+
+HTTP_WRITE_MS = 30_000
+"""Time a client has to read an answer that does not fit into the buffers between."""
+
+HTTP_BODY_BYTES_MAX = 4 * MIB
+"""Largest body that a route may take; each names its own bound, and most take none."""
+
+HTTP_QUERY_FIELDS_MAX = 64
+"""Fields of the query of a path."""
+
+HTTP_NAMES_MAX = 1_000
+"""Names and origins of the HTTP port in the settings."""
+
+HTTP_LOGIN_MS = 30_000
+"""Time for a proof to be checked, or for a WebSocket without one to bring it in a message: passwords of
+others may wait before it."""
+
+HTTP_PREFLIGHT_S = 600
+"""How long a browser remembers what another origin may ask: a change of the settings is seen within that."""
+
+WEBSOCKET_MESSAGE_BYTES_MAX = 1 * MIB
+"""Largest message that a WebSocket takes, of however many fragments, unless its route says otherwise."""
+
+WEBSOCKET_FRAGMENTS_MAX = 1_024
+"""Fragments of one message: empty ones would never reach its bound."""
+
+WEBSOCKET_BUFFER_BYTES = 256 * KIB
+"""What waits for a slow reader before its subject is told: a second of a slow line."""
+
+WEBSOCKET_BUFFER_BYTES_MAX = 16 * MIB
+"""What may wait for it at all; beyond that it is cut, whatever its subject does."""
+
+WEBSOCKET_INFLATE_BYTES = 1 * KIB
+"""Compressed bytes that are unpacked between two looks at the bound of a message: they may become a thousand
+times as many."""
+
+WEBSOCKET_SUBPROTOCOLS_MAX = 16
+"""Subprotocols that a client may offer."""
+
+WEBSOCKET_CONTROLS_MAX = 64
+"""Pings of a peer that are answered in one turn of reading; a flood of them ends the connection."""
 
 CLOCK_JUMP_MS_MAX = 300_000
 """Difference of the wall clock and the machine's own from which on it has jumped: above what time servers
@@ -498,6 +550,20 @@ QUEUES_UNINDEXED_MAX = 65_536
 
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
+
+LOG_SEGMENT_BYTES_MIN = MIB
+LOG_SEGMENT_BYTES_MAX = 16 * MIB
+"""Size of a segment of the log that is prepared before it is begun, a quarter of `queues.log_bytes_max` within
+these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
+
+LOG_SEGMENTS_READY_MAX = 2
+"""Segments that are prepared ahead: one, and the one after it should the disk be slow."""
+
+LOG_PREPARE_SYNC_BYTES = 16 * MIB
+"""Zeros of a segment between two syncs of it: some milliseconds of the disk for whoever wants it too."""
+
+LOG_PREPARE_PAUSE_MS = 10_000
+"""Time before the next try where a segment could not be prepared; the log grows meanwhile."""
 
 LOG_PACE_TICK_MS = 5
 """Time between two looks at who of the senders that wait for room in the log goes on."""
@@ -1132,6 +1198,9 @@ of a node."""
 
 SPARK_CONNECT_MS_MAX = 10_000
 """Time in which a Spark Connect server must answer for the first time; one that starts takes as long."""
+
+SPARK_CHANNEL_CLOSE_MS_MAX = 2_000
+"""Time for gRPC's threads to leave a channel before it is closed; they look every 200 ms."""
 
 SPARK_CONNECT_TRIES = 20
 """Times that a call to such a server is said again. One that restarts has lost the session anyway: this is

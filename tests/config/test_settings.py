@@ -228,3 +228,20 @@ def test_what_a_listener_takes_as_a_proof() -> None:
     assert access.mechanisms_of(tls) == {"password"}
     everything = load({}, {}, NO_FILE).config.access
     assert everything.mechanisms_of(plain) == {"certificate", "password", "token", "anonymous"}
+
+
+def test_the_http_port_has_tls_names_and_origins() -> None:
+    assert http_address("https://[::1]:0") == Address("https", "::1", 0)
+    assert http_address("http://127.0.0.1:1") == Address("http", "127.0.0.1", 1)
+    assert Config(http="0.0.0.0:80").http_listener() == "http://0.0.0.0:80"
+    assert "set tls_certificate and tls_key" in refused(http="https://0.0.0.0:7412")
+    assert "a name or an address without a port" in refused(http_hosts=["a.example:80"])
+    assert "without a path" in refused(http_origins=["*"])
+    assert "is no HOST" in refused(http_origins=["https://a.example/"])
+    own = "http://127.0.0.1:7412"
+    flags: dict[str, object] = {"access.mechanisms": ["token", f"gssapi@{own}"]}
+    assert "takes no gssapi" in refused(**flags)
+    flags = {"access.mechanisms": [f"token@{own}"], "access.proxied": [own]}
+    assert load(flags, {}, NO_FILE).config.access.mechanisms_of(own) == {"token"}
+    flags = {"access.proxied": ["127.0.0.1:7412"]}
+    assert "the HTTP port with its scheme" in refused(**flags)

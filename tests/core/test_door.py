@@ -126,3 +126,48 @@ def test_a_broken_state_is_found(broken: str) -> None:
             account._held[Use.HTTP] = 1
     with pytest.raises(AssertionError, match=broken):
         port.check()
+
+
+def two_doors() -> tuple[Door, Door, Descriptors]:
+    most = dict.fromkeys(Use, 0) | {Use.HTTP: 2, Use.CONNECTIONS: 1, Use.TURNED_AWAY: 2}
+    account = Descriptors(Shares(1_000, 100, 100, most))
+    return Door(account, Use.HTTP), Door(account, Use.CONNECTIONS), account
+
+
+def test_one_that_has_its_answer_gives_its_place_to_a_newcomer() -> None:
+    port, _, _ = two_doors()
+    for visitor in (1, 2):
+        port.knock(visitor, 0, 0)
+        port.heard(visitor)
+    assert port.knock(3, 0, PATIENCE_MS) == [Refuse(3)]
+    port.left(3)
+    port.quiet(2, PATIENCE_MS)
+    port.quiet(1, PATIENCE_MS + 1)
+    assert not port.is_ready(PATIENCE_MS + 1), "it may ask again at once"
+    assert port.knock(4, 0, 3 * PATIENCE_MS) == [Cut(2), Admit(4)]
+    port.heard(1)
+    port.check()
+    port.quiet(99, 0)
+    assert len(port) == 3, "of one that is not inside nothing is known"
+
+
+def test_one_that_stays_for_long_does_so_at_the_expense_of_another_door() -> None:
+    port, other, account = two_doors()
+    for visitor in (1, 2):
+        port.knock(visitor, 0, 0)
+    assert not port.settle(1, other), "it has said nothing yet"
+    port.heard(1)
+    port.heard(2)
+    assert port.settle(1, other)
+    assert not port.settle(2, other), "its places are taken"
+    assert (account.held(Use.HTTP), account.held(Use.CONNECTIONS), other.guests) == (1, 1, 1)
+    assert port.knock(3, 0, 0) == [Admit(3)]
+    port.quiet(1, 0)
+    for one in (port, other):
+        one.check()
+    port.left(1)
+    assert (account.held(Use.CONNECTIONS), other.guests) == (0, 0)
+    assert port.settle(2, other)
+    other.guests = 0
+    with pytest.raises(AssertionError, match="T2"):
+        other.check()

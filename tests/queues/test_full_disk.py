@@ -31,10 +31,10 @@ BODY = bytes(16 * KIB)
 
 
 @asynccontextmanager
-async def broker_on(disk: MemoryDisk) -> AsyncIterator[QueueBroker]:
-    store = Store(disk, options(SETTINGS), wall_ms)
+async def broker_on(disk: MemoryDisk, settings: Settings = SETTINGS) -> AsyncIterator[QueueBroker]:
+    store = Store(disk, options(settings), wall_ms)
     store.open()
-    broker = QueueBroker(store, SETTINGS)
+    broker = QueueBroker(store, settings)
     try:
         yield broker
     finally:
@@ -69,7 +69,9 @@ def leave_free(disk: MemoryDisk, free_bytes: int) -> None:
 
 async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
     disk = MemoryDisk()
-    async with broker_on(disk) as broker:
+    # Of a log so large no segment is prepared for so little: that would take room, and give it back.
+    roomy = Settings(log_bytes_max=64 * MIB)
+    async with broker_on(disk, roomy) as broker:
         queue = await filled(broker, 40)
         leave_free(disk, CHECKPOINT_SPARE_BYTES + 100 * KIB)
         watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
@@ -81,7 +83,7 @@ async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
         assert broker.store.log.size_bytes > 600 * KIB
     assert disk.free_bytes("") > 0
     disk.crash(random.Random(1), "all")
-    async with broker_on(disk) as broker:
+    async with broker_on(disk, roomy) as broker:
         found = broker.store.find(queue.id)
         assert found is not None
         assert found.size == 40

@@ -1,6 +1,7 @@
 """Room: cli. `moor config`: what a node would run with, and where each value comes from."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,10 @@ def show(
 @app.command(epilog="Example: moor config check --config /etc/moorline/moorline.toml")
 @with_settings
 def check(settings: Loaded[Config]) -> None:
-    """Say whether a node would take this configuration, its files and its folder; it starts nothing."""
+    """Say whether a node would take this configuration, its files and its folder; it starts nothing.
+
+    In the folder, or the nearest one above it that is there, a file is made and removed again.
+    """
     config = settings.config
     if config.tls_certificate or config.tls_key or config.tls_client_ca or config.tls_node_ca:
         from moorline.net.tls import server_context
@@ -73,7 +77,8 @@ def check(settings: Loaded[Config]) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Whether a node could use the folder, or make it; nothing is made."""
+    """Whether a node could use the folder, or make it: a file is made there, or in the folder that is there
+    of those above it, and removed."""
     there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     if not there.is_dir():
         raise FolderUnusable(f"the data folder {folder} cannot be used: {there} is not a folder")
@@ -82,6 +87,17 @@ def _check_folder(folder: Path) -> None:
             f"the data folder {folder} cannot be used: this user may not write to {there}: give it the "
             "right to, or choose another --data"
         )
+    try:
+        # Tried, not asked: root may do everything by its rights, and yet not write to a read-only disk or
+        # to a folder of the kernel's.
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".moorline-check-") as file:
+            file.write(b"0")
+            file.flush()
+    except OSError as error:
+        raise FolderUnusable(
+            f"the data folder {folder} cannot be used: no file can be written in {there}: {error.strerror}: "
+            "choose another --data"
+        ) from None
 
 
 def settings_of(loaded: Loaded[Config]) -> list[Setting]:

@@ -17,6 +17,7 @@ SERVER = (
     "prometheus_client",
     "pyarrow",
     "uvloop",
+    "wsproto",
 )
 """All of the extra `server` but its Postgres, which a node does without if it is given one."""
 

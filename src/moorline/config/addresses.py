@@ -1,7 +1,7 @@
 """Room: config. Addresses as an operator writes them: `tcp://127.0.0.1:7411`, `tls://[::]:7411`.
 
 listen = scheme "://" host ":" port      scheme is tcp or tls; port 0 asks for a free one
-http   = host ":" port | "off"
+http   = [ scheme "://" ] host ":" port | "off"     scheme is http or https
 host   = name | IPv4 | "[" IPv6 "]"
 """
 
@@ -9,10 +9,10 @@ import ipaddress
 import re
 from typing import Literal, NamedTuple
 
-Scheme = Literal["tcp", "tls", "http"]
+Scheme = Literal["tcp", "tls", "http", "https"]
 
 LISTEN_FORM = "tcp://HOST:PORT or tls://HOST:PORT (port 0 takes a free one, IPv6 in brackets)"
-HTTP_FORM = 'HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
+HTTP_FORM = 'HOST:PORT or https://HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
 PORT_MAX = 65_535
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
@@ -57,7 +57,11 @@ def listen_address(text: str) -> Address:
 
 def http_address(text: str) -> Address | None:
     """Parse `http`; None where it is off."""
-    return None if text == "off" else _address("http", text)
+    if text == "off":
+        return None
+    if text.startswith("https://"):
+        return _address("https", text.removeprefix("https://"))
+    return _address("http", text.removeprefix("http://"))
 
 
 def _address(scheme: Scheme, text: str) -> Address:

@@ -27,6 +27,7 @@ from moorline.config.kerberos import Kerberos
 from moorline.config.problem import Problem, text_setting
 from moorline.config.resolver import Resolver
 from moorline.config.sections import Groups, Queues, Streams
+from moorline.core.access.web_origin import HOST_FORM, ORIGIN_FORM, Origin, host_of
 
 __all__ = [
     "Access",
@@ -90,9 +91,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     http: Annotated[
         str,
         text_setting(
-            'Address of /livez, /readyz, /healthz, /metrics and the console, or "off".', HTTP_FORM
+            'Address of /livez, /readyz, /healthz, /metrics and the console, or "off"; https:// uses the '
+            "files of TLS.",
+            HTTP_FORM,
         ),
     ] = "127.0.0.1:7412"
+    http_hosts: Annotated[
+        list[str],
+        text_setting(
+            "Names by which the HTTP port may be called, besides its address and those of loopback.",
+            f"a list of {HOST_FORM}",
+        ),
+        Meta(max_length=limits.HTTP_NAMES_MAX),
+    ] = msgspec.field(default_factory=list)
+    http_origins: Annotated[
+        list[str],
+        text_setting(
+            "Origins of pages, besides its own, that may use the HTTP port.",
+            f"a list of {ORIGIN_FORM}",
+        ),
+        Meta(max_length=limits.HTTP_NAMES_MAX),
+    ] = msgspec.field(default_factory=list)
     catalog: Annotated[
         str,
         text_setting(
@@ -171,6 +190,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def http_address(self) -> Address | None:
         return http_address(self.http)
 
+    def http_listener(self) -> str:
+        """What the HTTP port is called where listeners are named; empty if it is off."""
+        address = self.http_address()
+        return str(address) if address is not None else ""
+
     def problems(self) -> Iterator[Problem]:
         if ids.NODE_NAME.fullmatch(self.node) is None:
             yield Problem(("node",), f"accepted: {NODE_FORM}")
@@ -181,10 +205,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 listen_address(given)
             except ValueError as error:
                 yield Problem(("advertise",), f'"{given}": {error}; accepted: {LISTEN_FORM}')
-        try:
-            http_address(self.http)
-        except ValueError as error:
-            yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
+        yield from _http_problems(self)
         yield from _access_problems(self)
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:
@@ -256,6 +277,36 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
         )
 
 
+def _http_problems(config: Config) -> Iterator[Problem]:
+    try:
+        address = http_address(config.http)
+    except ValueError as error:
+        yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
+        return
+    if address is None:
+        return
+    if address.scheme == "https" and not (config.tls_certificate and config.tls_key):
+        yield Problem(
+            ("http", "tls_certificate", "tls_key"),
+            f'"{config.http}" needs a certificate: set tls_certificate and tls_key',
+        )
+    for name in config.http_hosts:
+        try:
+            host_of(name)
+        except ValueError as error:
+            yield Problem(("http_hosts",), f'"{name}": {error}')
+    for origin in config.http_origins:
+        try:
+            Origin.parsed(origin)
+        except ValueError as error:
+            yield Problem(("http_origins",), f'"{origin}": {error}')
+    if f"{KERBEROS}@{config.http_listener()}" in config.access.mechanisms:
+        yield Problem(
+            ("access.mechanisms", "http"),
+            "the HTTP port takes no gssapi; accepted there: certificate, password, token, anonymous",
+        )
+
+
 def _access_problems(config: Config) -> Iterator[Problem]:
     # Rights are refused with a word; behind the lease nothing is answered at all. So they end first.
     kept_ms = config.identity_lease_ms - config.identity_lease_ms // limits.IDENTITY_MARGIN_PARTS
@@ -265,15 +316,20 @@ def _access_problems(config: Config) -> Iterator[Problem]:
             f"without the catalog this node answers nothing behind {kept_ms} ms, by its identity_lease_ms: "
             "rights cannot go on for longer; make the one shorter, or the other longer",
         )
+    try:
+        http = config.http_listener()
+    except ValueError:
+        http = ""  # told by itself
     for key, listeners in (
         ("access.mechanisms", config.access.named_listeners()),
         ("access.proxied", config.access.proxied),
         ("access.quotas", config.access.bounded_listeners()),
     ):
         for listener in listeners:
-            if listener not in config.listen:
+            if listener not in (*config.listen, http):
                 yield Problem(
-                    (key, "listen"), f'"{listener}" is no listener; accepted: one of listen'
+                    (key, "listen"),
+                    f'"{listener}" is no listener; accepted: one of listen, or the HTTP port with its scheme',
                 )
 
 

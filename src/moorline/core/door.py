@@ -1,6 +1,7 @@
 """Room: core. Who may come in at a port, while there is room and when there is none.
 
-    knocked ──► WAITING ──► INSIDE ──► gone
+    knocked ──► WAITING ◄─► INSIDE ──► gone      back where it has its answer, and may ask again or not
+       │           │          └─────► SETTLED ──► gone   it stays for long, at the expense of another door
        │           └──────► LEAVING ──► gone     cut: it said nothing yet, and another one wants its place
        ├──────► REFUSED ──► gone                 all places are taken: it stays until it has heard so
        └──────► dropped                          the process has hardly a descriptor left
@@ -12,8 +13,10 @@ has, who knocks waits outside.
 
 Invariants, looked at by `check`:
 
-    T1  a visitor is in one of the four at most
-    T2  each that is WAITING or INSIDE holds a descriptor of the door's use, and nobody else does
+    T1  a visitor is in one of the five at most
+    T2  each that is WAITING or INSIDE, or came from another door, holds a descriptor of the door's use,
+    and nobody
+        else does
     T3  each that is REFUSED or LEAVING holds one of those that are turned away
     T4  those that wait, and those that were refused, stand in the order in which they came
 """
@@ -55,24 +58,29 @@ class Door:
 
     def __init__(self, descriptors: Descriptors, use: Use) -> None:
         self._descriptors = descriptors
-        self._use = use
+        self.use = use
         self._waiting: dict[int, int] = {}
         """By visitor: when it came. The first is the oldest."""
         self._inside: set[int] = set()
         # With their times as well: one that does not listen is cut when others want to be told.
         self._refused: dict[int, int] = {}
         self._leaving: set[int] = set()
+        self._settled: dict[int, Door] = {}
+        """By visitor: the door at whose expense it stays."""
+        self.guests = 0
+        """Those of other doors that stay at the expense of this one."""
         self.refused = 0
         """Since the start: refused, and dropped."""
         self.cut = 0
 
     def __len__(self) -> int:
         """Those that hold a descriptor now."""
-        return len(self._waiting) + len(self._inside) + len(self._refused) + len(self._leaving)
+        here = len(self._waiting) + len(self._inside) + len(self._settled)
+        return here + len(self._refused) + len(self._leaving)
 
     @property
     def places(self) -> int:
-        return self._descriptors.shares.most[self._use]
+        return self._descriptors.shares.most[self.use]
 
     @property
     def turned_away_max(self) -> int:
@@ -80,7 +88,7 @@ class Door:
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether the next one can be let in, or told that there is no room. If not, it waits outside."""
-        if self._descriptors.has_room(self._use):
+        if self._descriptors.has_room(self.use):
             return True
         if not self._descriptors.has_room(Use.TURNED_AWAY):
             return False
@@ -101,16 +109,16 @@ class Door:
         if account.is_nearly_full(number):
             self.refused += 1
             return [Drop(visitor)]
-        if account.has_room(self._use):
-            account.take(self._use)
+        if account.has_room(self.use):
+            account.take(self.use)
             self._waiting[visitor] = now_ms
             return [Admit(visitor)]
         oldest = _oldest(self._waiting, now_ms)
         if oldest is not None:
             # In this order: the place must be free before it is taken. The one that is cut keeps its
             # descriptor until it is closed, so it is counted elsewhere, and not given back.
-            account.move(self._use, Use.TURNED_AWAY)
-            account.take(self._use)
+            account.move(self.use, Use.TURNED_AWAY)
+            account.take(self.use)
             self._waiting[visitor] = now_ms
             return [self._cut(self._waiting, oldest), Admit(visitor)]
         self.refused += 1
@@ -125,23 +133,51 @@ class Door:
             del self._waiting[visitor]
             self._inside.add(visitor)
 
+    def quiet(self, visitor: int, now_ms: int) -> None:
+        """It has what it wanted: if it asks no more, another may have its place."""
+        if visitor in self._inside:
+            self._inside.discard(visitor)
+            self._waiting[visitor] = now_ms
+
+    def settle(self, visitor: int, other: "Door") -> bool:
+        """Whether it can stay for long, at the expense of the other door; if not, all is as before."""
+        assert other is not self
+        if visitor not in self._inside or not self._descriptors.has_room(other.use):
+            return False
+        self._descriptors.move(self.use, other.use)
+        self._inside.discard(visitor)
+        self._settled[visitor] = other
+        other.guests += 1
+        return True
+
     def left(self, visitor: int) -> None:
         """Its descriptor is closed."""
         if visitor in self._waiting or visitor in self._inside:
             self._waiting.pop(visitor, None)
             self._inside.discard(visitor)
-            self._descriptors.give_back(self._use)
+            self._descriptors.give_back(self.use)
         elif visitor in self._refused or visitor in self._leaving:
             self._refused.pop(visitor, None)
             self._leaving.discard(visitor)
             self._descriptors.give_back(Use.TURNED_AWAY)
+        elif visitor in self._settled:
+            other = self._settled.pop(visitor)
+            other.guests -= 1
+            self._descriptors.give_back(other.use)
 
     def check(self) -> None:
         """Asserts the invariants."""
-        kinds = (self._waiting.keys(), self._inside, self._refused.keys(), self._leaving)
+        kinds = (
+            self._waiting.keys(),
+            self._inside,
+            self._refused.keys(),
+            self._leaving,
+            self._settled.keys(),
+        )
         assert len(set().union(*kinds)) == len(self), f"T1: {kinds} have one in common"
-        account, places = self._descriptors, len(self._waiting) + len(self._inside)
-        held, away = account.held(self._use), len(self._refused) + len(self._leaving)
+        account = self._descriptors
+        places = len(self._waiting) + len(self._inside) + self.guests
+        held, away = account.held(self.use), len(self._refused) + len(self._leaving)
         assert held == places, f"T2: {held} are held for {places}"
         # Not equal: the doors of all ports turn away at the expense of one share.
         assert account.held(Use.TURNED_AWAY) >= away, f"T3: fewer than {away} are held"

@@ -10,13 +10,14 @@ Paths are plain text relative to the disk's root, parts joined by `/`; `""` is t
 
 What is durable, and when:
 
-    appended or truncated   after `DiskFile.sync`
+    appended, truncated or written over   after `DiskFile.sync`
     created, renamed, removed, folder made or removed   after `sync_folder` of the parent
     `write_whole`           when it returns, if its folder is durable
 """
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 import sys
@@ -51,6 +52,13 @@ class DiskFile(Protocol):
 
     def append_many(self, parts: list[bytes]) -> None:
         """Adds all parts in order, without joining them in memory first."""
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        """Writes over bytes that are there, all of them below the present size.
+
+        Until the next sync each block of them may be the old one or the new one, in any order. From the
+        first call on this handle appends no more.
+        """
 
     def read_at(self, offset: int, length: int) -> bytes:
         """The bytes from there on; fewer than asked for only where the file ends."""
@@ -240,14 +248,16 @@ class FileDisk:
 class _OpenFile:
     """A descriptor opened for appending. `append` is the hot path: one call, one system call."""
 
-    __slots__ = ("_descriptor", "_disk", "_where")
+    __slots__ = ("_appends", "_descriptor", "_disk", "_where")
 
     def __init__(self, disk: FileDisk, descriptor: int, where: str) -> None:
         self._disk = disk
         self._descriptor = descriptor
         self._where = where
+        self._appends = True
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
+        assert self._appends, "this handle writes in place"
         try:
             written = os.write(self._descriptor, data)
             if written != len(data):
@@ -257,6 +267,7 @@ class _OpenFile:
             raise
 
     def append_many(self, parts: list[bytes]) -> None:
+        assert self._appends, "this handle writes in place"
         try:
             for start in range(0, len(parts), _PARTS_PER_WRITE_MAX):
                 chunk = parts[start : start + _PARTS_PER_WRITE_MAX]
@@ -271,6 +282,22 @@ class _OpenFile:
     def _append_rest(self, rest: memoryview) -> None:
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        if self._appends:
+            # On Linux pwrite adds to the end of a file that is open for appending, whatever the offset.
+            flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+            fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)
+            self._appends = False
+        assert offset + len(data) <= self.size(), "only what is there is written over"
+        try:
+            rest = memoryview(data)
+            while rest:
+                written = os.pwrite(self._descriptor, rest, offset)
+                rest, offset = rest[written:], offset + written
+        except OSError as error:
+            _raise_if_full(error, self._where)
+            raise
 
     def read_at(self, offset: int, length: int) -> bytes:
         data = os.pread(self._descriptor, length, offset)

@@ -214,6 +214,12 @@ class _Handle:
     def append_many(self, parts: list[bytes]) -> None:
         self.append(b"".join(parts))
 
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        assert offset + len(data) <= self.size(), "only what is there is written over"
+        behind = self.read_at(offset + len(data), self.size())
+        self.truncate(offset)
+        self.append(bytes(data) + behind)
+
     def read_at(self, offset: int, length: int) -> bytes:
         found = self._disk.file_at(self._path)
         if isinstance(found, str):

@@ -120,6 +120,9 @@ class ReadOnlyFile:
     def append_many(self, parts: list[bytes]) -> None:  # noqa: ARG002
         raise _refused(self._path)
 
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:  # noqa: ARG002
+        raise _refused(self._path)
+
     def truncate(self, size: int) -> None:  # noqa: ARG002
         raise _refused(self._path)
 

@@ -49,6 +49,14 @@ class Visit:
         """The peer has said what it wants."""
         self._door.heard(self._number)
 
+    def quiet(self) -> None:
+        """It has its answer: if it asks no more, another may have its place."""
+        self._door.quiet(self._number, monotonic_ms())
+
+    def settle(self, other: Door) -> bool:
+        """Whether it can stay for long, at the expense of the other door."""
+        return self._door.settle(self._number, other)
+
 
 Serve = Callable[[socket.socket, Visit], Awaitable["asyncio.Future[None] | None"]]
 """Serves a connection: until its end, or until what it returns is done."""
@@ -240,7 +248,7 @@ def cannot_listen(address: Address, error: OSError) -> Exception:
     if error.errno == errno.EADDRINUSE:
         free = str(Address(address.scheme, address.host, 0))
         flag = f"--listen {free}"
-        if address.scheme == "http":
+        if address.scheme in {"http", "https"}:
             flag = f"--http off, or --http {free.removeprefix('http://')}"
         return AddressTaken(
             f"{address} is taken by another program: stop it, or give {flag} for any free port"

@@ -19,12 +19,11 @@ import msgspec
 
 from moorline.config.addresses import Address
 from moorline.core.access.certificate import CertificateProblem, PeerCertificate
-from moorline.core.access.principal import NODE_PREFIX, Certificate, CertificateRules, Proof
+from moorline.core.access.principal import NODE_PREFIX, Proof
 from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
-from moorline.errors import CertificateOfNobody, CertificateUntrusted
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import (
@@ -36,6 +35,7 @@ from moorline.net.authentication import (
     Proofs,
     Verdict,
 )
+from moorline.net.certificate_login import OWN_NAME, PrincipalOf, identity_by
 from moorline.net.clock import wall_ms
 from moorline.net.descriptors import of_process
 from moorline.net.fair_turns import FairTurns
@@ -46,9 +46,6 @@ from moorline.net.tls import Identity, why_refused_here
 
 OPEN_TO_TRANSPORT: Final = Authentication()
 """Whoever has a certificate, and whoever has none as far as `anonymous` lets it."""
-
-OWN_NAME: Final = CertificateRules()
-"""Without rules the common name is the principal."""
 
 PROOFS: Final = {proof.value: proof for proof in Proof}
 """By the mechanism that a hello names."""
@@ -105,12 +102,6 @@ class FixedTls(msgspec.Struct, frozen=True):
         from moorline.net.peer_certificate import Trust
 
         return Trust(None, None)
-
-
-class PrincipalOf(Protocol):
-    """Which principal a certificate proves: `core.access.principal.CertificateRules`."""
-
-    def principal_of(self, certificate: Certificate, /) -> str: ...
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -308,26 +299,11 @@ class Listeners:
         return ProofAccepted()
 
     def _judged_by_certificate(self, session: Session, certificate: PeerCertificate) -> Event:
-        if not certificate.is_of_client_authority:
-            text = "it is of the nodes' authority: a user needs one of tls_client_ca"
-            problem = CertificateProblem(CertificateUntrusted.code, text)
-            return self._certificate_refused(session, problem)
-        try:
-            principal = self._rules.principal_of(
-                Certificate(
-                    certificate.common_names,
-                    certificate.dns_names,
-                    certificate.emails,
-                    certificate.uris,
-                    certificate.issuer_name,
-                )
-            )
-        except ValueError as error:
-            problem = CertificateProblem(CertificateOfNobody.code, str(error))
-            return self._certificate_refused(session, problem)
-        end_ms = certificate.not_after_ms
-        session.identity = Identity(principal, Proof.CERTIFICATE, end_ms, certificate)
-        return ProofAccepted(expires_ms=end_ms - wall_ms())
+        found = identity_by(certificate, self._rules)
+        if isinstance(found, CertificateProblem):
+            return self._certificate_refused(session, found)
+        session.identity = found
+        return ProofAccepted(expires_ms=certificate.not_after_ms - wall_ms())
 
     async def _judged_by_proof(
         self, session: Session, mechanism: str, proofs: Proofs, checking: Awaitable[Verdict]

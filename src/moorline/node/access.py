@@ -46,14 +46,19 @@ from moorline.core.access.principal import (
 )
 from moorline.core.access.quota import UNBOUNDED, Bounds, Quota
 from moorline.core.access.right import EVERYTHING
+from moorline.core.access.web_origin import WebNames
 from moorline.core.queue.queue import NODES_OWN
 from moorline.errors import Malformed, MoorlineError, OverQuota
 from moorline.journal.disk import FileDisk
 from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
 from moorline.metrics import Metrics
 from moorline.net.authentication import Authentication
+from moorline.net.http.logins import WebAdmission
+from moorline.net.http.peer import Peer
 from moorline.net.kerberos import KerberosService
+from moorline.net.listener import LoginRefused
 from moorline.net.session import Handlers, Session
+from moorline.net.session_rights import SessionRights
 from moorline.node.folder import opening
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
 from moorline.wire.message import CallsGivenUp
@@ -73,6 +78,10 @@ CONNECTION: Final = (Quota.CONNECTIONS, 1)
 KINDS: Final = frozenset(quota.value for quota in Quota)
 
 
+Entrant = Session | Peer
+"""Who comes in: by a native listener, or by the HTTP port."""
+
+
 class NodeAccess:
     """Made by `open_access`."""
 
@@ -83,7 +92,7 @@ class NodeAccess:
         nodes: KnownNodes,
         audit: Audit,
         proofs: PrincipalProofs,
-        sessions: Callable[[], Iterable[Session]],
+        sessions: Callable[[], Iterable[Entrant]],
     ) -> None:
         """`sessions` are those that are open."""
         self.table = RightsTable(
@@ -123,7 +132,34 @@ class NodeAccess:
         is_proxied = listener in self._config.access.proxied
         return Authentication(tuple(mechanisms), self._proofs.at_address(is_proxied=is_proxied))
 
-    def entered(self, session: Session) -> Rights:
+    def web_admission(
+        self, entered: Callable[[Peer], SessionRights], refused: Callable[[LoginRefused], None]
+    ) -> WebAdmission:
+        """What the HTTP port demands: of the mechanisms those that HTTP knows."""
+        config, listener = self._config, self._config.http_listener()
+        taken = config.access.mechanisms_of(listener) - {KERBEROS}
+        mechanisms = tuple(name for name in MECHANISMS if name in taken)
+        address = config.http_address()
+        is_proxied = listener in config.access.proxied
+
+        def demanded(*, is_proxied: bool) -> Authentication | None:
+            if not mechanisms:
+                return None
+            return Authentication(mechanisms, self._proofs.at_address(is_proxied=is_proxied))
+
+        return WebAdmission(
+            WebNames([*config.http_hosts, address.host] if address else (), config.http_origins),
+            config.anonymous,
+            demanded(is_proxied=is_proxied),
+            demanded(is_proxied=True),
+            listener,
+            is_proxied,
+            config.access.certificate_rules(),
+            entered,
+            refused,
+        )
+
+    def entered(self, session: Entrant) -> Rights:
         """The rights of somebody who has come in, or is sent away again."""
         identity = session.identity
         rights = self.table.rights(identity.principal, identity.proof, is_local=session.is_local)
@@ -134,12 +170,12 @@ class NodeAccess:
             self._take_place(session)
         return rights
 
-    def _tell_if_cut(self, session: Session) -> None:
+    def _tell_if_cut(self, session: Entrant) -> None:
         """Who says what nobody may, or what only the other end of a link says, loses it: a refusal too."""
         if session.end_code == Malformed.code:
             self.trail.refused(session, Malformed.__name__, "/", session.end_code)
 
-    def _take_place(self, session: Session) -> None:
+    def _take_place(self, session: Entrant) -> None:
         name = account_of(session.identity.principal, session.is_local)
         held = self.quotas.held_by(name, session.listener)
         try:
@@ -164,13 +200,13 @@ class NodeAccess:
             if session.is_open:
                 self.judge(session, knows_all=is_older)
 
-    def judge(self, session: Session, *, knows_all: bool = False) -> None:
+    def judge(self, session: Entrant, *, knows_all: bool = False) -> None:
         why = self._why_over(session, knows_all=knows_all)
         if why:
             self.ended += 1
             session.close("EXPIRED", f"{why}: connect again with another proof")
 
-    def _why_over(self, session: Session, *, knows_all: bool) -> str:
+    def _why_over(self, session: Entrant, *, knows_all: bool) -> str:
         identity, version = session.identity, self.table.version
         if identity.proof not in (Proof.PASSWORD, Proof.TOKEN) or version is None:
             return ""
@@ -249,7 +285,7 @@ async def open_access(
     folder: Path,
     catalog: Catalog,
     home: str,
-    sessions: Callable[[], Iterable[Session]],
+    sessions: Callable[[], Iterable[Entrant]],
 ) -> AsyncIterator[NodeAccess]:
     """Behind the identity of the node: what it changes in the catalog, it changes as itself."""
     users = Users(catalog)

@@ -20,7 +20,8 @@ from moorline.cluster.links import Links
 from moorline.config import Config
 from moorline.config.addresses import Address
 from moorline.config.shown import masked
-from moorline.console.http import Health, HttpPort
+from moorline.console.http import Health
+from moorline.console.http import register as register_pages
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import ANONYMOUS
 from moorline.core.access.quota import Quota
@@ -33,13 +34,15 @@ from moorline.metrics import Metrics
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.group_commit import GroupCommit
+from moorline.net.http.routes import Routes
+from moorline.net.http.server import HttpServer
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Session, each
 from moorline.net.session_rights import SessionRights
 from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
-from moorline.node.access import NodeAccess, open_access
+from moorline.node.access import Entrant, NodeAccess, open_access
 from moorline.node.access import watch as watch_access
 from moorline.node.catalog_watch import CatalogWatch
 from moorline.node.clock import NodeClock, open_clock
@@ -107,6 +110,9 @@ class Node:
             refused=lambda refused: self._access.trail.login_refused(refused),
         )
         self._tls: TlsFiles | None = None
+        self.routes = Routes()
+        """What the HTTP port serves; the subjects add theirs before it is opened."""
+        self._web: HttpServer | None = None
         self._queues: QueueBroker | None = None
         self._topics: Topics | None = None
         self._resolver: ResolverBroker | None = None
@@ -209,14 +215,18 @@ class Node:
                 folder,
                 self._catalog,
                 self._identity.home,
-                lambda: self._listeners.sessions,
+                self._entrants,
             )
         )
         self._declared.update(self._access.declared())
         self._problems.watch(Severity.REFUSES, self._access.not_known)
         self._problems.watch(Severity.WANTS_CARE, self._access.audit.problem)
 
-    def _entered(self, session: Session) -> SessionRights:
+    def _entrants(self) -> list[Entrant]:
+        """Whoever is in, by a native listener or by the HTTP port."""
+        return [*self._listeners.sessions, *(self._web.peers if self._web is not None else ())]
+
+    def _entered(self, session: Entrant) -> SessionRights:
         identity = session.identity
         if identity.fingerprint and self._queues is not None:
             # What a certificate made before there were principals is its principal's from now on.
@@ -364,7 +374,9 @@ class Node:
         config = self.config
         handlers = self._access.guarded(self._declared, self.roles)
         native = NativeProtocol(handlers, self._welcome)
-        if any(address.scheme == "tls" for address in config.listen_addresses()):
+        http = config.http_address()
+        is_https = http is not None and http.scheme == "https" and "console" in self.roles
+        if is_https or any(address.scheme == "tls" for address in config.listen_addresses()):
             await self._open_tls(stack)
         stack.push_async_callback(self._listeners.close)
         for text, address in zip(config.listen, config.listen_addresses(), strict=True):
@@ -376,15 +388,31 @@ class Node:
                 listener=text,
                 is_proxied=text in config.access.proxied,
             )
-        wanted = config.http_address()
-        if wanted is not None and "console" in self.roles:
-            port = HttpPort(self.metrics, self._health, self._descriptors)
-            stack.push_async_callback(port.close)
-            self.http = await port.open(wanted)
+        if config.http_address() is not None and "console" in self.roles:
+            await self._open_http(stack)
+
+    async def _open_http(self, stack: contextlib.AsyncExitStack) -> None:
+        wanted = self.config.http_address()
+        assert wanted is not None
+        register_pages(self.routes, self.metrics, self._health)
+        self._web = HttpServer(
+            self.routes,
+            self._access.web_admission(self._entered, self._access.trail.login_refused),
+            self._descriptors,
+            tls=self._tls if wanted.scheme == "https" else None,
+            long_stays=self._listeners.door,
+            keepalive_ms=self.config.keepalive_ms,
+        )
+        web = self._web
+        stack.push_async_callback(web.close)
+        self.metrics.watch("websockets", "WebSockets open now.", lambda: web.websockets)
+        self.http = await web.open(wanted)
 
     async def _open_tls(self, stack: contextlib.AsyncExitStack) -> None:
         def changed() -> None:
             self._listeners.judge_again(files.trust)
+            if self._web is not None:
+                self._web.judge_again(files.trust)
 
         files = TlsFiles(TlsPaths.of(self.config), changed=changed)
         self._tls = await stack.enter_async_context(files)

@@ -26,6 +26,7 @@ from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.group_commit import GroupCommit
 from moorline.net.session import Session
 from moorline.net.thread_turns import hold_quick_turns, release_quick_turns
+from moorline.queues.log_segments import LogSegments
 from moorline.queues.paced_senders import PacedSenders
 from moorline.queues.pacing import Pace
 
@@ -56,6 +57,7 @@ class Checkpoints:
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-checkpoint")
         self._pace = Pace(log_bytes_max)
         self._paced = PacedSenders(self._is_ahead)
+        self._segments = LogSegments(store, log_bytes_max)
         self._under_way: checkpoint.Checkpoint | None = None
         self._began_ms = 0
         self._checkpointing: asyncio.Task[None] | None = None
@@ -92,6 +94,7 @@ class Checkpoints:
         wanted = checkpoint.wanted_bytes(self._store, free_bytes - DISK_FREE_BYTES_MIN)
         is_tight = free_bytes < DISK_FREE_BYTES_MIN + wanted
         self._note_room(free_bytes, wanted)
+        self._segments.is_tight(is_tight)
         if is_tight and self._store.log.size_bytes and not self.lacks_room:
             self._begin()
         return is_tight
@@ -158,6 +161,7 @@ class Checkpoints:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(self._disk_thread.shutdown)
+        await self._segments.close()
         if under_way is not None:
             under_way.close()
 
@@ -167,6 +171,7 @@ class Checkpoints:
         """Begins what a commit makes possible, or has made necessary."""
         self._discard_soon()
         self._maybe_checkpoint()
+        self._segments.after_commit()
 
     def _discard_soon(self) -> None:
         if self._store.has_discards and not self._commits.failed.done():

@@ -4,10 +4,16 @@ Spark's own client waits ten minutes for a server that is not there, without a w
 again knows nothing of the sessions before: so there is nothing to wait for but a network that stumbles.
 """
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from moorline.errors import ConfigError, Unreachable
-from moorline.limits import SPARK_CONNECT_MS_MAX, SPARK_CONNECT_PAUSE_MS, SPARK_CONNECT_TRIES
+from moorline.limits import (
+    SPARK_CHANNEL_CLOSE_MS_MAX,
+    SPARK_CONNECT_MS_MAX,
+    SPARK_CONNECT_PAUSE_MS,
+    SPARK_CONNECT_TRIES,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,14 +39,26 @@ def find_server(remote: str) -> None:
             "remote: this is no address of a Spark Connect server; accepted: sc://HOST:PORT, or local"
         ) from None
     channel = builder.toChannel()
+    before = set(threading.enumerate())
+    ready = grpc.channel_ready_future(channel)
     try:
-        grpc.channel_ready_future(channel).result(timeout=SPARK_CONNECT_MS_MAX / 1_000)
+        ready.result(timeout=SPARK_CONNECT_MS_MAX / 1_000)
     except grpc.FutureTimeoutError:
         raise Unreachable(
             f"no Spark Connect server answers at {endpoint}, {SPARK_CONNECT_MS_MAX // 1_000} seconds "
             "long: is it running?"
         ) from None
     finally:
+        ready.cancel()
+        _close(channel, set(threading.enumerate()) - before)
+
+
+def _close(channel: Any, watching: set[threading.Thread]) -> None:
+    """Closes a channel when nobody looks at it any more: a thread of gRPC's that still does, some tenths of a
+    second behind the last who asked, would say so on stderr."""
+    for thread in watching:
+        thread.join(SPARK_CHANNEL_CLOSE_MS_MAX / 1_000)
+    if not any(thread.is_alive() for thread in watching):
         channel.close()
 
 

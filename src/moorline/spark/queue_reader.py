@@ -184,14 +184,15 @@ def _tried(root: Path, partition: QueuePartition, after: bytes) -> _Page:
     raise AssertionError("the last try returns or raises")
 
 
-def _stamp(root: Path) -> list[tuple[str, int, int]]:
-    """What changes whenever a node moves messages from its log into the folders."""
+def _stamp(root: Path) -> list[tuple[str, int, int, int]]:
+    """What changes whenever a node writes its log, or moves messages from it into the folders."""
     found = []
     for place in (root, root / "wal"):
         if place.is_dir():
             for entry in os.scandir(place):
                 told = entry.stat()
-                found.append((entry.name, told.st_ino, told.st_size))
+                # A segment of the log may be written without a change of its size.
+                found.append((entry.name, told.st_ino, told.st_size, told.st_mtime_ns))
     return sorted(found)
 
 

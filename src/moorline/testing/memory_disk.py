@@ -10,7 +10,8 @@
     "none"  the process alone: the system keeps everything, synced or not
     "all"   the machine: all that was not synced is gone
     "some"  the machine: of what was not synced, each file and each folder keeps a random run from
-            the oldest change on; the last append may be torn
+            the oldest change on; the last append may be torn, and of the last bytes that were
+            written over any may be the old ones
 
 Names are not contents: a file that was synced, but whose folder was not, may be gone as a whole.
 """
@@ -281,6 +282,12 @@ class _MemoryHandle:
 
     def append_many(self, parts: list[bytes]) -> None:
         self.append(b"".join(parts))
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        file = self._alive()
+        assert offset + len(data) <= len(file.content), "only what is there is written over"
+        self._disk.begin()
+        file.write_at(offset, data)
 
     def read_at(self, offset: int, length: int) -> bytes:
         if offset < 0 or length < 0:

@@ -13,15 +13,26 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 
+class Overwritten(NamedTuple):
+    """Bytes that were written over, and where."""
+
+    offset: int
+    before: bytes
+
+
+_TORN_PIECES = 8
+"""Pieces of what was written over last, of which each lands or does not."""
+
+
 class MemoryFile:
     """The content of a file, and its log: a number is an append of so many bytes, bytes are what a
-    truncate cut off."""
+    truncate cut off, and `Overwritten` is what was there before."""
 
     __slots__ = ("content", "log", "sync_failed")
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.log: list[int | bytes] = []
+        self.log: list[int | bytes | Overwritten] = []
         self.sync_failed = False
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -32,6 +43,11 @@ class MemoryFile:
         cut = bytes(self.content[size:])
         del self.content[size:]
         self.log.append(cut)
+
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
+        end = offset + len(data)
+        self.log.append(Overwritten(offset, bytes(self.content[offset:end])))
+        self.content[offset:end] = data
 
     def sync(self) -> None:
         # Once a sync has failed, Linux takes the pages for clean: the next one lies.
@@ -51,11 +67,24 @@ class MemoryFile:
             change = self.log.pop()
             # Of an append a part may have reached the disk; a truncate has happened or it has not.
             torn = chance.randrange(change) if isinstance(change, int) and change else 0
-            self._undo(change - torn if isinstance(change, int) else change)
+            if isinstance(change, Overwritten):
+                self._undo_some(change, chance)
+            else:
+                self._undo(change - torn if isinstance(change, int) else change)
         self.log.clear()
 
-    def _undo(self, change: int | bytes) -> None:
-        if isinstance(change, int):
+    def _undo_some(self, change: Overwritten, chance: random.Random) -> None:
+        """Its blocks reach the disk in any order: some are the old ones, some the new."""
+        size = max(1, len(change.before) // chance.randint(1, _TORN_PIECES))
+        for start in range(0, len(change.before), size):
+            if chance.random() < 0.5:
+                piece = change.before[start : start + size]
+                self._undo(Overwritten(change.offset + start, piece))
+
+    def _undo(self, change: int | bytes | Overwritten) -> None:
+        if isinstance(change, Overwritten):
+            self.content[change.offset : change.offset + len(change.before)] = change.before
+        elif isinstance(change, int):
             del self.content[len(self.content) - change :]
         else:
             self.content += change

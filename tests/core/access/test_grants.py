@@ -302,6 +302,7 @@ def test_an_explanation_is_the_verdict_and_its_rows_decided(
 # --- many rows ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_say_what_a_walk_over_them_says() -> None:
     chance = random.Random(7)
     table = [

@@ -61,21 +61,21 @@ def test_thirty_thousand_steps_of_mishaps() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 24))]
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 24))]
 )
 def test_shared_streams(seed: int) -> None:
     rough(seed, steps=1_000)
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
+    "seed", [*range(1), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))]
 )
 def test_a_shared_queue(seed: int) -> None:
     queue(seed, steps=700)
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 16))]
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 16))]
 )
 def test_i2_i6_nothing_is_held_or_delivered_twice_while_nobody_fails(seed: int) -> None:
     simulation = fair(seed, steps=1_000)
@@ -84,13 +84,14 @@ def test_i2_i6_nothing_is_held_or_delivered_twice_while_nobody_fails(seed: int) 
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))]
+    "seed", [*range(1), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )
 def test_i6_no_message_of_a_queue_is_delivered_twice_while_nobody_fails(seed: int) -> None:
     simulation = fair_queue(seed, steps=700)
     assert simulation.world.duplicates() == 0
 
 
+@pytest.mark.slow
 def test_x21_poison_is_delivered_so_often_and_then_buried() -> None:
     for simulation in (fair(0), fair(1, mode=QueueLeader)):
         world = simulation.world

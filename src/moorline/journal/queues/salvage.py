@@ -15,7 +15,7 @@ from moorline.journal.queues.index import Index, newest_index
 from moorline.journal.queues.log_replay import LogReplay
 from moorline.journal.queues.store import LOG as WAL
 from moorline.journal.queues.store import Store
-from moorline.journal.queues.wal import HEAD, HEAD_MAGIC, Change, WriteAheadLog
+from moorline.journal.queues.wal import Change, WriteAheadLog
 
 
 class CarefulStore(Store):
@@ -69,9 +69,8 @@ def mend_log(disk: Disk, keep_in: str) -> list[Cut]:
             disk.write_whole(f"{keep_in}/{survey.path.rpartition('/')[2]}", data)
             # Or a power cut could keep the new log, and not the folder with the old one.
             disk.sync_all()
-        head = HEAD.pack(HEAD_MAGIC, survey.seed, survey.seed)
         whole = [data[start:end] for start, end in survey.whole]
-        disk.write_whole(survey.path, b"".join([head, *whole]))
+        disk.write_whole(survey.path, b"".join([survey.head, *whole]))
     return cuts
 
 

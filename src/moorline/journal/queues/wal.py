@@ -1,10 +1,13 @@
 """Room: journal/queues. The write-ahead log: one for the node, in segments, written in batches.
 
-    wal/00000000000000000001.wal    named by the lsn of its first change
+    wal/00000000000000000001.wal    a growing segment, named by the lsn of its first change
+    wal/prepared-00000001.wal       one whose blocks were written, as zeros, before it is begun
 
-    head    magic   8 bytes "MOORWAL2"
+    head    magic   8 bytes "MOORWAL2", of a prepared one "MOORWAL3"
             seed    u64     drawn for this segment
             seed    u64     the same again: without it not one batch could be told from rubbish
+            first   u64     lsn of the first change; of a prepared one only
+            first   u64     the same again
     batch   magic   u32   "MWAL"
             length  u32   bytes of the payload
             check   u64   XXH3-64 with the seed over first, count and payload
@@ -21,88 +24,60 @@ All numbers are big-endian. A batch is whole or it is not there: recovery cuts t
 first batch that is not whole. In an earlier segment, or with whole batches behind it, a bad batch is
 damage and not a torn end: a repair takes out what is bad and keeps every whole batch. The seed keeps a
 sender from writing a message that looks like a batch.
+
+A prepared segment ends where only zeros follow; zeros are no batch. It is begun by its head, which is
+durable before the first batch is written: so one without a whole head and with nothing but zeros behind
+it was never begun, and with anything behind it is damaged. A sync of such a file waits for no transaction
+of the file system, since neither its size nor its blocks change (docs/decisions/0067). Where none is
+ready, because the disk is slow or full, a growing one is begun. The order of segments is that of `first`.
 """
 
 import contextlib
 import secrets
-import struct
+import threading
 from collections.abc import Callable, Generator, Iterator
-from enum import IntEnum
 from typing import NamedTuple
 
-import xxhash
-
-from moorline.core.queue.queue import Queue
-from moorline.errors import FolderUnusable, LogDamaged
+from moorline.errors import DiskFull, LogDamaged
 from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.queues.wal_batch import Batch, Change, Kind, changes_in
+from moorline.journal.queues.wal_segment import (
+    HEAD,
+    PREPARED,
+    PREPARED_HEAD,
+    SUFFIX,
+    Segment,
+    Survey,
+    head_of,
+)
+from moorline.limits import LOG_PREPARE_SYNC_BYTES
 
-HEAD = struct.Struct(">8sQQ")
-HEAD_MAGIC = b"MOORWAL2"
-EARLIER_MAGIC = b"MOORWAL1"
-MAGIC = 0x4D57414C
-BATCH = struct.Struct(">IIQQI")
-CHANGE = struct.Struct(">B24sQI")
-CHECKED_FROM = 16
-"""Offset of `first` in a batch: the check covers everything from there on."""
-
-
-class Kind(IntEnum):
-    SEND = 1
-    MARK = 2
-    ACKNOWLEDGE = 3
-    NEW = 4
-    DELETE = 5
-    SUSPEND = 6
-    BLOCK = 7
-    UNBLOCK = 8
-    EXPIRE = 9
-    CLOSE = 10
-    OPEN = 11
+__all__ = ["HEAD", "Batch", "Change", "Kind", "WriteAheadLog"]
 
 
-class Change(NamedTuple):
-    lsn: int
-    kind: int
-    queue: bytes
-    number: int
-    body: bytes
+class _Kept(NamedTuple):
+    """A segment that is not written any more."""
+
+    first: int
+    path: str
+    size: int
+    """Bytes of its batches."""
 
 
-class Batch:
-    """Changes that are committed together."""
+class _Prepared(NamedTuple):
+    """A segment that is ready to be begun."""
 
-    __slots__ = ("count", "first", "parts", "size", "woken")
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.count = 0
-        self.parts: list[bytes] = []
-        self.size = BATCH.size
-        self.woken: list[Queue] = []
-        """Queues that have something to be delivered when this is committed."""
-
-    def add(self, kind: int, queue: bytes, number: int, body: bytes) -> int:
-        """Adds a change; returns its lsn."""
-        self.parts.append(CHANGE.pack(kind, queue, number, len(body)))
-        self.size += CHANGE.size
-        if body:
-            self.parts.append(body)
-            self.size += len(body)
-        lsn = self.first + self.count
-        self.count += 1
-        return lsn
-
-    def encoded(self, seed: int) -> bytes:
-        payload = b"".join(self.parts)
-        head = bytearray(BATCH.pack(MAGIC, len(payload), 0, self.first, self.count))
-        checker = xxhash.xxh3_64(bytes(head[CHECKED_FROM:]), seed=seed)
-        checker.update(payload)
-        struct.pack_into(">Q", head, 8, checker.intdigest())
-        return bytes(head) + payload
+    file: DiskFile
+    path: str
+    size: int
 
 
 class WriteAheadLog:
-    """The segments on disk and the one that is written."""
+    """The segments on disk and the one that is written.
+
+    `write` and `begin_segment` are called in one thread, `prepare` in a second one and `drop_before` in a
+    third: a lock keeps what they share.
+    """
 
     def __init__(
         self,
@@ -115,9 +90,15 @@ class WriteAheadLog:
         self._disk = disk
         self._folder = folder
         self._sync = sync
-        self._segments: list[tuple[int, str, int]] = []
+        self._lock = threading.Lock()
+        self._segments: list[_Kept] = []
+        self._ready: list[_Prepared] = []
+        self._prepared = 0
+        self._is_closed = False
         self._file: DiskFile | None = None
         self._file_bytes = 0
+        self._end = 0
+        """Of a prepared segment that is written: where its blocks end. 0 of a growing one."""
         self._seed = 0
         self._draw = draw
         self._first = 0
@@ -130,7 +111,7 @@ class WriteAheadLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all batches that are kept."""
-        return self._file_bytes + sum(size for _, _, size in self._segments)
+        return self._file_bytes + sum(segment.size for segment in self._segments)
 
     @property
     def first(self) -> int:
@@ -140,50 +121,111 @@ class WriteAheadLog:
     @property
     def is_new(self) -> bool:
         """Whether nothing was ever written here."""
-        return self._file is None and not self._names()
+        return self._file is None and not any(is_begun for _, _, is_begun in self._found())
 
     def write(self, batch: Batch) -> None:
-        """Stores a batch; with `sync` it is durable when this returns. Runs in a thread."""
+        """Stores a batch; with `sync` it is durable when this returns. Runs in a thread.
+
+        After `DiskFull` the log is as it was: the same batch may be written again. After any other error
+        nobody knows what is stored.
+        """
         assert self._file is not None
+        if self._is_to_be_left(batch.size):
+            self._begin(batch.first, batch.size)
         data = batch.encoded(self._seed)
-        self._file.append(data)
+        if self._end:
+            self._file.write_at(PREPARED_HEAD.size + self._file_bytes, data)
+        else:
+            self._append(data)
         if self._sync:
-            self._file.sync()
+            self._sync_file(self._file)
         self._file_bytes += len(data)
 
+    def _is_to_be_left(self, size: int) -> bool:
+        """Whether a batch of that size goes to another segment than the one that is written."""
+        if self._end:
+            return PREPARED_HEAD.size + self._file_bytes + size > self._end
+        return bool(self._file_bytes) and self._has_ready(size)
+
+    def _append(self, data: bytes) -> None:
+        assert self._file is not None
+        try:
+            self._file.append(data)
+        except DiskFull:
+            # A part of it may be there, and what is written next must not stand behind that.
+            self._file.truncate(HEAD.size + self._file_bytes)
+            raise
+
+    def _sync_file(self, file: DiskFile) -> None:
+        """What a sync could not store is lost for it: nobody may take that for a disk that is only full."""
+        try:
+            file.sync()
+        except DiskFull as error:
+            raise OSError(f"a sync of the log failed: {error}") from error
+
+    # --- segments ---------------------------------------------------------------------------------
+
     def begin_segment(self, first: int) -> None:
-        """From here on batches go to a new file; the old ones wait to be dropped."""
+        """From here on batches go to a new file; the old ones wait to be dropped.
+
+        After `DiskFull` the log is as it was, and this may be tried again.
+        """
+        if self._file is None or self._file_bytes or not self.is_in_place:
+            self._begin(first, 0)
+
+    def _begin(self, first: int, size: int) -> None:
+        """Begins a segment: a prepared one that a batch of that size fits into, if one is ready."""
+        seed = int.from_bytes(self._draw(8), "big")
+        prepared = self._take_ready(size)
+        if prepared is not None:
+            file, name, end = prepared
+            try:
+                file.write_at(0, head_of(seed, first))
+                if self._sync:
+                    self._sync_file(file)
+            except BaseException:
+                self._discard(prepared)
+                raise
+        else:
+            name, end = f"{self._folder}/{first:020}{SUFFIX}", 0
+            file = self._grown(name, head_of(seed, None))
         if self._file is not None:
-            if not self._file_bytes and self.is_in_place:
-                return
             self._file.close()
-            self._segments.append((self._first, self._name, self._file_bytes))
-        self._first = first
-        self._name = f"{self._folder}/{first:020}.wal"
-        self._file = self._disk.open(self._name, create=True)
-        # A crash may have left it with a part of a head.
-        self._file.truncate(0)
-        self._seed = int.from_bytes(self._draw(8), "big")
-        self._file.append(HEAD.pack(HEAD_MAGIC, self._seed, self._seed))
-        self._file_bytes = 0
-        # A segment that a crash left empty has the same name, and is this one.
-        self._segments = [segment for segment in self._segments if segment[1] != self._name]
-        if self._sync:
-            self._file.sync()
-            self._disk.sync_folder(self._folder)
+        with self._lock:
+            kept = list(self._segments)
+            if self._file is not None:
+                kept.append(_Kept(self._first, self._name, self._file_bytes))
+            # A segment that a crash left empty has the same name, and is this one.
+            self._segments = [segment for segment in kept if segment.path != name]
+            self._file, self._name, self._end = file, name, end
+            self._first, self._seed, self._file_bytes = first, seed, 0
+
+    def _grown(self, name: str, head: bytes) -> DiskFile:
+        file = self._disk.open(name, create=True)
+        try:
+            # A crash may have left it with a part of a head.
+            file.truncate(0)
+            file.append(head)
+            if self._sync:
+                file.sync()
+                self._disk.sync_folder(self._folder)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def drop_before(self, first: int) -> None:
         """Removes the segments all of whose changes are below that lsn."""
-        kept = []
-        for place, segment in enumerate(self._segments):
-            following = [one[0] for one in self._segments[place + 1 :]] + [self._first]
-            if following[0] <= first:
-                # Somebody may have been faster.
-                with contextlib.suppress(FileNotFoundError):
-                    self._disk.remove(segment[1])
-            else:
-                kept.append(segment)
-        self._segments = kept
+        with self._lock:
+            segments = list(self._segments)
+            firsts = [*(segment.first for segment in segments), self._first]
+        dropped = [one for one, end in zip(segments, firsts[1:], strict=True) if end <= first]
+        for segment in dropped:
+            # Somebody may have been faster.
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(segment.path)
+        with self._lock:
+            self._segments = [one for one in self._segments if one not in dropped]
 
     @property
     def is_in_place(self) -> bool:
@@ -191,9 +233,69 @@ class WriteAheadLog:
         return self._file is None or self._disk.exists(self._name)
 
     def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        self.give_back()
         if self._file is not None:
+            if self._end:
+                # Nobody needs the zeros behind it any more.
+                self._file.truncate(PREPARED_HEAD.size + self._file_bytes)
             self._file.close()
             self._file = None
+
+    # --- segments that are prepared ---------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """Prepared segments that wait to be begun."""
+        return len(self._ready)
+
+    def prepare(self, size: int) -> None:
+        """Makes a segment of that size ready, in a thread; raises what the disk says, and leaves nothing."""
+        self._prepared += 1
+        path = f"{self._folder}/{PREPARED}{self._prepared:08}{SUFFIX}"
+        while self._disk.exists(path):
+            self._prepared += 1
+            path = f"{self._folder}/{PREPARED}{self._prepared:08}{SUFFIX}"
+        file = self._disk.open(path, create=True)
+        try:
+            zeros = bytes(LOG_PREPARE_SYNC_BYTES)
+            for start in range(0, size, len(zeros)):
+                # In parts: who syncs the log meanwhile waits for one of them, not for all.
+                file.append(memoryview(zeros)[: size - start])
+                file.sync()
+            self._disk.sync_folder(self._folder)
+        except BaseException:
+            self._discard(_Prepared(file, path, size))
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._ready.append(_Prepared(file, path, size))
+                return
+        self._discard(_Prepared(file, path, size))
+
+    def give_back(self) -> None:
+        """Removes what is prepared and not begun: its room is needed."""
+        with self._lock:
+            ready, self._ready = self._ready, []
+        for prepared in ready:
+            self._discard(prepared)
+
+    def _discard(self, prepared: _Prepared) -> None:
+        prepared.file.close()
+        with contextlib.suppress(OSError):
+            self._disk.remove(prepared.path)
+
+    def _has_ready(self, size: int) -> bool:
+        return any(PREPARED_HEAD.size + size <= one.size for one in self._ready)
+
+    def _take_ready(self, size: int) -> _Prepared | None:
+        with self._lock:
+            for place, prepared in enumerate(self._ready):
+                # One that somebody removed would not be found by a start.
+                if PREPARED_HEAD.size + size <= prepared.size and self._disk.exists(prepared.path):
+                    return self._ready.pop(place)
+        return None
 
     # --- recovery ---------------------------------------------------------------------------------
 
@@ -202,49 +304,65 @@ class WriteAheadLog:
 
         With `repair` damage is passed over: every change comes that is in a whole batch.
         """
-        names = self._names()
-        for place, name in enumerate(names):
-            path = f"{self._folder}/{name}"
-            file = self._disk.open(path, create=False)
-            try:
-                size = yield from self._replay_file(file, path, place == len(names) - 1, repair)
-            finally:
-                file.close()
-            self._segments.append((int(name.removesuffix(".wal")), path, size))
+        paths = self._paths()
+        for place, path in enumerate(paths):
+            with self._opened(path) as segment:
+                size = yield from self._replay_segment(segment, place == len(paths) - 1, repair)
+                self._segments.append(_Kept(segment.first, path, size))
 
-    def survey(self) -> list["Survey"]:
+    def survey(self) -> list[Survey]:
         """What is bad in the segments; changes nothing."""
-        names = self._names()
+        paths = [path for _, path, _ in self._found()]
         found = []
-        for place, name in enumerate(names):
-            path = f"{self._folder}/{name}"
-            file = self._disk.open(path, create=False)
-            try:
-                found.append(_surveyed(file, path, is_last=place == len(names) - 1))
-            finally:
-                file.close()
+        for place, path in enumerate(paths):
+            with self._opened(path) as segment:
+                found.append(segment.survey(is_last=place == len(paths) - 1))
         return found
 
-    def _names(self) -> list[str]:
-        return [name for name in self._disk.list_folder(self._folder) if name.endswith(".wal")]
+    def _paths(self) -> list[str]:
+        """The segments in their order; those that were only prepared go."""
+        paths = []
+        for _, path, is_begun in self._found():
+            if is_begun or not _is_prepared(path):
+                paths.append(path)
+            else:
+                self._disk.remove(path)
+        return paths
 
-    def _replay_file(
-        self, file: DiskFile, path: str, is_last: bool, repair: bool
+    def _found(self) -> list[tuple[int, str, bool]]:
+        """First lsn, path, and whether it was ever begun, of every file of the log, in their order."""
+        found = []
+        for name in self._disk.list_folder(self._folder):
+            if name.endswith(SUFFIX):
+                with self._opened(f"{self._folder}/{name}") as segment:
+                    found.append((segment.first, segment.path, segment.is_begun))
+        # A prepared one of the same lsn is empty: a crash, or a large batch, made another one follow it.
+        return sorted(found, key=lambda one: (one[0], not _is_prepared(one[1])))
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[Segment]:
+        file = self._disk.open(path, create=False)
+        try:
+            yield Segment(file, path)
+        finally:
+            file.close()
+
+    def _replay_segment(
+        self, segment: Segment, is_last: bool, repair: bool
     ) -> Generator[Change, None, int]:
-        end = file.size()
-        if end <= HEAD.size and _read_seed(file) is None:
+        file, path, end = segment.file, segment.path, segment.end
+        if not segment.is_begun:
             # A crash came before its head was whole, and no batch was ever in it.
             file.truncate(0)
             return 0
-        _best_seed(file, end)  # refuses a log of another version by its name
-        if _read_seed(file) is None and not repair:
+        if not segment.has_whole_head and not repair:
             raise LogDamaged(
                 f"the write-ahead log {path} has a damaged head: run `moor journal check --repair`"
             )
         size = 0
-        for batch in _walk(file, end):
+        for batch in segment.batches():
             if batch.payload is not None:
-                yield from _changes(batch.payload, batch.first, batch.changes)
+                yield from changes_in(batch.payload, batch.first, batch.changes)
                 size += batch.end - batch.start
             elif is_last and batch.end == end:
                 self.torn_bytes = end - batch.start
@@ -260,117 +378,5 @@ class WriteAheadLog:
         return size
 
 
-class Survey(NamedTuple):
-    """What is bad in one segment: stretches from one byte to another, and what would be left."""
-
-    path: str
-    bad: list[tuple[int, int]]
-    is_torn_end: bool
-    """All that is bad is what a crash leaves at the end of the log, without a loss."""
-    whole: list[tuple[int, int]]
-    seed: int
-
-
-class _BatchRange(NamedTuple):
-    """A whole batch of a segment, or with `payload` None what stands where one should be."""
-
-    start: int
-    end: int
-    payload: bytes | None
-    first: int
-    changes: int
-
-
-def _surveyed(file: DiskFile, path: str, *, is_last: bool) -> Survey:
-    end = file.size()
-    head = _read_seed(file)
-    if head is None and end <= HEAD.size:
-        return Survey(path, [(0, end)] if end else [], True, [], 0)
-    batches = list(_walk(file, end))
-    bad = [(one.start, one.end) for one in batches if one.payload is None]
-    whole = [(one.start, one.end) for one in batches if one.payload is not None]
-    is_torn_end = is_last and head is not None and [stop for _, stop in bad] == [end]
-    if head is None:
-        bad.insert(0, (0, HEAD.size))
-    return Survey(path, bad, is_torn_end, whole, _best_seed(file, end))
-
-
-def _walk(file: DiskFile, end: int) -> Iterator[_BatchRange]:
-    """A segment from its head to its end: whole batches, and what is none."""
-    seed = _best_seed(file, end)
-    offset = HEAD.size
-    while offset < end:
-        payload, first, count = _read_batch(file, offset, seed)
-        if payload is None:
-            following = _next_whole_batch(file, offset, end, seed)
-            yield _BatchRange(offset, following, None, 0, 0)
-            offset = following
-        else:
-            stop = offset + BATCH.size + len(payload)
-            yield _BatchRange(offset, stop, payload, first, count)
-            offset = stop
-
-
-def _read_seed(file: DiskFile) -> int | None:
-    """The seed of a head that is as it should be."""
-    head = file.read_at(0, HEAD.size)
-    if len(head) < HEAD.size:
-        return None
-    magic, seed, again = HEAD.unpack(head)
-    return seed if magic == HEAD_MAGIC and seed == again else None
-
-
-def _best_seed(file: DiskFile, end: int) -> int:
-    """The seed, of a damaged head the one of the two that a batch is whole with."""
-    head = file.read_at(0, HEAD.size)
-    if len(head) < HEAD.size:
-        return 0
-    magic, seed, again = HEAD.unpack(head)
-    if magic == EARLIER_MAGIC and seed != again:
-        raise FolderUnusable(
-            "the write-ahead log is of an earlier version of Moorline: start that version once more, "
-            "stop it, and its log is empty"
-        )
-    if seed != again and _next_whole_batch(file, HEAD.size - 1, end, again) < end:
-        return int(again)
-    return int(seed)
-
-
-def _read_batch(file: DiskFile, offset: int, seed: int) -> tuple[bytes | None, int, int]:
-    head = file.read_at(offset, BATCH.size)
-    if len(head) < BATCH.size:
-        return None, 0, 0
-    magic, length, check, first, count = BATCH.unpack(head)
-    if magic != MAGIC:
-        return None, 0, 0
-    payload = file.read_at(offset + BATCH.size, length)
-    checker = xxhash.xxh3_64(head[CHECKED_FROM:], seed=seed)
-    checker.update(payload)
-    if len(payload) < length or checker.intdigest() != check:
-        return None, 0, 0
-    return payload, first, count
-
-
-def _next_whole_batch(file: DiskFile, offset: int, end: int, seed: int) -> int:
-    """Where the next whole batch behind a bad one begins; the end if there is none."""
-    window, overlap = 1 << 20, BATCH.size
-    mark = struct.pack(">I", MAGIC)
-    start = offset + 1
-    while start < end:
-        data = file.read_at(start, window + overlap)
-        place = data.find(mark)
-        while place != -1:
-            if _read_batch(file, start + place, seed)[0] is not None:
-                return start + place
-            place = data.find(mark, place + 1)
-        start += window
-    return end
-
-
-def _changes(payload: bytes, first: int, count: int) -> Iterator[Change]:
-    start = 0
-    for place in range(count):
-        kind, queue, number, length = CHANGE.unpack_from(payload, start)
-        start += CHANGE.size
-        yield Change(first + place, kind, queue, number, payload[start : start + length])
-        start += length
+def _is_prepared(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(PREPARED)

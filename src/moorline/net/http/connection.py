@@ -1,0 +1,494 @@
+"""Room: net/http. One connection: requests one after the other, until it is closed or becomes a WebSocket.
+
+    IDLE ──► HEAD ──► BODY ──► ANSWERING ──► IDLE …     each with a time of its own
+                                   └──────► upgraded    the transport is the WebSocket's from then on
+
+h11 parses. What comes while a request is answered waits, within a bound; nothing that a client sends is read
+twice or unboundedly, and no step of it has more than its time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, cast
+
+import h11
+
+from moorline.core.access.web_origin import cors_headers
+from moorline.core.door import Door
+from moorline.limits import (
+    HTTP_BODY_MS,
+    HTTP_IDLE_MS,
+    HTTP_REQUEST_BYTES_MAX,
+    HTTP_TIMEOUT_MS,
+    HTTP_WRITE_MS,
+)
+from moorline.net.acceptor import Visit
+from moorline.net.http.head import Head, declared_bytes, judged_head, too_large
+from moorline.net.http.logins import Brought, Facts, Logins
+from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
+from moorline.net.http.peer import Peer
+from moorline.net.http.routes import AnyRoute, Entry, Route, Routes, SocketRoute
+from moorline.net.http.websocket import WebSocket
+
+log = logging.getLogger("moorline.net")
+
+BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"content-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
+"""More ask than are answered at once."""
+
+MISTAKE: Final = refusal(500, "INTERNAL", "a mistake in the node; its log says more")
+NO_ROOM: Final = refusal(
+    503, "BUSY", "this node has as many connections as it takes", (("retry-after", "1"),)
+)
+
+
+class HttpConnection(asyncio.Protocol):
+    """Until its transport is gone; `gone` says when."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        logins: Logins,
+        visit: Visit,
+        long_stays: Door | None,
+        keepalive_ms: int,
+    ) -> None:
+        """`long_stays` is the door at whose expense WebSockets and long polls stay."""
+        self._routes = routes
+        self._logins = logins
+        self._visit = visit
+        self._long_stays = long_stays
+        self._keepalive_ms = keepalive_ms
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.socket: WebSocket | None = None
+        self._transport: asyncio.Transport | None = None
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_REQUEST_BYTES_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+        self._facts = Facts("", "", False)
+        self._peer: Peer | None = None
+        self._peer_key: tuple[bytes, bool, bool] | None = None
+        self._route: AnyRoute | None = None
+        self._request: Request | None = None
+        """The one whose body is read, or that is answered."""
+        self._head = Head()
+        self._body = bytearray()
+        self._is_answering = False
+        self._answer: asyncio.Future[Response] | None = None
+        self._behind_bytes = 0
+        """What has come behind the request that is answered."""
+        self._is_idle = True
+        """Whether nothing of the next request has come."""
+        self._has_ended = False
+        """Whether the client has said all that it will."""
+        self._is_settled = False
+        self._is_writable = True
+        self._is_over = False
+
+    # --- asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio's without being subclasses of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        if self._visit.is_refused:
+            transport.write(BUSY)
+            self._close()
+            return
+        peer = transport.get_extra_info("peername")
+        own = transport.get_extra_info("sockname")
+        link = transport.get_extra_info("ssl_object")
+        self._facts = Facts(
+            str(peer[0]) if peer else "",
+            str(own[0]) if own else "",
+            link is not None,
+            (link.getpeercert(True) or b"") if link is not None else b"",
+        )
+        self._within(HTTP_TIMEOUT_MS, self._close)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self._h11.receive_data(data)
+        if self._is_answering or not self._is_writable:
+            self._behind_bytes += len(data)
+            if self._behind_bytes > HTTP_REQUEST_BYTES_MAX and self._transport is not None:
+                self._transport.pause_reading()
+            return
+        if self._h11.their_state is h11.IDLE:
+            self._begin_head()
+        self._advance()
+
+    def eof_received(self) -> bool:
+        if self._is_over:
+            return False
+        is_held = isinstance(self._route, Route) and self._route.is_held
+        if self._is_answering and not is_held and not self._facts.is_encrypted:
+            # It has said all that it wants to, and hears the answer.
+            self._has_ended = True
+            return True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._is_over = True
+        self._stop_timer()
+        if self._answer is not None:
+            self._answer.cancel()
+        self._end_peer()
+        self._set_gone()
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._within(HTTP_WRITE_MS, self.abort)
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        if self._is_over:
+            return
+        self._stop_timer()
+        if not self._is_answering:
+            self._next()
+
+    def abort(self) -> None:
+        """Cuts it at once."""
+        if self.socket is not None:
+            self.socket.abort()
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def stop(self) -> None:
+        """The node stops: a WebSocket hears so, and whoever waits for an answer gets none."""
+        if self.socket is not None:
+            self.socket.close(1001, "STOPPING: the node stops; connect again to another or later")
+        else:
+            self.abort()
+
+    # --- a request comes in -----------------------------------------------------------------------
+
+    def _begin_head(self) -> None:
+        """From its first byte on a request has its time, and no byte renews that."""
+        if self._is_idle:
+            self._is_idle = False
+            self._within(HTTP_TIMEOUT_MS, self._too_slow)
+
+    def _advance(self) -> None:
+        try:
+            while not self._is_answering and not self._is_over and self._is_writable:
+                event = self._h11.next_event()
+                if event is h11.NEED_DATA or event is h11.PAUSED:
+                    return
+                if isinstance(event, h11.Request):
+                    self._take_head(event)
+                elif isinstance(event, h11.Data):
+                    self._take_body(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    self._whole()
+                else:
+                    self._close()
+        except h11.RemoteProtocolError as error:
+            self._refuse(text_response("this is not HTTP\n", error.error_status_hint))
+
+    def _take_head(self, event: h11.Request) -> None:
+        self._visit.heard()
+        self._is_idle = True
+        headers = [(bytes(name), bytes(value)) for name, value in event.headers]
+        method = event.method.decode("ascii")
+        self._request = request = Request(
+            method, event.target, headers, self._logins.nobody(self._facts)
+        )
+        self._body.clear()
+        self._head = judged_head(self._routes, self._logins, self._facts, request)
+        self._route = self._head.route
+        has_body = declared_bytes(headers) != 0
+        refused = self._head.refused
+        if refused is not None and has_body:
+            # Its body is not worth reading: whoever sends it hears so at once.
+            self._refuse(refused)
+            return
+        if has_body:
+            self._within(HTTP_BODY_MS, self._too_slow)
+        else:
+            self._stop_timer()
+        if self._h11.they_are_waiting_for_100_continue:
+            self._write(self._h11.send(h11.InformationalResponse(status_code=100, headers=[])))
+
+    def _take_body(self, data: bytes) -> None:
+        assert self._request is not None
+        self._body += data
+        bytes_max = self._route.body_bytes_max if self._route is not None else 0
+        if len(self._body) > bytes_max:
+            self._refuse(too_large(self._route))
+
+    def _too_slow(self) -> None:
+        self._refuse(text_response("the request took too long\n", 408))
+
+    # --- and is answered --------------------------------------------------------------------------
+
+    def _whole(self) -> None:
+        request, route = self._request, self._route
+        assert request is not None
+        self._stop_timer()
+        self._is_answering = True
+        if route is None:
+            self._send(self._head.refused or MISTAKE)
+            return
+        request.body = bytes(self._body)
+        self._body.clear()
+        if route.entry is Entry.OPEN:
+            self._serve(route, request)
+            return
+        try:
+            entered = self._login(route, request)
+        except BadRequest as error:
+            self._send(refusal(400, "BAD_REQUEST", str(error)))
+            return
+        if isinstance(entered, Coroutine):
+            self._wait(self._proven(route, request, entered))
+        else:
+            self._come_in(route, request, entered)
+
+    def _login(
+        self, route: AnyRoute, request: Request
+    ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
+        """The peer of the last request, if this one brings the same; or else a new login."""
+        judged, asking, upgrade = self._head.judged, self._head.asking, self._head.upgrade
+        assert judged is not None
+        assert asking is not None
+        brought = Brought.by_headers(request.headers, upgrade.token if upgrade is not None else "")
+        key = brought.mark(), judged.is_page, asking.is_forwarded
+        peer = self._peer
+        if peer is not None and peer.is_open and peer.is_entered and key == self._peer_key:
+            return peer
+        self._end_peer()
+        self._peer_key = key
+        return self._logins.login(
+            self._facts, judged, asking, brought, is_later=route.entry is Entry.LATER
+        )
+
+    async def _proven(
+        self,
+        route: AnyRoute,
+        request: Request,
+        entering: Coroutine[Any, Any, Peer | Response],
+    ) -> Response:
+        """Only while a proof is checked there is a task."""
+        entered = await entering
+        if isinstance(entered, Peer):
+            self._keep(entered)
+            request.peer = entered
+            self._loop.call_soon(self._serve_if_there, route, request)
+            return SERVED_SOON
+        return entered
+
+    def _serve_if_there(self, route: AnyRoute, request: Request) -> None:
+        if not self._is_over:
+            self._serve(route, request)
+
+    def _come_in(self, route: AnyRoute, request: Request, entered: Peer | Response) -> None:
+        if isinstance(entered, Response):
+            self._send(entered)
+            return
+        self._keep(entered)
+        request.peer = entered
+        self._serve(route, request)
+
+    def _keep(self, peer: Peer) -> None:
+        self._peer = peer
+        peer.cut = self._ended_by_access
+        if self._is_over:
+            self._end_peer()
+
+    def _serve(self, route: AnyRoute, request: Request) -> None:
+        if not request.peer.is_open:
+            self._ended_by_access(request.peer.end_code, request.peer.end_text)
+            return
+        is_long = isinstance(route, SocketRoute) or route.is_held
+        if is_long and not self._settle():
+            self._send(NO_ROOM)
+            return
+        try:
+            if isinstance(route, SocketRoute):
+                self._open_socket(route, request)
+                return
+            answer = route.handler(request)
+        except BadRequest as error:
+            self._send(refusal(400, "BAD_REQUEST", str(error)))
+        except Exception:
+            log.exception("a handler of HTTP failed", extra={"path": route.path})
+            self._send(MISTAKE)
+        else:
+            if isinstance(answer, Response):
+                self._send(answer)
+            else:
+                self._wait(answer)
+
+    def _wait(self, answer: Awaitable[Response]) -> None:
+        self._answer = waiting = asyncio.ensure_future(answer)
+        waiting.add_done_callback(self._answered)
+
+    def _answered(self, answer: "asyncio.Future[Response]") -> None:
+        if answer is not self._answer:
+            if not answer.cancelled():
+                answer.exception()  # nobody waits for it any more
+            return
+        self._answer = None
+        if self._is_over:
+            if not answer.cancelled():
+                answer.exception()
+            return
+        if answer.cancelled():
+            self._close()
+            return
+        error = answer.exception()
+        if error is None:
+            if answer.result() is not SERVED_SOON:
+                self._send(answer.result())
+        elif isinstance(error, BadRequest):
+            self._send(refusal(400, "BAD_REQUEST", str(error)))
+        else:
+            log.error("a handler of HTTP failed", exc_info=error)
+            self._send(MISTAKE)
+
+    def _send(self, response: Response) -> None:
+        """The answer to the request at hand; then the next, or the end."""
+        request = self._request
+        if self._is_over or self._h11.our_state not in {h11.SEND_RESPONSE, h11.IDLE}:
+            self._close()
+            return
+        headers = [
+            ("content-type", response.content_type),
+            ("content-length", str(len(response.body))),
+            ("x-content-type-options", "nosniff"),
+            *response.headers,
+        ]
+        if response.status in {204, 304}:
+            del headers[:2]
+        if self._head.judged is not None:
+            headers += cors_headers(self._head.judged).items()
+        sent = self._h11.send(h11.Response(status_code=response.status, headers=headers)) or b""
+        is_head = request is not None and request.method == "HEAD"
+        if response.body and not is_head and response.status not in {204, 304}:
+            sent += self._h11.send(h11.Data(data=response.body)) or b""
+        sent += self._h11.send(h11.EndOfMessage()) or b""
+        self._is_answering = False
+        self._request = self._route = None
+        self._write(sent)
+        if self._is_writable:
+            self._next()
+
+    def _next(self) -> None:
+        """What was asked is answered, and read: the connection waits for more, or is over."""
+        if self._is_over:
+            return
+        is_answered = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        if not is_answered or (self._has_ended and not self._behind_bytes):
+            self._close()
+            return
+        self._h11.start_next_cycle()
+        if not self._is_settled:
+            self._visit.quiet()
+        self._within(HTTP_IDLE_MS, self._close)
+        if self._behind_bytes:
+            assert self._transport is not None
+            if self._behind_bytes > HTTP_REQUEST_BYTES_MAX:
+                self._transport.resume_reading()
+            self._behind_bytes = 0
+            # Not within this turn: a thousand requests in one read are not one step of the loop.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._is_over and not self._is_answering:
+            self._begin_head()
+            self._advance()
+
+    def _refuse(self, response: Response) -> None:
+        """Answers, if that can be, and closes: what the client says from here on is not understood."""
+        if self._h11.our_state in {h11.SEND_RESPONSE, h11.IDLE} and not self._is_over:
+            headers = (*response.headers, ("connection", "close"))
+            self._is_answering = True
+            self._send(Response(response.status, response.body, response.content_type, headers))
+        self._close()
+
+    # --- WebSockets -------------------------------------------------------------------------------
+
+    def _settle(self) -> bool:
+        if self._is_settled or self._long_stays is None:
+            return True
+        self._is_settled = self._visit.settle(self._long_stays)
+        return self._is_settled
+
+    def _open_socket(self, route: SocketRoute, request: Request) -> None:
+        upgrade, peer = self._head.upgrade, self._peer
+        assert upgrade is not None
+        assert peer is not None
+        assert self._transport is not None
+        made = route.make(request)
+        if isinstance(made, Response):
+            self._send(made)
+            return
+        head = h11.InformationalResponse(status_code=101, headers=upgrade.headers)
+        self._write(self._h11.send(head))
+        self._stop_timer()
+        self._is_over, self._peer = True, None
+        self.socket = WebSocket(
+            self._transport,
+            made,
+            peer,
+            subprotocol=upgrade.subprotocol,
+            keepalive_ms=self._keepalive_ms,
+            message_bytes_max=route.message_bytes_max,
+            extensions=upgrade.extensions,
+            gone=self._set_gone,
+        )
+        if self._behind_bytes > HTTP_REQUEST_BYTES_MAX:
+            self._transport.resume_reading()
+        self.socket.begin(self._h11.trailing_data[0])
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _ended_by_access(self, code: str, text: str) -> None:
+        """The login is over: who waits for an answer hears why, and nothing is asked by it any more."""
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            answer.cancel()
+        if self._is_answering:
+            self._refuse(refusal(401, code, text))
+        else:
+            self._close()
+
+    def _end_peer(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.end("DONE")
+
+    def _write(self, data: bytes | None) -> None:
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _close(self) -> None:
+        """Behind what is written; whoever does not read it is cut."""
+        if self.socket is not None:
+            return
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.close()
+            self._within(HTTP_TIMEOUT_MS, self._transport.abort)
+
+    def _within(self, time_ms: int, then: Callable[[], object]) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(time_ms / 1_000, then)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_gone(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+SERVED_SOON: Final = Response(0)
+"""In the place of an answer: the proof is checked, and the handler is called next."""

@@ -1,0 +1,317 @@
+"""Room: net/http. How a request becomes a peer: whose page asks, what it proves, and whether it is let in.
+
+    Host, Origin, …      core/access/web_origin.py
+    Authorization        Bearer TOKEN, or Basic USER:PASSWORD
+    Sec-WebSocket-Protocol: moorline.bearer.TOKEN
+    a client certificate of the TLS handshake
+    none of them         anonymous, where that is let in; from this machine `@loopback`, if no page and
+    no proxy asks
+
+Proofs are checked by the same authenticators as those of native sessions, within the same bounds, and
+who comes in is counted and written down in the same way.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from moorline.config.addresses import Address
+from moorline.core.access.certificate import CertificateProblem
+from moorline.core.access.principal import Proof
+from moorline.core.access.web_origin import Asking, Judged, Misjudged, WebNames
+from moorline.core.proof import ProofAccepted
+from moorline.errors import NotAuthorized, OverQuota
+from moorline.limits import HTTP_LOGIN_MS
+from moorline.net.authentication import (
+    BY_CERTIFICATE,
+    BY_NOTHING,
+    Authentication,
+    Checks,
+    Proofs,
+)
+from moorline.net.authentication import Peer as Shown
+from moorline.net.certificate_login import OWN_NAME, PrincipalOf, identity_by
+from moorline.net.clock import wall_ms
+from moorline.net.http.messages import BadRequest, Headers, Response, refusal
+from moorline.net.http.peer import Peer
+from moorline.net.listener import Describer, LoginRefused, ServerTls
+from moorline.net.session_rights import SessionRights
+from moorline.net.tls import Identity
+
+CHALLENGE: Final[Headers] = (("www-authenticate", 'Bearer realm="moorline"'),)
+"""Not Basic, which is taken too: a browser would ask for a password, and send it along by itself from
+then on."""
+
+_BY_MECHANISM: Final = {"password": Proof.PASSWORD, "token": Proof.TOKEN}
+_MARK: Final = secrets.token_bytes(32)
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """A proof as it came; without a mechanism there is none."""
+
+    mechanism: str = ""
+    proof: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Brought({self.mechanism})"
+
+    @classmethod
+    def of(cls, *, token: str = "", user: str = "", password: str = "") -> "Brought":
+        if bool(token) == bool(user):
+            raise NotAuthorized("give a token, or a user and a password")
+        if token:
+            return cls("token", token.encode())
+        return cls("password", f"{user}\0{password}".encode())
+
+    @classmethod
+    def by_headers(cls, headers: list[tuple[bytes, bytes]], token: str) -> "Brought":
+        """`token` is what stood among the subprotocols."""
+        found = [value for name, value in headers if name == b"authorization"]
+        if len(found) + bool(token) > 1:
+            raise BadRequest("bring one proof, and not two")
+        if token:
+            return cls("token", token.encode())
+        if not found:
+            return cls()
+        scheme, _, rest = found[0].partition(b" ")
+        rest = rest.strip()
+        match scheme.lower():
+            case b"bearer" if rest:
+                return cls("token", rest)
+            case b"basic":
+                try:
+                    user, colon, password = base64.b64decode(rest, validate=True).partition(b":")
+                except (binascii.Error, ValueError):
+                    raise BadRequest("Authorization: Basic is not base64") from None
+                if colon:
+                    return cls("password", user + b"\0" + password)
+        raise BadRequest("Authorization: accepted: Bearer TOKEN or Basic USER:PASSWORD")
+
+    def mark(self) -> bytes:
+        """The same for the same proof, and of no use to whoever reads the memory of the node."""
+        return hashlib.blake2b(self.mechanism.encode() + b"\0" + self.proof, key=_MARK).digest()
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What the transport of a connection shows."""
+
+    address: str
+    own_address: str
+    is_encrypted: bool
+    certificate: bytes = b""
+    """As DER; empty if none was shown."""
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_encrypted else "http"
+
+
+class WebAdmission(msgspec.Struct, frozen=True):
+    """Who may enter by the port."""
+
+    names: WebNames
+    anonymous: str = "loopback"
+    authentication: Authentication | None = None
+    """None where nothing is taken that the port knows."""
+    behind_proxy: Authentication | None = None
+    """The same for what a proxy passes on: its address is not a private one."""
+    listener: str = ""
+    is_proxied: bool = False
+    rules: PrincipalOf = OWN_NAME
+    entered: Callable[[Peer], SessionRights] | None = None
+    """Gives the rights to whoever comes in, or closes it."""
+    refused: Callable[[LoginRefused], None] = lambda _: None
+
+
+class Logins:
+    """Of one port."""
+
+    def __init__(self, admission: WebAdmission, tls: ServerTls | None) -> None:
+        self.peers: set[Peer] = set()
+        """Those that have entered."""
+        self._admission = admission
+        self._tls = tls
+        self._checks = Checks()
+        self._proving: set[Peer] = set()
+
+    def judge_again(self, trust: Describer) -> None:
+        """Other files of TLS are in use: whose certificate is not taken any more goes."""
+        now_ms = wall_ms()
+        for peer in list(self.peers):
+            certificate = peer.identity.certificate
+            if certificate is not None and (problem := trust.problem_of(certificate, now_ms)):
+                peer.close("EXPIRED", f"{problem}: connect again with another one")
+
+    def nobody(self, facts: Facts) -> Peer:
+        """Of a route that is open to all."""
+        peer = Peer(facts.address, self._admission.listener, self.prove)
+        peer.is_encrypted = facts.is_encrypted
+        return peer
+
+    def judge(
+        self, facts: Facts, method: str, headers: list[tuple[bytes, bytes]]
+    ) -> tuple[Judged, Asking] | Response:
+        """Whether what asks may ask at all."""
+        try:
+            asking = Asking.of(method, headers)
+        except ValueError as error:
+            return refusal(400, "BAD_REQUEST", str(error))
+        verdict = self._admission.names.judge(
+            asking, scheme=facts.scheme, own_address=facts.own_address
+        )
+        if isinstance(verdict, Misjudged):
+            return refusal(verdict.status, verdict.code, verdict.text)
+        return verdict, asking
+
+    def login(
+        self, facts: Facts, judged: Judged, asking: Asking, brought: Brought, *, is_later: bool
+    ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
+        """Who it is; a proof takes a moment. With `is_later` somebody that is not let in may stay,
+        unentered."""
+        admission = self._admission
+        peer = self.nobody(facts)
+        is_loopback = Address("tcp", facts.address, 0).is_loopback
+        peer.is_forwarded = asking.is_forwarded or admission.is_proxied
+        peer.is_local = is_loopback and not peer.is_forwarded and not judged.is_page
+        if self._tls is not None and facts.certificate:
+            shown = self._tls.trust.describe(facts.certificate, wall_ms())
+            if isinstance(shown, CertificateProblem):
+                return self._certificate_refused(peer, shown)
+            peer.certificate = shown
+        if brought.mechanism:
+            return self._by_proof(peer, brought)
+        return self._by_transport(peer, is_later=is_later)
+
+    async def prove(self, peer: Peer, brought: Brought, /) -> None:
+        """A proof that comes later: the peer has entered by it, or this raises."""
+        if peer.has_proven:
+            raise NotAuthorized("this connection has proven who it is: open another one")
+        if peer in self._proving:
+            raise NotAuthorized("a proof is being checked already")
+        self._proving.add(peer)
+        try:
+            found = await self._checked(peer, brought)
+        finally:
+            self._proving.discard(peer)
+        if not isinstance(found, Identity):
+            raise NotAuthorized(found)
+        if not peer.is_open:
+            raise NotAuthorized("the connection ended before its proof was checked")
+        peer.become(found)
+        self._enter(peer)
+        if not peer.is_open:
+            over = OverQuota if peer.end_code == OverQuota.code else NotAuthorized
+            raise over(peer.end_text)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _by_proof(self, peer: Peer, brought: Brought) -> Peer | Response:
+        found = await self._checked(peer, brought)
+        if not isinstance(found, Identity):
+            return refusal(401, NotAuthorized.code, found, CHALLENGE)
+        peer.become(found)
+        return self._entered(peer)
+
+    def _by_transport(self, peer: Peer, *, is_later: bool) -> Peer | Response:
+        taken = self._taken(peer)
+        certificate = peer.certificate
+        by = BY_CERTIFICATE if certificate is not None else BY_NOTHING
+        text = _TAKES_NOTHING
+        if taken is not None:
+            refused = taken.refusal_of(has_certificate=certificate is not None)
+            text = refused.text if refused is not None else ""
+        if not text and certificate is not None:
+            found = identity_by(certificate, self._admission.rules)
+            if isinstance(found, CertificateProblem):
+                return self._certificate_refused(peer, found)
+            peer.become(found)
+        elif not text and not self._anonymous_may_enter(peer):
+            text = (
+                "anonymous clients, and pages, are not taken from here: bring a token or a password"
+            )
+        if not text:
+            return self._entered(peer)
+        if is_later:
+            return peer
+        self._tell(peer, by, "", text)
+        return refusal(401, NotAuthorized.code, text, CHALLENGE)
+
+    async def _checked(self, peer: Peer, brought: Brought) -> Identity | str:
+        """Whom it proves, or why nobody."""
+        taken = self._taken(peer)
+        if taken is None or brought.mechanism not in taken.proofs:
+            names = ", ".join(taken.mechanisms) if taken is not None else "nothing"
+            text = f"a {brought.mechanism} is not taken here: this address takes {names}"
+            self._tell(peer, brought.mechanism, "", text)
+            return text
+        proofs = Proofs(taken, self._checks)
+        shown = Shown(peer.peer_address, peer.is_encrypted, peer.certificate)
+        try:
+            async with asyncio.timeout(HTTP_LOGIN_MS / 1_000):
+                verdict = await proofs.check(brought.mechanism, brought.proof, shown)
+        except TimeoutError:
+            return "the proof cannot be checked now: try again later"
+        is_over = isinstance(verdict, ProofAccepted) and (
+            verdict.expires_ms is not None and verdict.expires_ms <= 0
+        )
+        if not isinstance(verdict, ProofAccepted) or is_over:
+            text = getattr(verdict, "text", "the proof is not taken")
+            self._tell(peer, brought.mechanism, proofs.claimed, text)
+            return text
+        left_ms = verdict.expires_ms
+        return Identity(
+            verdict.principal,
+            _BY_MECHANISM[brought.mechanism],
+            None if left_ms is None else wall_ms() + left_ms,
+            None,
+            verdict.user_version,
+            verdict.token,
+            verdict.token_version,
+            verdict.proven_name,
+        )
+
+    def _entered(self, peer: Peer) -> Peer | Response:
+        self._enter(peer)
+        if peer.is_open:
+            return peer
+        is_over_quota = peer.end_code == OverQuota.code
+        return refusal(
+            429 if is_over_quota else 401,
+            peer.end_code,
+            peer.end_text,
+            () if is_over_quota else CHALLENGE,
+        )
+
+    def _enter(self, peer: Peer) -> None:
+        self.peers.add(peer)
+        peer.at_end(lambda: self.peers.discard(peer))
+        if self._admission.entered is not None:
+            peer.rights = self._admission.entered(peer)
+        peer.is_entered = peer.is_open
+
+    def _taken(self, peer: Peer) -> Authentication | None:
+        admission = self._admission
+        return admission.behind_proxy if peer.is_forwarded else admission.authentication
+
+    def _anonymous_may_enter(self, peer: Peer) -> bool:
+        if self._admission.anonymous == "loopback":
+            return peer.is_local
+        return self._admission.anonymous == "everywhere"
+
+    def _certificate_refused(self, peer: Peer, problem: CertificateProblem) -> Response:
+        names = peer.certificate.common_names if peer.certificate is not None else ()
+        text = f"the node refused your certificate: {problem.text}"
+        self._tell(peer, BY_CERTIFICATE, names[0] if names else "", text)
+        return refusal(401, problem.code, text, CHALLENGE)
+
+    def _tell(self, peer: Peer, mechanism: str, claimed: str, text: str) -> None:
+        self._admission.refused(LoginRefused(peer.peer_address, mechanism, claimed, text))
+
+
+_TAKES_NOTHING: Final = "this address takes no proof that HTTP knows: access.mechanisms says which"
