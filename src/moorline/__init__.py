@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moorline.client.values.subscriber import Subscriber
     from moorline.client.values.subscription import ValueEvent, ValueSubscription
     from moorline.errors import (
+        BadFilter,
         BadPath,
         BadStart,
         BadTopic,
@@ -64,6 +65,7 @@ _OF_VALUES = {
 }
 
 __all__ = [
+    "BadFilter",
     "BadPath",
     "BadStart",
     "BadTopic",

@@ -53,6 +53,7 @@
     │   ├── PublisherGone      the resolver does not know this publisher any more: it is to log in again
     │   ├── Referred           the path is another cluster's
     │   ├── BadStart           a place to begin at that is none
+    │   ├── BadFilter          a filter of records, columns or known ids that cannot be one
     │   ├── SessionTaken       the session is another connection's
     │   ├── LimitReached       a session or a node has as many of something as it may have
     │   ├── QuotaExceeded      the queue is full
@@ -422,6 +423,12 @@ class BadStart(CallFailed):
     """A place to begin at that is none."""
 
     code = "BAD_START"
+
+
+class BadFilter(CallFailed):
+    """A filter of records, columns or known ids that cannot be one."""
+
+    code = "BAD_FILTER"
 
 
 class SessionTaken(CallFailed):

@@ -1638,3 +1638,21 @@ RECORD_PREFIXES_MAX = 4_096
 
 RECORD_MESSAGES_MAX = 16_384
 """Messages in one of a WebSocket."""
+
+RECORD_VALUE_CHARACTERS_MAX = 1_024
+"""Of one value of a filter: as long as a key, and an owner is a level of a path."""
+
+RECORD_WHERE_VALUES_MAX = 1_000
+"""Values of one column in a filter: more are a table of their own."""
+
+RECORD_PERMIT_OWNERS_MAX = 10_000
+"""Owners that one permit names: each is in the condition of its scans, some 200 KB."""
+
+RECORD_KNOWN_IDS_MAX = 10_000_000
+"""Ids that a client says it knows, in ranges: each may become a deletion. More are told by digest."""
+
+RECORD_CURSOR_OPEN_MAX = 1_000
+"""Open transactions in a cursor; with more of them it says that there is no replay."""
+
+RECORD_EPOCH_CHARACTERS_MAX = 128
+"""A uuid, a system identifier and a timeline."""

@@ -345,3 +345,18 @@ def test_a_broken_state_is_found(broken: str) -> None:
             grants._root.below["nowhere"] = type(grants._root)()
     with pytest.raises(AssertionError, match=broken[:3]):
         grants.check()
+
+
+@given(tables, subjects, paths(), st.sampled_from([SUBSCRIBE, WRITE, GRANT]))
+def test_a_split_is_the_verdict_at_a_path_and_where_it_differs_right_below(
+    table: list[Row], who: Subjects, path: str, right: int
+) -> None:
+    grants = Grants(table)
+    has_right, levels = grants.split(who, right, path)
+    assert has_right == bool(grants.rights_at(who, path) & right)
+    base = path.rstrip("/")
+    for level in ("a", "b", "ab", "$x", "$SYS", "alice", "b%2Fc", "zzz"):
+        differs = bool(grants.rights_at(who, f"{base}/{level}") & right) != has_right
+        # Below reserved names only nodes write, which is no row.
+        if not (base == "/topics" and level == "$SYS"):
+            assert (level in levels) == differs, (path, level)

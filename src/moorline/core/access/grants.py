@@ -4,6 +4,7 @@
     grants.rights_at(subjects, "/topics/orders/eu")      all rights there, as bits
     grants.rights_at(subjects, "/topics/orders/#")       those that every topic has which the filter takes
     grants.reach(subjects, WRITE, "/topics")             ALL, NONE or SOME of what is at and below it
+    grants.split(subjects, SUBSCRIBE, "/records/runs")   the verdict there, and the levels below that differ
     grants.explain(subjects, WRITE, "/topics/orders")    the same verdict, with the rows that decided
 
     /                @loopback +slwpdag           From the root down to the path, at each node: what rows of
@@ -203,6 +204,21 @@ class Grants:
             ):
                 return Reach.SOME
         return Reach.ALL if has_right else Reach.NONE
+
+    def split(self, subjects: Subjects, right: int, path: str) -> tuple[bool, frozenset[str]]:
+        """Whether they have a right at a path; and the levels right below it where it is the other way."""
+        levels = levels_of(path)
+        has_right = bool(self._rights(subjects, levels) & right)
+        found: set[str] = set()
+        for at, row in self._rows_below(subjects, levels):
+            # As in `reach`: only a row of the other sign, at the level itself, makes a difference there.
+            if (
+                len(at) == len(levels) + 1
+                and (row.denies if has_right else row.grants) & right
+                and bool(self._rights(subjects, at) & right) != has_right
+            ):
+                found.add(at[-1])
+        return has_right, frozenset(found)
 
     def explain(self, subjects: Subjects, right: int, path: str) -> Explanation:
         """Why it is granted or not; the same verdict as `rights_at`."""

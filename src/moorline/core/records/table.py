@@ -1,12 +1,43 @@
 """Room: core/records. What a node knows of a registered table, and what one of its rows did."""
 
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Final, NamedTuple
 
 import msgspec
 
 from moorline.core.records.snapshot import Snapshot
 
-ScopeValue = None | bool | int | float | str
+
+class NotANumber:
+    """NaN as Postgres has it: equal to itself, and above all numbers. Python's is neither."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotANumber)
+
+    def __hash__(self) -> int:
+        return 0x4E614E
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return isinstance(other, NotANumber)
+
+    def __gt__(self, other: object) -> bool:
+        return not isinstance(other, NotANumber)
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "NaN"
+
+
+NAN: Final = NotANumber()
+
+ScopeValue = None | bool | int | float | str | Decimal | NotANumber
 """A value of a filter or owner column, in the one form in which values of its type are compared
 (core/records/value.py makes it): equal in Postgres is equal here."""
 
