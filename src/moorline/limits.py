@@ -1656,3 +1656,15 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
+
+RECORD_CHANGES_MAX = 65_536
+"""Changes that wait for a program that reads a copy's; beyond that only the latest of each key does."""
+
+RECORD_RETURN_MS = 5_000
+"""A client of records comes back within a random part of it: all that a change of rights has cut come at once."""
+
+RECORD_RETURN_MS_MAX = 60_000
+"""The same, after many tries that led to nothing."""
+
+RECORD_LISTS_PER_ASK = 2_048
+"""Short lists of hashes asked for at once: with 24 in each the answer has 400 KB, which fits a frame."""
