@@ -1607,6 +1607,23 @@ WRITER_MS_MAX = 30_000
 VALUE_BATCH_UPDATES_MAX = 16_000_000
 """Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""
 
+# --- the copy of a client of records --------------------------------------------------------------
+
+RECORD_CHANGES_MAX = 65_536
+"""Changes that wait for a program that reads those of its copy; beyond it, the latest of each key."""
+
+RECORD_CLIENT_RETURN_MS = 5_000
+"""A client of records that was cut returns within it, by chance: a change of rights cuts many at once."""
+
+RECORD_CLIENT_RETURN_MS_MAX = 60_000
+"""The same, behind many tries that led to nothing."""
+
+RECORD_CACHES_ASIDE_MAX = 100
+"""Caches that were set aside beside one: whoever has so many has something else to mend."""
+
+RECORD_LISTS_PER_ASK = 2_048
+"""Short lists of hashes asked for at once: with 24 in each the answer has 400 KB, and fits a frame."""
+
 # --- records --------------------------------------------------------------------------------------
 
 RECORD_TABLES_MAX = 64
@@ -1657,14 +1674,32 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
 
-RECORD_CHANGES_MAX = 65_536
-"""Changes that wait for a program that reads a copy's; beyond that only the latest of each key does."""
+RECORD_RECENT_BYTES_MAX = 64 * MIB
+"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
 
-RECORD_RETURN_MS = 5_000
-"""A client of records comes back within a random part of it: all that a change of rights has cut come at once."""
+RECORD_STEP_MS = 20
+"""Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
 
-RECORD_RETURN_MS_MAX = 60_000
-"""The same, after many tries that led to nothing."""
+RECORD_SCANS_AT_ONCE_MAX = 8
+"""Scans and replays of a table that are under way at once on a node."""
 
-RECORD_LISTS_PER_ASK = 2_048
-"""Short lists of hashes asked for at once: with 24 in each the answer has 400 KB, which fits a frame."""
+RECORD_ADMITTED_PER_S = 200
+"""Scans and replays of a table that are begun on a node in a second; equal subscriptions are one scan."""
+
+RECORD_WAITING_MAX = 20_000
+"""Subscriptions of a table that wait to be admitted; beyond it they are told when to return."""
+
+RECORD_RETURN_MS_MAX = 10_000
+"""Longest time behind which a client that was booted returns, drawn by chance, for 1,000 that were."""
+
+RECORD_SLOW_MS = 60_000
+"""A client whose buffer is full for so long is cut, with its cursor."""
+
+RECORD_CURSOR_FRESH_MS = 60_000
+"""An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
+
+RECORD_UNSETTLED_MAX = 100_000
+"""Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_HEALS_MAX = 3
+"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""

@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import Hashable
 from enum import Enum
 
-
 import msgspec
 
-from moorline.client.records.held_rows import PublicKey, Row
+from moorline.client.records.rows import PublicKey, Row
 from moorline.errors import MoorlineError
 from moorline.limits import RECORD_CHANGES_MAX
 
@@ -33,7 +32,7 @@ class ChangeKind(Enum):
     REFUSED = "refused"
     """The node does not serve it now; the copy goes on asking. `error` says why."""
     CACHE_LOST = "cache_lost"
-    """The cache was set aside, or cannot be written; `why` names the file. The copy goes on without."""
+    """The cache cannot be written; `why` names the file. The copy goes on without it."""
     OVERFLOW = "overflow"
     """More has changed than waits for a slow program: look at the rows anew."""
 
@@ -84,6 +83,11 @@ class Changes:
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is kept for it."""
+        return self._is_over
 
     @property
     def is_collapsed(self) -> bool:
@@ -139,5 +143,3 @@ class Changes:
             overflow = RecordChange(ChangeKind.OVERFLOW, why="more has changed than waits")
             self._waiting[False, ChangeKind.OVERFLOW] = overflow
             self._gone = 0
-
-
