@@ -33,6 +33,10 @@
     │       └── Untrusted      the certificate of the node cannot be verified
     ├── JournalDamaged         the disk's: files are not as they were written
     │   └── MessagesGone       retention or damage took messages that a query should read
+    ├── TableRefused           the operator's: a table that cannot be registered, or served, as it is
+    │   ├── TableBusy          its lock could not be had: others work on the table
+    │   └── TableRestored      it comes from another cluster, or a dump: `moor records renew`
+    ├── DatabaseUnreachable    the operator's: a Postgres with tables does not answer, or refuses us
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Drifting               a service and its node found no agreement
@@ -281,6 +285,32 @@ class MessagesGone(JournalDamaged):
 class ImportRefused(MoorlineError):
     code = "IMPORT_REFUSED"
     exit_code = 18
+
+
+class TableRefused(MoorlineError):
+    """A table that is not served, and why; nothing of ours was left in it."""
+
+    code = "TABLE_REFUSED"
+    exit_code = 24
+
+
+class TableBusy(TableRefused):
+    """Others hold the table: nothing was changed. Try again when they are done, or wait longer."""
+
+    code = "TABLE_BUSY"
+
+
+class TableRestored(TableRefused):
+    """Its rows were written in another cluster or database: `moor records renew` makes them ours."""
+
+    code = "TABLE_RESTORED"
+
+
+class DatabaseUnreachable(MoorlineError):
+    """A Postgres with tables of users does not answer, or does not let us do it."""
+
+    code = "DATABASE_UNREACHABLE"
+    exit_code = 7
 
 
 class SubscriptionEnded(MoorlineError):

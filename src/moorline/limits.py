@@ -1674,6 +1674,77 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
 
+# --- records: capture -----------------------------------------------------------------------------
+
+RECORDS_CONNECTIONS_MAX = 8
+"""Connections of a node to one database of users: a step of some tables, and scans beside them."""
+
+RECORDS_CONNECT_MS_MAX = 10_000
+"""Time for a connection to a database of users."""
+
+RECORDS_STATEMENT_MS_MAX = 600_000
+"""Time of one statement there: a scan of 10^8 rows for slow readers ends within."""
+
+RECORDS_LOCK_MS = 2_000
+"""Time that a registration waits for the lock of a table; everybody who comes behind waits with it."""
+
+RECORDS_LOCK_TRIES = 5
+"""Times that it tries before it says that the table is busy."""
+
+RECORDS_LOCK_PAUSE_MS = 500
+"""Between two of them, so that who waited behind it has its turn."""
+
+RECORDS_INDEX_MS_MAX = 3_600_000
+"""Time to build the index of a table beside its writers: 10^9 rows take some twenty minutes."""
+
+RECORDS_LOG_ROWS_MAX = 1_000_000
+"""Lines of the log of a table beyond the first that is kept: some 150 MB, and the bound of what a stopped
+Moorline costs the user's disk."""
+
+RECORDS_LOG_LIFE_S = 3_600
+"""Age at which lines go: who comes back later is reconciled by its digest."""
+
+RECORDS_PRUNE_ROWS_MAX = 50_000
+"""Lines that go in one transaction."""
+
+RECORDS_CHUNK_ROWS_MAX = 1_000
+"""Rows in a part of a step or scan: some milliseconds of work."""
+
+RECORDS_CHUNK_BYTES_MAX = 1 * MIB
+"""Bytes of a part, one row beyond it included: what one reader holds in memory."""
+
+RECORDS_KEYS_CHUNK_ROWS_MAX = 20_000
+"""Keys in a part of a scan of keys: some 10 ms of work."""
+
+RECORDS_COPY_BLOCKS_MAX = 4
+"""Blocks of a stream of rows that wait for their reader; Postgres waits behind them."""
+
+RECORDS_KEYS_ASKED_MAX = 10_000
+"""Keys that one statement fetches rows of."""
+
+RECORDS_NOTIFIED_LINES_MAX = 200_000
+"""Lines of a table, with the capture `notify`, that wait for a step; beyond them everything is resynced."""
+
+RECORDS_NOTIFIED_BYTES_MAX = 64 * MIB
+"""Bytes of them."""
+
+RECORDS_MARKER_MS_MAX = 20_000
+"""Time within which a node hears its own marker, with the capture `notify`: the queue of Postgres is stuck behind it."""
+
+RECORDS_TABLES_MAX = 1_000
+"""Registered tables of one database."""
+
+RECORDS_NAME_CHARACTERS_MAX = 128
+"""Of the name that a table is served under: one level of a path."""
+
+RECORDS_FILTERS_MAX = 16
+"""Columns of one table that may be filtered by: each one is in every line of the log."""
+
+RECORDS_ADDRESS_FILE_BYTES_MAX = 4 * KIB
+"""Of a file with the address of a database."""
+
+RECORDS_RENEW_ROWS_MAX = 10_000
+"""Rows that are set right in one transaction behind a restore, so that writers wait little."""
 RECORD_RECENT_BYTES_MAX = 64 * MIB
 """Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
 
@@ -1698,6 +1769,55 @@ RECORD_SLOW_MS = 60_000
 RECORD_CURSOR_FRESH_MS = 60_000
 """An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
 
+# --- records: the node's side ---------------------------------------------------------------------
+
+RECORDS_DATABASES_MAX = 64
+"""Databases that one node serves tables of: each has its connections."""
+
+RECORDS_IDLE_MS = 5_000
+"""Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""
+
+RECORDS_UNKNOWN_MS = 1_000
+"""Time for which a name that no database has registered is not asked for again."""
+
+RECORDS_UNKNOWN_MAX = 1_000
+"""Such names that are remembered: whoever may subscribe to anything could make up any."""
+
+RECORDS_AWAY_MS_MAX = 2_000
+"""Longest pause between two tries while a database does not answer."""
+
+RECORDS_FRAME_BYTES = 64 * KIB
+"""Bytes of rows in a WebSocket message, one row beyond it included: a browser parses it within a moment."""
+
+RECORDS_PATIENCE_MS = 2_000
+"""Time that those who share a scan wait for one of them who does not read; then it goes on without that one."""
+
+RECORDS_SNAPSHOT_MS_MAX = 300_000
+"""Time for which a snapshot is kept for the questions of clients who sync by digest: Postgres keeps old rows for it."""
+
+RECORDS_ASKED_MAX = 64
+"""Messages of a client that wait for the one before them; its socket is not read meanwhile."""
+
+RECORDS_FETCH_ROWS_MAX = 100_000
+"""Rows that one `fetch` brings: a client that lacks more of them asks again."""
+
+RECORDS_POLL_MS = 25_000
+"""Time for which a long poll waits for a change: below the half minute of proxies."""
+
+RECORDS_POLL_BYTES_MAX = 16 * MIB
+"""Of the answer to a long poll: what is longer needs a WebSocket."""
+
+RECORDS_POLLS_MAX = 1_000
+"""Long polls that wait at once."""
+
+RECORDS_KEY_LIFE_S = 86_400
+"""Time for which a key signs cursors."""
+
+RECORDS_KEYS_LOOK_MS = 60_000
+"""Between two looks at the keys in the catalog."""
+
+RECORDS_KEYS_AGAIN_MS = 1_000
+"""Between two looks because a cursor was signed with a key that is not known here: another node may have drawn it."""
 RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
 

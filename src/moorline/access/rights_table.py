@@ -166,6 +166,12 @@ class RightsTable:
         """Of one connection; `is_local` as for `built_in_groups`."""
         return Rights(self, principal, proof, built_in_groups(principal, proof, is_local=is_local))
 
+    @property
+    def grants(self) -> Grants:
+        """The rows themselves, for a room that needs more of them than a verdict. Not to be kept: another generation
+        has others."""
+        return self._contents.grants
+
     def groups_of(self, principal: str) -> frozenset[str]:
         return frozenset(self._contents.groups.get(principal, ()))
 

@@ -25,6 +25,7 @@ from moorline.config.addresses import (
 )
 from moorline.config.kerberos import Kerberos
 from moorline.config.problem import Problem, text_setting
+from moorline.config.records import Records
 from moorline.config.resolver import Resolver
 from moorline.config.sections import Groups, Queues, Streams
 from moorline.core.access.web_origin import HOST_FORM, ORIGIN_FORM, Origin, host_of
@@ -36,6 +37,7 @@ __all__ = [
     "Kerberos",
     "Problem",
     "Queues",
+    "Records",
     "Resolver",
     "Streams",
 ]
@@ -43,7 +45,7 @@ __all__ = [
 ROLES = ("resolver", "broker", "records", "console")
 """The roles of the design."""
 
-EXISTING_ROLES = ("resolver", "broker", "console")
+EXISTING_ROLES = ("resolver", "broker", "records", "console")
 """Those that this version can run; the others are refused with that said."""
 
 OTHER_VARIABLES = {
@@ -179,6 +181,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     groups: Groups = Groups()
     access: Access = Access()
     resolver: Resolver = Resolver()
+    records: Records = Records()
     kerberos: Kerberos = Kerberos()
 
     def active_roles(self) -> tuple[str, ...]:

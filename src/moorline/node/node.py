@@ -54,6 +54,8 @@ from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
+from moorline.node.records import away, open_records
+from moorline.node.records import watch as watch_records
 from moorline.node.resolver import open_resolver
 from moorline.node.resolver import watch as watch_resolver
 from moorline.node.stores import note_stores, tell_of_missing
@@ -63,6 +65,7 @@ from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.records.sockets import register as register_records
 from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 from moorline.services.operator import OperatorBroker
@@ -74,6 +77,8 @@ from moorline.wire.node import Describe, Described, Echo, Echoed
 log = logging.getLogger("moorline.node")
 
 ADMIN = "/admin"
+HTTP_ROLES = frozenset({"console", "records"})
+"""Those that need the HTTP port."""
 
 
 class Node:
@@ -91,6 +96,7 @@ class Node:
         self.metrics = Metrics()
         self._started_ms = monotonic_ms()
         self._catalog: Catalog | None = None
+        self._catalog_dsn = ""
         self._catalog_version = 0
         self._declared: dict[type[Message], Declared] = {
             Echo: anybody(_echo),
@@ -144,6 +150,8 @@ class Node:
             self._publish_audit(stack, topics)
         if "resolver" in self.roles:
             await self._open_resolver(stack, is_new=is_first)
+        if "records" in self.roles:
+            await self._open_records(stack)
         await self._open_listeners(stack)
         await self._register()
         if self._resolver is not None:
@@ -181,6 +189,7 @@ class Node:
             dsn = postgres.dsn
             watch = asyncio.create_task(self._watch(postgres))
             stack.callback(watch.cancel)
+        self._catalog_dsn = dsn
         self._catalog = await stack.enter_async_context(Catalog.open(dsn))
         self._catalog_version = await self._catalog.version()
         answering = CatalogWatch(self._catalog.version, monotonic_ms)
@@ -340,6 +349,15 @@ class Node:
         stack.callback(self._access.table.on_change(self._resolver.judge_soon))
         watch_resolver(self.metrics, self._resolver)
 
+    async def _open_records(self, stack: contextlib.AsyncExitStack) -> None:
+        assert self._catalog is not None
+        tables = await stack.enter_async_context(
+            open_records(self.config, self._catalog, self._catalog_dsn, self._access)
+        )
+        register_records(self.routes, tables)
+        watch_records(self.metrics, tables)
+        self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
+
     def _known_shards(self) -> list[ShardPlace]:
         if self._topics is None:
             return []
@@ -375,7 +393,8 @@ class Node:
         handlers = self._access.guarded(self._declared, self.roles)
         native = NativeProtocol(handlers, self._welcome)
         http = config.http_address()
-        is_https = http is not None and http.scheme == "https" and "console" in self.roles
+        has_http = http is not None and not HTTP_ROLES.isdisjoint(self.roles)
+        is_https = has_http and http is not None and http.scheme == "https"
         if is_https or any(address.scheme == "tls" for address in config.listen_addresses()):
             await self._open_tls(stack)
         stack.push_async_callback(self._listeners.close)
@@ -388,7 +407,7 @@ class Node:
                 listener=text,
                 is_proxied=text in config.access.proxied,
             )
-        if config.http_address() is not None and "console" in self.roles:
+        if has_http:
             await self._open_http(stack)
 
     async def _open_http(self, stack: contextlib.AsyncExitStack) -> None:

@@ -97,8 +97,12 @@ class ScanEnded(Event, frozen=True):
 
 
 class SyncDone(Event, frozen=True):
-    """A replay (with the digest rolled forward), or the questions of one client, are over."""
+    """A replay (with the digest rolled forward), or the questions of one client, are over.
 
+    It names its scan: the subscription may have been put into another one meanwhile.
+    """
+
+    scan: int
     subscription: int
     digest: Digest
 

@@ -137,8 +137,8 @@ class TableFeed(Machine[Feeding]):
         self._full: set[int] = set()
         self._refresh_ms = 0
         self._read: list[Change] = []
-        """Of the step that is being read, what appeared: if it fails, that may be in no step at all."""
-        self._unsettled: dict[Key, Change] = {}
+        """Of the step that is being read, what rows became: if it fails, that may be in no step at all."""
+        self._unsettled: dict[Key, list[Change]] = {}
         """The same of steps that have failed, until the next one that ends."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -282,7 +282,8 @@ class TableFeed(Machine[Feeding]):
         self.recent.drop()
         self._settle(has_failed=True)
         self._fanned.clear()
-        self._unsettled.update({one.key: one for one in self._read})
+        for one in self._read:
+            self._unsettled.setdefault(one.key, []).append(one)
         self._read = []
         if len(self._unsettled) <= RECORD_UNSETTLED_MAX:
             return []
@@ -305,10 +306,13 @@ class TableFeed(Machine[Feeding]):
                 elif outcome is Outcome.RECORD:
                     assert change.after is not None
                     records.setdefault(audience.number, []).append((change.key, change.after))
-            self._unsettled.pop(change.key, None)
-            if change.before is None and change.after is not None:
+            for audience in self._saw_unsettled(change.key):
+                if audience.outcome(change) is Outcome.NOTHING:
+                    deletions.setdefault(audience.number, []).append(change.key)
+            if change.after is not None:
                 # Without its row: a step may bring a million of them.
-                self._read.append(Change(change.key, None, change.after._replace(row=b"")))
+                stripped = change.after._replace(row=b"")
+                self._read.append(Change(change.key, change.before, stripped))
         effects: list[Effect] = []
         for number in {**deletions, **records}:
             effects += self._send_live(number, deletions.get(number, []), records.get(number, []))
@@ -361,14 +365,22 @@ class TableFeed(Machine[Feeding]):
     def _send_unsettled(self) -> list[Effect]:
         """What was sent of a step that failed, and is in no later one: it came and went in between."""
         deletions: dict[int, list[Key]] = {}
-        for change in self._unsettled.values():
-            for audience in self.audiences.touched(change):
-                if audience.outcome(change) is Outcome.RECORD:
-                    deletions.setdefault(audience.number, []).append(change.key)
+        for key in list(self._unsettled):
+            for audience in self._saw_unsettled(key):
+                deletions.setdefault(audience.number, []).append(key)
         effects: list[Effect] = []
         for number, keys in deletions.items():
             effects += self._send_live(number, keys, [])
         return effects
+
+    def _saw_unsettled(self, key: Key) -> list[Audience]:
+        """Those that were sent a row in a step that failed; asked once, when it is settled."""
+        found: dict[int, Audience] = {}
+        for change in self._unsettled.pop(key, ()):
+            for audience in self.audiences.touched(change):
+                if audience.outcome(change) is Outcome.RECORD:
+                    found[audience.number] = audience
+        return list(found.values())
 
     def _settle(self, *, has_failed: bool) -> None:
         for audience in self._rolled.values():
@@ -507,11 +519,11 @@ class TableFeed(Machine[Feeding]):
                     return []
                 members = [self.subscriptions[one] for one in sorted(scan.members)]
                 return self._synced(scan, members, digest, now_ms)
-            case SyncDone(number, digest):
-                found = self.subscriptions.get(number)
-                scan = None if found is None else self._scans.get(found.scan)
-                if found is None or scan is None:
+            case SyncDone(number, subscription, digest):
+                scan = self._scans.get(number)
+                if scan is None or subscription not in scan.members:
                     return []
+                found = self.subscriptions[subscription]
                 return self._synced(scan, [found], scan.digest or digest, now_ms)
             case ScanFailed(number):
                 scan = self._scans.get(number)

@@ -1,0 +1,115 @@
+"""What captures cost whoever writes to a table: commits of 32 writers a second.
+
+    python -m bench.records [--quick] [--json]
+
+Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench writes to each of
+them in turn, one row a transaction, round by round: a machine with other work slows all three down. Told is the median
+of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own statements only.
+"""
+
+import asyncio
+import os
+import re
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+import asyncpg
+
+from bench.report import Report, run_bench, tell
+from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.datafolder import binaries
+from moorline.records.registration import Wanted, add
+
+WRITERS = 32
+KEYS = 100_000
+CAPTURES = ("none", "log", "notify")
+SCRIPTS = {
+    "inserts": "insert into {table} (workspace_id, state, note) values ({scope}, 'new', 'a note of some length');",
+    "updates": "update {table} set state = 'run', note = 'note ' || random() where id = {key};",
+}
+
+
+class Plan(NamedTuple):
+    rounds: int
+    seconds: int
+
+
+FULL = Plan(7, 6)
+QUICK = Plan(2, 2)
+
+
+async def run(report: Report, folder: Path, quick: bool) -> None:
+    plan = QUICK if quick else FULL
+    async with EmbeddedPostgres(folder / "postgres") as postgres:
+        await _make_tables(postgres.dsn)
+        host = postgres.dsn.split("host=")[1].split("&")[0]
+        for kind, script in SCRIPTS.items():
+            found: dict[str, list[float]] = {capture: [] for capture in CAPTURES}
+            for number in range(plan.rounds):
+                for capture in CAPTURES:
+                    commits = await _commits_per_s(folder, host, script, capture, plan.seconds)
+                    found[capture].append(commits)
+                    tell(f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second")
+            _report(report, kind, found)
+
+
+def _report(report: Report, kind: str, found: dict[str, list[float]]) -> None:
+    medians = {capture: statistics.median(values) for capture, values in found.items()}
+    for capture in CAPTURES[1:]:
+        # Inserts are what the target is of; updates write a line of the log each.
+        case = f"capture={capture}" if kind == "inserts" else f"capture={capture} {kind}"
+        report.row(
+            case, "commits_per_s", medians[capture], "1/s", peer="capture=none", peer_value=medians["none"]
+        )
+
+
+async def _make_tables(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        for capture in CAPTURES:
+            table = f"bench_{capture}"
+            await connection.execute(
+                f"create table {table} (id bigserial primary key, workspace_id integer, state text, note text);"
+                f"insert into {table} (workspace_id, state, note)"
+                f" select i % 100, 'new', 'a note' from generate_series(1, {KEYS}) i"
+            )
+            if capture != "none":
+                # A log that does not end while it is measured.
+                await add(
+                    connection,
+                    Wanted(
+                        table,
+                        ("id",),
+                        owner="workspace_id",
+                        filters=("state",),
+                        capture="log" if capture == "log" else "notify",
+                        log_rows_max=100_000_000,
+                    ),
+                )
+        await connection.execute("vacuum analyze")
+    finally:
+        await connection.close()
+
+
+async def _commits_per_s(folder: Path, host: str, script: str, capture: str, seconds: int) -> float:
+    file = folder / "script.sql"
+    text = script.format(table=f"bench_{capture}", scope=":scope", key=":key")
+    file.write_text(f"\\set scope random(1, 100)\n\\set key random(1, {KEYS})\n{text}\n")
+    process = await asyncio.create_subprocess_exec(
+        str(binaries() / "pgbench"),
+        *("--no-vacuum", "--protocol=prepared", f"--client={WRITERS}", "--jobs=2", f"--time={seconds}"),
+        *(f"--file={file}", f"--host={host}", "--username=postgres", "postgres"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    out, err = await process.communicate()
+    match = re.search(rb"tps = ([0-9.]+) \(without", out)
+    if process.returncode != 0 or match is None:
+        raise RuntimeError(f"pgbench failed: {err.decode()[-500:]}")
+    return float(match[1])
+
+
+if __name__ == "__main__":
+    run_bench("records", __doc__, run)

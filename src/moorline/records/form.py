@@ -1,0 +1,111 @@
+"""Room: records. How messages to clients are written: once for all who read them in the same way.
+
+    form.message(SyncEnd(…)), form.record("experiments", after, columns)      one message, as bytes
+    form.packet(parts)                                                        some of them, as it is sent
+
+A packet names nobody: the same object goes to every receiver of its form.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from moorline.core.records.table import After
+from moorline.limits import RECORD_MESSAGES_MAX, RECORDS_FRAME_BYTES
+from moorline.wire.records import Record, RecordMessage, RecordMessages
+from moorline.wire.websocket import frame_binary, frame_text
+
+_json = msgspec.json.Encoder()
+_msgpack = msgspec.msgpack.Encoder()
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Form(Protocol):
+    def message(self, message: RecordMessage) -> bytes: ...
+
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
+        """With those columns of the row only, or with all."""
+
+    def packet(self, parts: Sequence[bytes]) -> Any: ...
+
+
+class JsonForm:
+    """WebSocket text messages."""
+
+    def message(self, message: RecordMessage) -> bytes:
+        return _json.encode(message)
+
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
+        row = after.row if columns is None else _chosen(after.row, columns)
+        return _json.encode(Record(table, after.seq, msgspec.Raw(row)))
+
+    def packet(self, parts: Sequence[bytes]) -> Any:
+        return frame_text(b"[" + b",".join(parts) + b"]")
+
+
+class PollForm(JsonForm):
+    """The same without a frame: the answer to a request is put together from them."""
+
+    def packet(self, parts: Sequence[bytes]) -> Any:
+        return b",".join(parts)
+
+
+class MsgpackForm:
+    """WebSocket binary messages."""
+
+    def message(self, message: RecordMessage) -> bytes:
+        return _msgpack.encode(message)
+
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
+        row = after.row if columns is None else _chosen(after.row, columns)
+        packed = _msgpack.encode(msgspec.json.decode(row))
+        return _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed)))
+
+    def packet(self, parts: Sequence[bytes]) -> Any:
+        return frame_binary(_list(parts))
+
+
+class NativeForm(MsgpackForm):
+    """Messages of the native protocol."""
+
+    def packet(self, parts: Sequence[bytes]) -> Any:
+        return RecordMessages(_list(parts))
+
+
+JSON = JsonForm()
+POLL = PollForm()
+MSGPACK = MsgpackForm()
+NATIVE = NativeForm()
+
+
+def packets(form: Form, parts: Iterable[bytes]) -> Iterator[Any]:
+    """As many as it takes, each bounded in bytes and messages."""
+    some: list[bytes] = []
+    size = 0
+    for part in parts:
+        some.append(part)
+        size += len(part)
+        if size >= RECORDS_FRAME_BYTES or len(some) >= RECORD_MESSAGES_MAX:
+            yield form.packet(some)
+            some, size = [], 0
+    if some:
+        yield form.packet(some)
+
+
+def _chosen(row: bytes, columns: Sequence[str]) -> bytes:
+    found = _fields.decode(row)
+    # One that is not there any more is left out: a change of the schema is on its way to the client.
+    return _json.encode({name: found[name] for name in columns if name in found})
+
+
+def _list(parts: Sequence[bytes]) -> bytes:
+    """A list of msgpack of values that are written already."""
+    count = len(parts)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    elif count < 1 << 16:
+        head = b"\xdc" + count.to_bytes(2, "big")
+    else:
+        head = b"\xdd" + count.to_bytes(4, "big")
+    return head + b"".join(parts)

@@ -1,0 +1,106 @@
+"""Room: records. The keys and seqs of a scope at one step, as a reconciliation asks for them.
+
+    keys = KeySet(table.salt)
+    await keys.add([(("17",), 4), …])
+    keys.close()                              sorted: from now on it answers
+    keys.digest(), keys.keys_below(prefixes)
+
+Of a million rows it holds some 45 MB: two halves of a hash, an order, and the texts of the keys in one piece.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from moorline.core.records.row_hash import row_hashes
+from moorline.core.records.table import Key
+from moorline.core.sets.asker import listed_of
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.estimate import Estimate
+from moorline.core.sets.id_set import IdSet
+from moorline.core.sets.prefix import Prefix, RangeDigest
+from moorline.core.sets.sketch import Salt, Sketch, Words
+
+# Postgres has no zero character in any text.
+APART = "\0"
+
+
+class KeySet:
+    """An `AnsweringSet`, once it is closed."""
+
+    def __init__(self, salt: int) -> None:
+        # Sketches want sixteen bytes: those of the table twice, which both sides know.
+        self.salt = Salt(salt.to_bytes(8, "big") * 2)
+        self._hash_salt = salt
+        self._hashes: list[Words] = []
+        self._texts: list[bytes] = []
+        self._lengths: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._ids = IdSet(np.empty(0, np.uint64), np.empty(0, np.uint64))
+        self._digest = Digest.empty()
+        self._ends: np.ndarray = np.zeros(1, np.int64)  # type: ignore[type-arg]
+        self._text = b""
+
+    async def add(self, rows: Sequence[tuple[Key, int]]) -> None:
+        """In a thread: a part has twenty thousand."""
+        await asyncio.to_thread(self._add, rows)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    # --- what an answerer asks --------------------------------------------------------------------
+
+    async def digest(self) -> Digest:
+        return self._digest
+
+    async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        return self._ids.ranges(prefixes)
+
+    async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
+        return await asyncio.to_thread(self._ids.estimate, self.salt)
+
+    async def sketch(self, digest: Digest, cells: int) -> Sketch:  # noqa: ARG002
+        return await asyncio.to_thread(self._ids.sketch, self.salt, cells)
+
+    async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
+        return [listed_of(self._ids.highs(prefix)) for prefix in prefixes]
+
+    def keys_below(self, prefixes: Sequence[Prefix], keys_max: int) -> list[Key]:
+        """The keys whose hashes begin like these, each once, and no more than so many."""
+        found: dict[int, None] = {}
+        for prefix in prefixes:
+            part = self._ids.slice_of(prefix)
+            for place in self._ids.order[part][: keys_max - len(found)].tolist():
+                found[place] = None
+            if len(found) >= keys_max:
+                break
+        return [self._key(place) for place in found]
+
+    def numbers(self) -> Iterator[int]:
+        """All keys, of a table whose key is one whole number."""
+        return (int(self._key(place)[0]) for place in range(len(self)))
+
+    def _key(self, place: int) -> Key:
+        text = self._text[self._ends[place] : self._ends[place + 1]]
+        return tuple(text.decode().split(APART))
+
+    def _add(self, rows: Sequence[tuple[Key, int]]) -> None:
+        self._hashes.append(row_hashes(self._hash_salt, rows))
+        texts = [APART.join(key).encode() for key, _ in rows]
+        self._lengths.append(np.fromiter(map(len, texts), np.int64, len(texts)))
+        self._texts.append(b"".join(texts))
+
+    def _close(self) -> None:
+        if not self._hashes:
+            return
+        hashes = np.concatenate(self._hashes)
+        self._ids = IdSet(hashes[:, 0], hashes[:, 1])
+        self._digest = self._ids.digest()
+        self._ends = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(np.concatenate(self._lengths))]
+        )
+        self._text = b"".join(self._texts)
+        self._hashes, self._texts, self._lengths = [], [], []

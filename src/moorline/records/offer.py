@@ -1,0 +1,77 @@
+"""Room: records. What a client's questions are answered from: one scan of keys, at one step, for all who share it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from moorline.core.records.filter import Filter
+from moorline.core.sets.answerer import Answerer
+from moorline.core.sets.digest import Digest
+from moorline.core.sets.prefix import Prefix
+from moorline.limits import RECORDS_FETCH_ROWS_MAX
+from moorline.records.capture import Capture, ScannedRow
+from moorline.records.condition import Condition
+from moorline.records.key_set import KeySet
+from moorline.wire.records import Lists, RangeFacts, Ranges, Told, Verify
+
+
+class Offer:
+    """As long as the snapshot of its step is held."""
+
+    def __init__(
+        self,
+        scan: int,
+        capture: Capture,
+        condition: Condition,
+        filter_: Filter,
+        snapshot_id: str,
+        keys: KeySet,
+        digest: Digest,
+    ) -> None:
+        self.scan = scan
+        self.digest = digest
+        self._capture = capture
+        self._condition = condition
+        self._filter = filter_
+        self._snapshot_id = snapshot_id
+        self._keys = keys
+        self._answerer = Answerer(keys)
+        # One connection for all fetches of a scan: those who share it take turns.
+        self._turn = asyncio.Lock()
+
+    async def verify(self, asked: Verify) -> Told:
+        if not asked.sketches:
+            return Told(asked.sync, asked.table, bytes(self.digest))
+        theirs = Digest.from_bytes(asked.digest)
+        answered = await self._answerer.verify(theirs, asked.estimate, asked.cells_min)
+        return Told(
+            asked.sync,
+            asked.table,
+            bytes(answered.digest),
+            answered.mode.value,
+            answered.cells,
+            answered.payload,
+        )
+
+    async def ranges(self, asked: Ranges) -> Told:
+        found = await self._answerer.ranges([prefix_of(text) for text in asked.prefixes])
+        facts = [RangeFacts(one.count, f"{one.hash:016x}") for one in found]
+        return Told(asked.sync, asked.table, ranges=facts)
+
+    async def lists(self, asked: Lists) -> Told:
+        found = await self._answerer.lists([prefix_of(text) for text in asked.prefixes])
+        return Told(asked.sync, asked.table, lists=found)
+
+    async def rows(self, prefixes: list[str]) -> AsyncIterator[list[ScannedRow]]:
+        """The rows whose hashes begin so, as they were at the step."""
+        keys = self._keys.keys_below([prefix_of(text) for text in prefixes], RECORDS_FETCH_ROWS_MAX)
+        if not keys:
+            return
+        async with self._turn:
+            async for rows in self._capture.scan_rows(
+                self._condition, self._snapshot_id, keys=keys, columns=self._filter.columns
+            ):
+                yield rows
+
+
+def prefix_of(digits: str) -> Prefix:
+    return Prefix(4 * len(digits), int(digits, 16) if digits else 0)

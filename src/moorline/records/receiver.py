@@ -1,0 +1,58 @@
+"""Room: records. One subscription as the host of its table sees it: who hears of it, and what it has still to be told."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from moorline.core.records.feed_events import How
+from moorline.core.records.filter import Filter
+from moorline.core.records.known_ids import KnownIds
+from moorline.core.sets.digest import Digest
+from moorline.net.session_rights import SessionRights
+from moorline.records.form import Form
+
+if TYPE_CHECKING:
+    from moorline.records.offer import Offer
+
+
+class Hearer(Protocol):
+    """A client's connection: `records.session.RecordSession`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def form(self) -> Form: ...
+    @property
+    def rights(self) -> SessionRights: ...
+    @property
+    def is_writable(self) -> bool:
+        """False while more waits for it than it should."""
+
+    def write(self, packet: Any, /) -> None: ...
+    async def writable(self) -> None:
+        """Returns when it reads again, or is gone."""
+
+    def refuse(self, table: str, code: str, why: str, return_ms: int = 0) -> None: ...
+    def boot(self, why: str) -> None: ...
+
+
+class Receiver:
+    __slots__ = (
+        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number", "offer", "pending", "sync", "table",
+    )  # fmt: skip
+
+    def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
+        self.number = number
+        self.hearer = hearer
+        self.sync = sync
+        self.table = table
+        self.filter = filter_
+        self.digest: Digest | None = None
+        """What the client said that it holds."""
+        self.known: KnownIds | None = None
+        self.can_compare = True
+        """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""
+        self.pending: How | None = None
+        """A sync that has begun and of which nothing was said yet: it is told with what comes first."""
+        self.offer: "Offer | None" = None
+        """What its questions are answered from, while it syncs by digest."""
+        self.needs_full = False
+        """The columns are others: rows that have not changed are wanted too."""

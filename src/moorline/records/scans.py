@@ -1,0 +1,311 @@
+"""Room: records. The scans and replays of one table's feed: each a task, at the snapshot of its step.
+
+A scan waits for those who read it, and they for each other, within a bound: whoever does not read is left behind, and
+syncs alone later. Rows of a full scan go through the feed, which knows who is in it; what differs from one to another
+(a replay, answers to questions, ids that are gone) is sent from here, to those who are still in the scan.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from moorline.core.records.audience import Audience
+from moorline.core.records.feed_events import (
+    BeginScan,
+    BufferFull,
+    How,
+    ScanEnded,
+    ScanFailed,
+    ScanRead,
+    SyncDone,
+)
+from moorline.core.records.row_hash import RowDigest
+from moorline.core.records.table import After, Key
+from moorline.core.records.table_feed import TableFeed
+from moorline.core.sets.digest import Digest
+from moorline.errors import MoorlineError
+from moorline.limits import (
+    RECORD_SLOW_MS,
+    RECORDS_CHUNK_ROWS_MAX,
+    RECORDS_PATIENCE_MS,
+    RECORDS_SNAPSHOT_MS_MAX,
+)
+from moorline.records.capture import Capture, ScannedRow
+from moorline.records.condition import Condition
+from moorline.records.held_step import HeldStep
+from moorline.records.key_set import KeySet
+from moorline.records.offer import Offer
+from moorline.records.receiver import Receiver
+from moorline.records.scope import condition_of
+from moorline.records.sending import Sending
+
+log = logging.getLogger("moorline.records")
+
+
+class _Scan:
+    """One that runs."""
+
+    def __init__(self, begun: BeginScan, audience: Audience, held: HeldStep, condition: Condition):
+        self.number = begun.scan
+        self.begun = begun
+        self.audience = audience
+        self.held: HeldStep | None = held
+        self.snapshot_id = held.snapshot_id
+        self.salt = held.step.table.salt
+        self.condition = condition
+        self.left = asyncio.Event()
+        """Somebody has left it."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class Scans:
+    def __init__(
+        self,
+        capture: Capture,
+        feed: TableFeed,
+        sending: Sending,
+        receivers: dict[int, Receiver],
+        gate: asyncio.Semaphore,
+        post: Callable[[object], None],
+    ) -> None:
+        """`gate` bounds the scans of a database, those of other tables among them."""
+        self.running: dict[int, _Scan] = {}
+        self.has_found_other = False
+        """A look beside the steps found the table described otherwise: the next step does not find that again."""
+        self._capture = capture
+        self._feed = feed
+        self._sending = sending
+        self._receivers = receivers
+        self._gate = gate
+        self._post = post
+
+    def begin(self, begun: BeginScan, held: HeldStep | None) -> None:
+        """While the step is open."""
+        if held is None or not held.snapshot_id:
+            self._post(ScanFailed(begun.scan))
+            return
+        audience = self._feed.audiences[begun.audience]
+        condition = condition_of(held.step.table, audience.filter, audience.permit)
+        held.hold()
+        scan = self.running[begun.scan] = _Scan(begun, audience, held, condition)
+        scan.task = asyncio.create_task(self._run(scan))
+
+    def cancel(self, number: int) -> None:
+        """Nobody is in it any more."""
+        scan = self.running.get(number)
+        if scan is not None and scan.task is not None:
+            scan.task.cancel()
+
+    def left(self) -> None:
+        """Some subscriptions have ended or moved on."""
+        for scan in self.running.values():
+            scan.left.set()
+
+    async def close(self) -> None:
+        tasks = [scan.task for scan in self.running.values() if scan.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, scan: _Scan) -> None:
+        try:
+            async with self._gate:
+                match scan.begun.how:
+                    case How.FULL:
+                        await self._full(scan)
+                    case How.REPLAY:
+                        await self._replay(scan)
+                    case How.DIGEST | How.IDS:
+                        await self._by_known(scan)
+                    case How.LIVE:
+                        raise AssertionError("what is live is not scanned")
+        except MoorlineError as error:
+            log.info(
+                "a sync failed, and is tried again",
+                extra={"table": self._feed.table.name, "why": str(error)},
+            )
+            self._post(ScanFailed(scan.number))
+        except Exception:
+            log.exception("a scan failed", extra={"table": self._feed.table.name})
+            self._post(ScanFailed(scan.number))
+        finally:
+            self.running.pop(scan.number, None)
+            await self._imported(scan)
+
+    async def _imported(self, scan: _Scan) -> None:
+        """The scan sees its snapshot by itself, or needs it no more."""
+        held, scan.held = scan.held, None
+        if held is not None:
+            await held.release()
+
+    def _members(self, scan: _Scan) -> list[Receiver]:
+        """Those who are in it now."""
+        subscriptions = self._feed.subscriptions
+        return [
+            self._receivers[number]
+            for number in scan.begun.to
+            if number in subscriptions
+            and subscriptions[number].scan == scan.number
+            and number in self._receivers
+        ]
+
+    # --- the kinds of it --------------------------------------------------------------------------
+
+    async def _full(self, scan: _Scan) -> None:
+        digest = RowDigest(scan.salt)
+        columns = scan.audience.filter.columns
+        async for rows in self._capture.scan_rows(
+            scan.condition, scan.snapshot_id, columns=columns
+        ):
+            await self._imported(scan)
+            for row in rows:
+                digest.enter(row.key, row.seq)
+            self._post(ScanRead(scan.number, tuple(records_of(rows))))
+            await self._room(scan)
+        self._post(ScanEnded(scan.number, digest.digest()))
+
+    async def _replay(self, scan: _Scan) -> None:
+        begun = scan.begun
+        assert begun.since is not None
+        assert begun.digest is not None
+        epoch = self._feed.table.epoch
+        if (why := await self._capture.replays(epoch, begun.since)) is not None:
+            log.debug("no replay", extra={"table": self._feed.table.name, "why": why.text})
+            self.has_found_other |= why.why in ("schema", "epoch")
+            self._post(ScanFailed(scan.number))
+            return
+        digest = RowDigest(scan.salt, begun.digest)
+        async for changes in self._capture.changes_since(
+            begun.since, scan.condition, scan.snapshot_id
+        ):
+            await self._imported(scan)
+            deletions: list[Key] = []
+            records: list[tuple[Key, After]] = []
+            for change in changes:
+                digest.roll(
+                    change, was_in=change.before is not None, is_in=change.after is not None
+                )
+                if change.after is not None:
+                    records.append((change.key, change.after))
+                else:
+                    deletions.append(change.key)
+            self._send(scan, self._members(scan), deletions, records)
+            await self._room(scan)
+        for receiver in self._members(scan):
+            self._post(SyncDone(scan.number, receiver.number, digest.digest()))
+
+    async def _by_known(self, scan: _Scan) -> None:
+        """All keys of the scope; then each by what it said that it knows."""
+        keys = KeySet(scan.salt)
+        async for part in self._capture.scan_keys(scan.condition, scan.snapshot_id):
+            await keys.add(part)
+        await keys.close()
+        digest = await keys.digest()
+        self._post(ScanEnded(scan.number, digest))
+        offer = Offer(
+            scan.number,
+            self._capture,
+            scan.condition,
+            scan.audience.filter,
+            scan.snapshot_id,
+            keys,
+            digest,
+        )
+        alone: list[Receiver] = []
+        for receiver in self._members(scan):
+            if receiver.needs_full or not receiver.can_compare:
+                alone.append(receiver)
+            elif receiver.digest == digest:
+                # Nothing differs, which is a replay of nothing: there is no question to wait for.
+                receiver.pending = How.REPLAY
+                self._sending.begin([receiver])
+                self._post(SyncDone(scan.number, receiver.number, digest))
+            else:
+                receiver.offer = offer
+                self._sending.begin([receiver])
+        await self._everything(scan, alone, keys, digest)
+        try:
+            async with asyncio.timeout(RECORDS_SNAPSHOT_MS_MAX / 1_000):
+                while self._members(scan):
+                    scan.left.clear()
+                    await scan.left.wait()
+        except TimeoutError:
+            self._post(ScanFailed(scan.number))
+
+    async def _everything(
+        self, scan: _Scan, receivers: Sequence[Receiver], keys: KeySet, digest: Digest
+    ) -> None:
+        """To those who cannot be asked what they have: known ids that are gone, and all rows."""
+        if not receivers:
+            return
+        there = sorted(keys.numbers()) if any(one.known is not None for one in receivers) else []
+        for receiver in receivers:
+            known, receiver.known = receiver.known, None
+            receiver.pending = How.FULL if known is None else How.IDS
+            receiver.needs_full = False
+            for gone in _runs_of(known.absent(there) if known is not None else ()):
+                if receiver in self._members(scan):
+                    self._send(scan, [receiver], gone, [])
+                await self._room(scan)
+        columns = scan.audience.filter.columns
+        async for rows in self._capture.scan_rows(
+            scan.condition, scan.snapshot_id, columns=columns
+        ):
+            members = self._members(scan)
+            still = [receiver for receiver in receivers if receiver in members]
+            if not still:
+                return
+            self._send(scan, still, [], list(records_of(rows)))
+            await self._room(scan)
+        for receiver in receivers:
+            if receiver in self._members(scan):
+                self._post(SyncDone(scan.number, receiver.number, digest))
+
+    def _send(
+        self,
+        scan: _Scan,
+        receivers: Sequence[Receiver],
+        deletions: Sequence[Key],
+        records: Sequence[tuple[Key, After]],
+    ) -> None:
+        self._sending.rows(receivers, scan.audience.filter, deletions, records)
+
+    # --- those who do not read --------------------------------------------------------------------
+
+    async def _room(self, scan: _Scan) -> None:
+        """Waits until all who are in the scan read what was sent; not for long if others wait too."""
+        members = self._members(scan)
+        slow = [one for one in members if not one.hearer.is_writable]
+        if not slow:
+            return
+        patience_ms = RECORDS_PATIENCE_MS if len(members) > 1 else RECORD_SLOW_MS
+        try:
+            async with asyncio.timeout(patience_ms / 1_000):
+                for receiver in slow:
+                    await receiver.hearer.writable()
+        except TimeoutError:
+            for receiver in slow:
+                if receiver.hearer.is_writable:
+                    continue
+                if len(members) > 1:
+                    self._post(BufferFull(receiver.number))
+                else:
+                    receiver.hearer.boot("it does not read")
+
+
+def records_of(rows: Iterable[ScannedRow]) -> Iterable[tuple[Key, After]]:
+    return ((row.key, After(row.seq, (), row.row)) for row in rows)
+
+
+def _runs_of(runs: Iterable[tuple[int, int]]) -> Iterable[list[Key]]:
+    """The keys of runs of ids, in parts."""
+    part: list[Key] = []
+    for first, last in runs:
+        for number in range(first, last + 1):
+            part.append((str(number),))
+            if len(part) >= RECORDS_CHUNK_ROWS_MAX:
+                yield part
+                part = []
+    if part:
+        yield part

@@ -1,0 +1,111 @@
+"""Room: records. What a feed says, put into messages: each is written once for all who read in the same form.
+
+A `sync_start` waits for what it is the start of: a sync that fails before its first row is never heard of.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from moorline.core.records.cursor import Cursor
+from moorline.core.records.feed_events import How
+from moorline.core.records.filter import Filter
+from moorline.core.records.row_hash import NAME
+from moorline.core.records.table import After, Key, Table
+from moorline.net.clock import wall_ms
+from moorline.records.form import Form, packets
+from moorline.records.receiver import Receiver
+from moorline.wire.records import ColumnFacts, Deletion, RecordMessage, SyncEnd, SyncStart
+
+Rows = Sequence[tuple[Key, After]]
+
+
+class Sending:
+    def __init__(self, table: Table, sign: Callable[[Cursor], str]) -> None:
+        self.table = table
+        self.sent_messages = 0
+        """Deletions and records, for each receiver."""
+        self._sign = sign
+
+    def rows(
+        self,
+        receivers: Sequence[Receiver],
+        filter_: Filter,
+        deletions: Sequence[Key],
+        records: Rows,
+    ) -> None:
+        """To receivers of one audience."""
+        if not receivers or not (deletions or records):
+            return
+        made: dict[Form, list[Any]] = {}
+        self.begin(receivers)
+        self.sent_messages += len(receivers) * (len(deletions) + len(records))
+        for receiver in receivers:
+            form = receiver.hearer.form
+            found = made.get(form)
+            if found is None:
+                found = made[form] = list(
+                    packets(form, self._parts(form, filter_, deletions, records))
+                )
+            for packet in found:
+                receiver.hearer.write(packet)
+
+    def begin(self, receivers: Iterable[Receiver]) -> None:
+        """Tells those of a sync that have not heard of it."""
+        made: dict[tuple[Form, int, How], Any] = {}
+        for receiver in receivers:
+            how = receiver.pending
+            if how is None:
+                continue
+            receiver.pending = None
+            form = receiver.hearer.form
+            known = form, receiver.sync, how
+            if known not in made:
+                made[known] = form.packet([form.message(self._start(receiver, how))])
+            receiver.hearer.write(made[known])
+
+    def end(self, receivers: Sequence[Receiver], cursor: Cursor) -> None:
+        if not receivers:
+            return
+        self.begin(receivers)
+        signed, digest = self._sign(cursor), bytes(cursor.digest)
+        made: dict[tuple[Form, int], Any] = {}
+        for receiver in receivers:
+            form = receiver.hearer.form
+            known = form, receiver.sync
+            if known not in made:
+                message = SyncEnd(receiver.sync, self.table.name, signed, digest)
+                made[known] = form.packet([form.message(message)])
+            receiver.hearer.write(made[known])
+
+    def cursor(self, snapshot: Any, filter_hash: bytes, permit_hash: bytes, digest: Any) -> Cursor:
+        table = self.table
+        now_s = wall_ms() // 1_000
+        return Cursor(table.name, table.epoch, snapshot, filter_hash, permit_hash, digest, now_s)
+
+    def _parts(
+        self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows
+    ) -> Iterable[bytes]:
+        name = self.table.name
+        for key in deletions:
+            yield form.message(Deletion(name, list(key)))
+        for _, after in records:
+            yield form.record(name, after, filter_.columns)
+
+    def _start(self, receiver: Receiver, how: How) -> RecordMessage:
+        table = self.table
+        if how is How.LIVE:
+            return SyncStart(receiver.sync, table.name, how.value)
+        chosen = receiver.filter.columns
+        return SyncStart(
+            receiver.sync,
+            table.name,
+            how.value,
+            key=list(table.key),
+            columns=[
+                ColumnFacts(column.name, column.type)
+                for column in table.columns
+                if chosen is None or column.name in chosen
+            ],
+            salt=f"{table.salt:016x}",
+            hash=NAME,
+        )

@@ -1,0 +1,1 @@
+({key_names}) in (select * from unnest({arrays}))

@@ -1,0 +1,1 @@
+select {key_values} from {table} t where {is_asked}

@@ -1,0 +1,1 @@
+select setval('moorline_records.log_limit_{n}', {limit});

@@ -1,0 +1,58 @@
+-- The small log: what a row was before each change. Writers take a number for every line, and write it only up to
+-- the limit, so that without a reader the log ends and nobody fails or waits.
+create sequence moorline_records.log_n_{n};
+create sequence moorline_records.log_limit_{n};
+select setval('moorline_records.log_limit_{n}', {log_rows_max});
+
+create table moorline_records.log_{n} (
+    n bigint primary key,
+    xid xid8 not null,
+    at timestamptz not null,
+    kind "char" not null,
+    {log_columns},
+    prev_seq bigint,
+    prev_xid xid8
+);
+create index on moorline_records.log_{n} (xid);
+
+-- As in the stamp, every name is qualified.
+create function moorline_records.log_{n}() returns trigger
+language plpgsql security definer as $moorline$
+begin
+    insert into moorline_records.log_{n} (n, xid, at, kind, {log_names}, prev_seq, prev_xid)
+    select
+        line.n, pg_catalog.pg_current_xact_id(), pg_catalog.clock_timestamp(),
+        case when {is_key_changed} then 'D' else 'U' end,
+        {old_values}, old.moor_seq, old.moor_xid
+    from
+        (select pg_catalog.nextval('moorline_records.log_n_{n}'::pg_catalog.regclass) as n offset 0) as line,
+        moorline_records.log_limit_{n} as bound
+    where line.n operator(pg_catalog.<=) bound.last_value;
+    return null;
+end
+$moorline$;
+revoke all on function moorline_records.log_{n}() from public;
+
+create function moorline_records.truncate_{n}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $moorline$
+begin
+    insert into moorline_records.log_{n} (n, xid, at, kind)
+    select line.n, pg_current_xact_id(), clock_timestamp(), 'T'
+    from (select nextval('moorline_records.log_n_{n}') as n offset 0) as line, moorline_records.log_limit_{n} as bound
+    where line.n <= bound.last_value;
+    return null;
+end
+$moorline$;
+revoke all on function moorline_records.truncate_{n}() from public;
+
+-- The conditions name the columns, and nothing comes of that but this: Postgres refuses to drop one of them, or to
+-- change its type, while the triggers that read them are there.
+create trigger zzz_moorline_log after update on {table}
+for each row when (old.moor_seq <> new.moor_seq or ({named_columns}))
+execute function moorline_records.log_{n}();
+alter table {table} enable always trigger zzz_moorline_log;
+
+create trigger zzz_moorline_log_delete after delete on {table}
+for each row when (old.moor_seq is not null or ({named_columns}))
+execute function moorline_records.log_{n}();
+alter table {table} enable always trigger zzz_moorline_log_delete;

@@ -1,0 +1,1 @@
+delete from moorline_records.log_{n} where n <= {upto};

@@ -1,0 +1,1 @@
+(select last_value from moorline_records.log_n_{n} where is_called)

@@ -1,0 +1,1 @@
+select coalesce(max(n), 0) + 1 from moorline_records.registration;

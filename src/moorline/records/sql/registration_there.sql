@@ -1,0 +1,1 @@
+select to_regclass('moorline_records.registration') is not null;

@@ -1,0 +1,2 @@
+drop table moorline_records.registration;
+drop schema moorline_records;

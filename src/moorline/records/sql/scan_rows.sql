@@ -1,0 +1,4 @@
+select {key_values}, t.moor_seq, row_to_json(r)::text
+from {table} t
+cross join lateral (select {json_columns}) r
+where ({is_meant}) and ({is_asked})

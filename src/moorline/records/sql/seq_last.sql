@@ -1,0 +1,1 @@
+select last_value from moorline_records.seq_{n};

@@ -1,0 +1,27 @@
+-- One light look: where Postgres is, what the table is, and whether anything is behind the snapshot.
+select
+    pg_current_snapshot()::text as snapshot,
+    r.epoch::text as epoch,
+    r.cluster,
+    i.cluster as cluster_now,
+    i.timeline,
+    r.relation,
+    r.good_from::text as good_from,
+    r.log_limit,
+    (
+        select md5(string_agg(
+            concat_ws(' ', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation), ',' order by a.attnum
+        ))
+        from pg_attribute a where a.attrelid = r.relation and a.attnum > 0 and not a.attisdropped
+    ) || (
+        select coalesce(string_agg(t.relid::oid::text, ',' order by t.relid), '')
+        from pg_partition_tree(r.relation) t
+    ) as shape,
+    {log_n} as log_n,
+    {has_truncation} as has_truncation,
+    {has_changes} as has_changes
+from moorline_records.registration r
+cross join (
+    {identity}
+) i
+where r.n = {n} and r.name = {name};
