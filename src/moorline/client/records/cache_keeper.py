@@ -55,8 +55,10 @@ class CacheKeeper:
             while self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
-            self._thread.submit(self._cache.close)
+            closing = asyncio.wrap_future(self._thread.submit(self._cache.close))
             self._thread.shutdown(wait=False)
+            # Whoever opens the file next must find it free.
+            await asyncio.shield(closing)
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
