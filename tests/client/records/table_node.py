@@ -1,11 +1,12 @@
 """A node that serves one table from memory over the native protocol: real sockets, the real answering side.
 
-It replays while its log reaches back, answers by digest, or sends all; and fails in the ways that a test asks for.
+It replays while its log reaches back, answers by digest, or sends all; and fails as a test asks for.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -148,10 +149,13 @@ class TableNode:
                 self._take(session, message)
         return []
 
+    def _left(self, session: Session) -> None:
+        self._subscribed.pop(session, None)
+
     def _take(self, session: Session, message: Any) -> None:
         if isinstance(message, Subscribe):
             if session not in self._subscribed:
-                session.at_end(lambda: self._subscribed.pop(session, None) and None)
+                session.at_end(partial(self._left, session))
             self._subscribe(Subscribed(session, message.sync, message.tables[0]))
             return
         one = self._subscribed[session]
@@ -253,7 +257,9 @@ class TableNode:
             digest = Digest(digest.count, bytes(16))
         cursor = [one.at, one.asked.where, sorted(self.table.allowed or ())]
         one.is_live = True
-        self._say(one, SyncEnd(one.sync, NAMED, msgspec.json.encode(cursor).decode(), bytes(digest)))
+        self._say(
+            one, SyncEnd(one.sync, NAMED, msgspec.json.encode(cursor).decode(), bytes(digest))
+        )
 
     def _record(self, one: Subscribed, version: Version) -> None:
         chosen = one.asked.columns
@@ -294,5 +300,3 @@ async def until(met: Any, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not met():
             await asyncio.sleep(0.005)
-
-

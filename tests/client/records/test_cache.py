@@ -296,5 +296,3 @@ async def test_a_copy_with_a_cache_keeps_its_filter(node: TableNode, tmp_path: P
     async with opened(node, cache=tmp_path / "cache") as table:
         with pytest.raises(ConfigError, match="keeps its filter"):
             await table.change({"workspace_id": 1})
-
-

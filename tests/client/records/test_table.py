@@ -11,6 +11,7 @@ from tests.client.records.table_node import NAMED, ServedTable, TableNode, until
 import moorline
 from moorline.errors import BadFilter, NoSuchTable, Unsupported
 
+
 async def test_entering_waits_for_the_rows(node: TableNode, served: ServedTable) -> None:
     async with opened(node, where={"workspace_id": 1}) as table:
         assert table.is_synced
@@ -45,7 +46,7 @@ async def test_changes_come_in_order_with_what_they_are(
     assert [one async for one in changes] == []
 
 
-async def test_T32_a_cut_link_is_opened_again_and_replays(
+async def test_t32_a_cut_link_is_opened_again_and_replays(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node) as table:
@@ -65,7 +66,7 @@ async def test_T32_a_cut_link_is_opened_again_and_replays(
         await until(lambda: is_equal(table, served))
 
 
-async def test_T20_to_T23_what_happened_meanwhile_comes_by_digest_too(
+async def test_t20_to_t23_what_happened_meanwhile_comes_by_digest_too(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node, where={"workspace_id": 1}) as table:
@@ -82,7 +83,7 @@ async def test_T20_to_T23_what_happened_meanwhile_comes_by_digest_too(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_T24_random_mixes_on_a_thousand_records(
+async def test_t24_random_mixes_on_a_thousand_records(
     node: TableNode, served: ServedTable, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -100,11 +101,11 @@ async def test_T24_random_mixes_on_a_thousand_records(
                 served.forgotten = len(served.log)
             syncs = len(node.hows)
             node.cut()
-            await until(lambda count=syncs: len(node.hows) > count and table.is_synced)  # type: ignore[misc]
+            await until(lambda count=syncs: len(node.hows) > count and table.is_synced)
             assert is_equal(table, served, workspace_id=1)
 
 
-async def test_T25_another_node_takes_over(served: ServedTable) -> None:
+async def test_t25_another_node_takes_over(served: ServedTable) -> None:
     first, second = TableNode(served), TableNode(served)
     async with contextlib.AsyncExitStack() as stack:
         address = await stack.enter_async_context(first.open())
@@ -117,7 +118,7 @@ async def test_T25_another_node_takes_over(served: ServedTable) -> None:
                 assert is_equal(table, served)
 
 
-async def test_T27_a_link_that_is_cut_at_every_message_is_resumed(
+async def test_t27_a_link_that_is_cut_at_every_message_is_resumed(
     node: TableNode, served: ServedTable
 ) -> None:
     for cut in range(12):
@@ -136,7 +137,7 @@ async def test_T27_a_link_that_is_cut_at_every_message_is_resumed(
             await until(lambda: is_equal(table, served) and table.is_synced)
 
 
-async def test_T27_a_long_sync_that_was_cut_goes_on_from_what_came(
+async def test_t27_a_long_sync_that_was_cut_goes_on_from_what_came(
     node: TableNode, served: ServedTable
 ) -> None:
     for key in range(2_000):
@@ -149,7 +150,7 @@ async def test_T27_a_long_sync_that_was_cut_goes_on_from_what_came(
     assert sum(len(one.prefixes) for one in records) <= 600, "only what had not come"
 
 
-async def test_T31_T33_a_filter_is_changed_and_the_last_one_wins(
+async def test_t31_t33_a_filter_is_changed_and_the_last_one_wins(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node, where={"workspace_id": 1}) as table:
@@ -172,7 +173,7 @@ async def test_other_columns_bring_all_rows_again(node: TableNode) -> None:
         assert node.hows == ["full", "full"]
 
 
-async def test_T69_a_column_that_is_added_is_in_every_row(
+async def test_t69_a_column_that_is_added_is_in_every_row(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node) as table:
@@ -185,7 +186,7 @@ async def test_T69_a_column_that_is_added_is_in_every_row(
         assert is_equal(table, served)
 
 
-async def test_T34_one_of_three_tables_ends_and_the_others_go_on(
+async def test_t34_one_of_three_tables_ends_and_the_others_go_on(
     node: TableNode, served: ServedTable
 ) -> None:
     async with moorline.connect(node.address) as moor, contextlib.AsyncExitStack() as stack:
@@ -202,7 +203,7 @@ async def test_T34_one_of_three_tables_ends_and_the_others_go_on(
         assert tables[1].rows[2]["state"] == "NEW"
 
 
-async def test_T42_a_stale_version_is_found_by_digest_and_healed(
+async def test_t42_a_stale_version_is_found_by_digest_and_healed(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node) as table:
@@ -231,7 +232,7 @@ async def test_a_copy_that_does_not_heal_by_digest_begins_anew(
         assert is_equal(table, served)
 
 
-async def test_T50_T51_rights_that_change_change_the_rows(
+async def test_t50_t51_rights_that_change_change_the_rows(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node) as table:
@@ -248,7 +249,7 @@ async def test_T50_T51_rights_that_change_change_the_rows(
         assert is_equal(table, served)
 
 
-async def test_T50_all_rights_are_taken_away_and_come_back(
+async def test_t50_all_rights_are_taken_away_and_come_back(
     node: TableNode, served: ServedTable
 ) -> None:
     async with opened(node) as table:
@@ -304,7 +305,7 @@ async def test_a_filter_that_cannot_travel_is_refused_here(node: TableNode) -> N
     async with moorline.connect(node.address) as moor:
         for where in ({"id": object()}, {"id": {"!": 1}}, {"": 1}, {"id": list(range(2_000))}):
             with pytest.raises(BadFilter):
-                moor.records(NAMED, where=where)  # type: ignore[arg-type]
+                moor.records(NAMED, where=where)
         with pytest.raises(BadFilter):
             moor.records(NAMED, columns="state")
         with pytest.raises(BadFilter):

@@ -1,6 +1,7 @@
 """Room: client/records. A copy between its machine (core/records/copy.py) and a link.
 
-Messages come in and go out. It knows nothing of connecting. `Listener` hears what became of rows, and what happened.
+Messages come in and go out. It knows nothing of connecting. `Listener` hears what became of rows, and what
+happened.
 """
 
 import asyncio

@@ -174,20 +174,12 @@ class RecordTable:
     async def __aenter__(self) -> "RecordTable":
         if self._running is not None:
             raise ConfigError("this copy is open already")
-        aside = None
-        if self._cache is not None:
-            contents = await self._cache.open()
-            aside = self._cache.set_aside
-            if contents is not None:
-                # In a thread: all of it is hashed.
-                await asyncio.to_thread(self._copy.fill, *contents)
         self._outcome = asyncio.get_running_loop().create_future()
-        self._running = asyncio.create_task(self._run())
-        self._running.add_done_callback(self._ran)
-        if aside is not None:
-            log.warning("a cache was set aside", extra={"path": str(aside.path), "why": aside.why})
         self._is_entering = self._wait
         try:
+            await self._read_cache()
+            self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(self._ran)
             if self._wait:
                 await asyncio.shield(self._outcome)
         except BaseException:
@@ -343,6 +335,17 @@ class RecordTable:
             changes.put(change)
 
     # --- the cache --------------------------------------------------------------------------------
+
+    async def _read_cache(self) -> None:
+        if self._cache is None:
+            return
+        contents = await self._cache.open()
+        aside = self._cache.set_aside
+        if aside is not None:
+            log.warning("a cache was set aside", extra={"path": str(aside.path), "why": aside.why})
+        if contents is not None:
+            # In a thread: all of it is hashed.
+            await asyncio.to_thread(self._copy.fill, *contents)
 
     def _keep(self, cursor: str) -> None:
         unkept, self._unkept = self._unkept, set()
