@@ -2,9 +2,12 @@
 
     python -m bench.records [--quick] [--json]
 
-Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench writes to each of
-them in turn, one row a transaction, round by round: a machine with other work slows all three down. Told is the median
-of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own statements only.
+Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench
+writes to each of them in turn, one row a transaction, round by round: a machine with other work slows all
+three down. Told
+is the median of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own
+statements
+only.
 """
 
 import asyncio
@@ -25,7 +28,8 @@ WRITERS = 32
 KEYS = 100_000
 CAPTURES = ("none", "log", "notify")
 SCRIPTS = {
-    "inserts": "insert into {table} (workspace_id, state, note) values ({scope}, 'new', 'a note of some length');",
+    "inserts": "insert into {table} (workspace_id, state, note) values ({scope}, 'new', 'a note of "
+    "some length');",
     "updates": "update {table} set state = 'run', note = 'note ' || random() where id = {key};",
 }
 
@@ -50,7 +54,9 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
                 for capture in CAPTURES:
                     commits = await _commits_per_s(folder, host, script, capture, plan.seconds)
                     found[capture].append(commits)
-                    tell(f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second")
+                    tell(
+                        f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second"
+                    )
             _report(report, kind, found)
 
 
@@ -60,7 +66,12 @@ def _report(report: Report, kind: str, found: dict[str, list[float]]) -> None:
         # Inserts are what the target is of; updates write a line of the log each.
         case = f"capture={capture}" if kind == "inserts" else f"capture={capture} {kind}"
         report.row(
-            case, "commits_per_s", medians[capture], "1/s", peer="capture=none", peer_value=medians["none"]
+            case,
+            "commits_per_s",
+            medians[capture],
+            "1/s",
+            peer="capture=none",
+            peer_value=medians["none"],
         )
 
 
@@ -70,7 +81,8 @@ async def _make_tables(dsn: str) -> None:
         for capture in CAPTURES:
             table = f"bench_{capture}"
             await connection.execute(
-                f"create table {table} (id bigserial primary key, workspace_id integer, state text, note text);"
+                f"create table {table} (id bigserial primary key, workspace_id integer, state text, "
+                f"note text);"
                 f"insert into {table} (workspace_id, state, note)"
                 f" select i % 100, 'new', 'a note' from generate_series(1, {KEYS}) i"
             )
@@ -98,7 +110,13 @@ async def _commits_per_s(folder: Path, host: str, script: str, capture: str, sec
     file.write_text(f"\\set scope random(1, 100)\n\\set key random(1, {KEYS})\n{text}\n")
     process = await asyncio.create_subprocess_exec(
         str(binaries() / "pgbench"),
-        *("--no-vacuum", "--protocol=prepared", f"--client={WRITERS}", "--jobs=2", f"--time={seconds}"),
+        *(
+            "--no-vacuum",
+            "--protocol=prepared",
+            f"--client={WRITERS}",
+            "--jobs=2",
+            f"--time={seconds}",
+        ),
         *(f"--file={file}", f"--host={host}", "--username=postgres", "postgres"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

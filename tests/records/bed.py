@@ -37,7 +37,8 @@ class Copy:
         """Of the last step."""
 
     async def step(self) -> list[Change]:
-        # A notification is heard some time behind the commit, but before the snapshot of a step that is exported.
+        # A notification is heard some time behind the commit, but before the snapshot of a step that is
+        # exported.
         is_exported = isinstance(self.capture, NotifyCapture)
         async with self.capture.step(self.since, is_exported=is_exported) as step:
             self.changes = []
@@ -123,7 +124,7 @@ class Bed:
         """The copy is the table, row for row; the control is another query than those of captures."""
         key = copy.capture.table.key
         rows = await self.connection.fetch(
-            f"select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row from {table} t"  # noqa: S608
+            f"select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row from {table} t"
         )
         found = {}
         for row in rows:

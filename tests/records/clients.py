@@ -72,6 +72,12 @@ class Held:
             digest.enter(key, seq)
         return digest.digest()
 
+    def left(self) -> None:
+        """Its connection is over: how it was synced, and whether, is asked anew."""
+        self.hows.clear()
+        self.ends = 0
+        self.is_syncing = False
+
     def subscription(self) -> TableSubscription:
         return TableSubscription(
             self.table,

@@ -92,7 +92,11 @@ def _any_change(chance: random.Random) -> tuple[object, ...]:
         case 0:
             return ("delete from things where id = $1", key)
         case 1:
-            return ("update things set id = id + 1000 where id = $1 and not exists (select from things where id = $1 + 1000)", key)  # fmt: skip # noqa: E501
+            return (
+                "update things set id = id + 1000"
+                " where id = $1 and not exists (select from things where id = $1 + 1000)",
+                key,
+            )
         case 2 | 3:
             return ("update things set state = $2, workspace_id = 3 where id = $1", key, "moved")
         case _:
@@ -115,7 +119,8 @@ async def test_t4_a_savepoint_that_was_taken_back_is_not_told(bed: Bed) -> None:
     await bed.things()
     async with bed.copy() as copy:
         await bed.execute(
-            "begin; insert into things values (1, 1, 'a'); savepoint s; insert into things values (2, 1, 'a');"
+            "begin; insert into things values (1, 1, 'a'); savepoint s; insert into things values "
+            "(2, 1, 'a');"
             "rollback to s; savepoint t; insert into things values (3, 1, 'a'); release t; commit"
         )
         await copy.step()
@@ -161,7 +166,8 @@ async def test_t8_one_row_changed_1_000_times_is_told_once(bed: Bed) -> None:
     async with bed.copy() as copy:
         before = copy.rows[("1",)][0]
         await bed.execute(
-            "do $$ begin for i in 1..1000 loop update things set note = i::text where id = 1; end loop; end $$"
+            "do $$ begin for i in 1..1000 loop update things set note = i::text where id = 1; end "
+            "loop; end $$"
         )
         (change,) = await copy.step()
         assert change.before is not None
@@ -241,7 +247,8 @@ async def test_t13_all_pairs_of_events_in_one_step_and_in_two(bed: Bed, is_there
 async def test_t14_children_follow_their_parent(bed: Bed) -> None:
     await bed.execute(
         "create table projects (id integer primary key, workspace_id integer)",
-        "create table runs (id integer primary key, project_id integer references projects on delete cascade)",
+        "create table runs (id integer primary key, project_id integer references projects on "
+        "delete cascade)",
         "insert into projects values (1, 10), (2, 20)",
         "insert into runs values (1, 1), (2, 1), (3, 2)",
     )
@@ -251,7 +258,10 @@ async def test_t14_children_follow_their_parent(bed: Bed) -> None:
         await bed.execute("update projects set workspace_id = 11 where id = 1")
         changes = await copy.step()
         assert {change.key for change in changes} == {("1",), ("2",)}
-        assert {(change.before and change.before.scopes[0], change.after and change.after.scopes[0]) for change in changes} == {(10, 11)}  # fmt: skip # noqa: E501
+        assert {
+            (change.before and change.before.scopes[0], change.after and change.after.scopes[0])
+            for change in changes
+        } == {(10, 11)}
         await bed.execute(
             "insert into runs values (4, 1)", "update runs set project_id = 2 where id = 1"
         )
@@ -274,7 +284,10 @@ async def test_t14_a_child_written_while_its_parent_moves_has_the_new_owner(bed:
     async with bed.copy("runs") as copy, bed.another() as writer, bed.another() as mover:
         await writer.execute("begin; insert into runs values (1, 1)")
         moving = asyncio.create_task(mover.execute("update projects set workspace_id = 11"))
-        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        waiting = (
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname "
+            "= current_database()"
+        )
         while not await bed.connection.fetchval(waiting):
             await asyncio.sleep(0.01)
         # A counter in the parent, as many have it, waits for no child of another.
@@ -287,7 +300,8 @@ async def test_t14_a_child_written_while_its_parent_moves_has_the_new_owner(bed:
 async def test_t15_deletion_by_cascade_has_the_scopes_of_before(bed: Bed) -> None:
     await bed.execute(
         "create table projects (id integer primary key)",
-        "create table runs (id integer primary key, project_id integer references projects on delete cascade)",
+        "create table runs (id integer primary key, project_id integer references projects on "
+        "delete cascade)",
         "insert into projects values (1), (2)",
         "insert into runs values (1, 1), (2, 2)",
     )
@@ -314,7 +328,8 @@ async def test_t16_an_update_that_changes_nothing_is_nothing(bed: Bed) -> None:
 
 async def test_t16_with_a_generated_column(bed: Bed) -> None:
     await bed.execute(
-        "create table things (id integer primary key, a integer, b integer generated always as (a + 1) stored)",
+        "create table things (id integer primary key, a integer, b integer generated always as (a + "
+        "1) stored)",
         "insert into things values (1, 1)",
     )
     await bed.add(filters=("a",))
@@ -359,7 +374,8 @@ async def test_t18_copy_and_writes_under_replication_are_captured(bed: Bed) -> N
 
 async def test_partitions_moves_between_them_and_truncate_of_one(bed: Bed) -> None:
     await bed.execute(
-        "create table things (id integer, region text, note text, primary key (id, region)) partition by list (region)",
+        "create table things (id integer, region text, note text, primary key (id, region)) "
+        "partition by list (region)",
         "create table things_eu partition of things for values in ('eu')",
         "create table things_us partition of things for values in ('us') partition by range (id)",
         "create table things_us_1 partition of things_us for values from (0) to (100)",
@@ -391,7 +407,8 @@ async def test_partitions_moves_between_them_and_truncate_of_one(bed: Bed) -> No
 
 async def test_keys_of_uuid_text_and_date_with_odd_texts(bed: Bed) -> None:
     await bed.execute(
-        'create table "odd ""table""" ("the Key" text, "at" date, "U" uuid, "state\\" text, primary key ("the Key", "at", "U"))'
+        'create table "odd ""table""" ("the Key" text, "at" date, "U" uuid, "state\\" text, primary '
+        'key ("the Key", "at", "U"))'
     )
     await bed.add(
         '"odd ""table"""', key=("the Key", "at", "U"), filters=("state\\", "at"), name="odd"
@@ -400,7 +417,8 @@ async def test_keys_of_uuid_text_and_date_with_odd_texts(bed: Bed) -> None:
         texts = ["", " ", "a\tb", "a\nb\\", "\\N", "'", '"', "é", "{$1}", "%s"]
         for text in texts:
             await bed.connection.execute(
-                """insert into "odd ""table\""" values ($1, '2024-02-29', 'C0FFEE00-0000-4000-8000-000000000001', $1)""",
+                """insert into "odd ""table\""" values ($1, '2024-02-29',
+                'C0FFEE00-0000-4000-8000-000000000001', $1)""",
                 text,
             )
         await copy.step()
@@ -422,7 +440,13 @@ async def test_keys_of_uuid_text_and_date_with_odd_texts(bed: Bed) -> None:
                 ]
                 assert found == ([] if text == " " else [(text, "2024-02-29", uuid)])
             asked = [(text, "2024-02-29", uuid) for text in texts[:4]]
-            rows = [row async for rows in copy.capture.scan_rows((), snapshot_id, keys=asked, columns=["at"]) for row in rows]  # fmt: skip # noqa: E501
+            rows = [
+                row
+                async for rows in copy.capture.scan_rows(
+                    (), snapshot_id, keys=asked, columns=["at"]
+                )
+                for row in rows
+            ]
             assert {row.key for row in rows} == set(asked) - {(" ", "2024-02-29", uuid)}
             assert {row.row for row in rows} == {b'{"at":"2024-02-29"}'}
 
@@ -433,7 +457,7 @@ async def test_names_of_63_bytes(bed: Bed) -> None:
     await bed.execute(f"create table {name} ({name} integer primary key, v integer)")
     await bed.add(name, key=(long,), filters=(long, "v"), name="long")
     async with bed.copy("long") as copy:
-        await bed.execute(f"insert into {name} values (1, 1)", f"update {name} set v = 2")  # noqa: S608
+        await bed.execute(f"insert into {name} values (1, 1)", f"update {name} set v = 2")
         await copy.step()
         await bed.check(copy, name)
 
@@ -460,9 +484,15 @@ async def test_rows_as_json_lose_nothing(bed: Bed) -> None:
         await copy.step()
         _, first = copy.rows[("1",)]
         assert first == {
-            "id": 1, "n": "1.10", "b": "9007199254740993", "f": "NaN", "y": "\\x00ff", "j": {"k": 1}, "a": [1, 2],
+            "id": 1,
+            "n": "1.10",
+            "b": "9007199254740993",
+            "f": "NaN",
+            "y": "\\x00ff",
+            "j": {"k": 1},
+            "a": [1, 2],
             "t": "2024-02-29T12:00:00+00:00",
-        }  # fmt: skip
+        }
         _, second = copy.rows[("9007199254740993",)]
         assert (second["id"], second["n"], second["b"]) == ("9007199254740993", "NaN", -5)
 
@@ -531,7 +561,7 @@ async def test_a_replay_tells_of_what_is_meant_and_nothing_else(log_bed: Bed) ->
                 (
                     Term("workspace_id", "range", (">", 1, "<=", 2)),
                     Term("state", "in", ("a", "b")),
-                ): {1: "+", 5: "u", 8: "-", 101: "+"},  # fmt: skip # noqa: E501
+                ): {1: "+", 5: "u", 8: "-", 101: "+"},
                 (Term("state", "in", ()),): {},
             }
             for condition, changes in expected.items():

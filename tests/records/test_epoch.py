@@ -57,10 +57,11 @@ async def test_t29_and_t30_a_dump_restored_in_a_new_cluster_is_not_served_until_
             assert await check(connection, "things") == []
             assert (
                 await connection.fetchval(
-                    "select count(*) from things where moor_xid <> '0' and moor_xid >= pg_snapshot_xmax(pg_current_snapshot())"
+                    "select count(*) from things where moor_xid <> '0' and moor_xid >= "
+                    "pg_snapshot_xmax(pg_current_snapshot())"
                 )
                 == 0
-            )  # noqa: E501
+            )
             restored = Bed(other.dsn, connection, database, bed.kind)
             async with restored.copy() as copy:
                 assert copy.capture.table.epoch != old_epoch
@@ -127,10 +128,11 @@ async def test_a_restart_of_postgres_is_no_other_epoch(tmp_path: Path) -> None:
     async with (
         EmbeddedPostgres(tmp_path / "one") as postgres,
         Database.open(postgres.dsn) as database,
+        open_capture(database, "things") as capture,
+        capture.step(since) as step,
     ):
-        async with open_capture(database, "things") as capture, capture.step(since) as step:
-            assert capture.table.epoch == epoch
-            assert [change.key async for part in step.changes() for change in part] == [("1",)]
+        assert capture.table.epoch == epoch
+        assert [change.key async for part in step.changes() for change in part] == [("1",)]
 
 
 async def test_a_registration_made_anew_is_another_epoch(bed: Bed) -> None:

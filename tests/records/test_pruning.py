@@ -25,7 +25,7 @@ async def lines(bed: Bed) -> int:
     return int(await bed.connection.fetchval("select count(*) from moorline_records.log_1"))
 
 
-async def replay(copy: Copy, bed: Bed) -> str | None:
+async def replay(copy: Copy) -> str | None:
     resync = await copy.capture.replays(copy.capture.table.epoch, copy.since)
     return None if resync is None else resync.why
 
@@ -48,7 +48,7 @@ async def test_t67_nobody_reads_and_writers_go_on(log_bed: Bed) -> None:
         # The log has ended; the table has not.
         assert await lines(bed) == 100
         assert [fault.code for fault in await check(bed.connection, "things")] == ["log"]
-        assert await replay(copy, bed) == "log"
+        assert await replay(copy) == "log"
         await bed.check_resynced(copy, "log")
         # As long as no node makes it good, every step says so.
         await bed.execute("update things set note = 'again'")
@@ -91,14 +91,14 @@ async def test_t28_a_cursor_older_than_the_log_is_told_so(log_bed: Bed) -> None:
     async with bed.copy() as copy:
         old = copy.since
         await bed.execute("update things set note = 'a' where id = 1")
-        assert await replay(copy, bed) is None
+        assert await replay(copy) is None
         await copy.step()
         assert (await pruned(bed, life_s=0)).lines == 1
         # Who has seen it goes on.
         await bed.execute("update things set note = 'b' where id = 2")
         assert len(await copy.step()) == 1
         copy.since = old
-        assert await replay(copy, bed) == "log"
+        assert await replay(copy) == "log"
         await bed.check_resynced(copy, "log")
 
 
@@ -116,7 +116,8 @@ async def test_while_a_node_is_there_the_bound_is_never_reached(log_bed: Bed) ->
 
 
 async def test_writers_and_pruning_side_by_side_lose_nothing_without_a_word(log_bed: Bed) -> None:
-    """The limit is so low that it is passed again and again: each time either the lines are there, or a step says so."""
+    """The limit is so low that it is passed again and again: each time either the lines are there, or a
+    step says so."""
     bed = log_bed
     await bounded(bed, 40)
     is_over = asyncio.Event()

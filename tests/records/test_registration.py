@@ -21,8 +21,9 @@ WANTED = Wanted("things", ("id",), filters=("workspace_id", "state"))
 
 TRACES = """
 select 'column ' || attname from pg_attribute where attname like 'moor%' and not attisdropped
-union all select 'relation ' || relname from pg_class where relname like '%moorline%' or relnamespace::regnamespace::text like 'moorline%'
-union all select 'trigger ' || tgname from pg_trigger where tgname like '%moorline%'
+union all select 'relation ' || relname from pg_class where relname like '%moorline%' or
+relnamespace::regnamespace::text like 'moorline%' union all select 'trigger ' || tgname from pg_trigger where
+tgname like '%moorline%'
 union all select 'schema ' || nspname from pg_namespace where nspname like 'moorline%'
 union all select 'function ' || proname from pg_proc where pronamespace::regnamespace::text like 'moorline%'
 """
@@ -36,7 +37,8 @@ async def traces(connection: asyncpg.Connection) -> list[str]:
 async def test_remove_takes_every_trace_away(connection: asyncpg.Connection, capture: str) -> None:
     await connection.execute(THINGS)
     await connection.execute(
-        "create table parts (id integer, thing bigint references things, k text, primary key (id, k)) partition by list (k);"
+        "create table parts (id integer, thing bigint references things, k text, primary key (id, "
+        "k)) partition by list (k);"
         "create table parts_a partition of parts for values in ('a')"
     )
     await connection.execute("insert into things values (1, 1, 'a')")
@@ -96,7 +98,8 @@ REFUSED = {
     "create unlogged table things (id integer primary key)": "unlogged",
     "create table things (id integer)": "null",
     "create table things (id integer not null)": "no unique index",
-    "create table things (id integer not null); create unique index on things (id) where id > 5": "no unique index",
+    "create table things (id integer not null); create unique index on things (id) where id > "
+    "5": "no unique index",
     "create table things (id integer not null unique deferrable)": "no unique index",
     "create table things (id integer not null, b integer not null, unique (id, b))": "no unique index",
     "create table things (other integer primary key)": "no column id",
@@ -107,10 +110,12 @@ REFUSED = {
     "create table things (id integer primary key, state char(3))": "nothing is filtered",
     "create table things (id integer primary key, state integer[])": "nothing is filtered",
     "create table things (id integer primary key, state real)": "nothing is filtered",
-    "create table things (id integer primary key, x integer, state integer generated always as (x) stored)": "generates",
+    "create table things (id integer primary key, x integer, state integer generated always as (x) "
+    "stored)": "generates",
     "create table things (id integer primary key, state text, moor_seq integer)": "moor_seq already",
     "create table p (id integer not null, state text, unique (id)) partition by list (id); create table things partition of p default": "is a partition",  # noqa: E501
-    "create table things (id integer primary key, state text); create table child () inherits (things)": "inherits",
+    "create table things (id integer primary key, state text); create table child () inherits "
+    "(things)": "inherits",
     "select 1": "there is no table",
 }
 
@@ -210,7 +215,8 @@ async def test_the_least_roles(
     owner, reader, writer = roles
     database = await connection.fetchval("select current_database()")
     await connection.execute(
-        f"{THINGS} alter table things owner to {owner}; grant select, insert, update, delete on things to {writer};"
+        f"{THINGS} alter table things owner to {owner}; grant select, insert, update, delete on "
+        f"things to {writer};"
         f"grant usage on schema public to {owner}, {reader}, {writer}"
     )
     as_owner = await asyncpg.connect(dsn, user=owner)
@@ -287,7 +293,8 @@ async def test_check_names_what_is_missing(log_bed: Bed) -> None:
     await remove(bed.connection, "things")
     await bed.add()
     index = await bed.connection.fetchval(
-        "select indexrelid::regclass::text from pg_index where indexrelid::regclass::text like 'moorline_xid%'"
+        "select indexrelid::regclass::text from pg_index where indexrelid::regclass::text like "
+        "'moorline_xid%'"
     )
     await bed.execute(f"drop index {index}")
     assert [fault.code for fault in await check(bed.connection, "things")] == ["index"]

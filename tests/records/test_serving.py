@@ -43,8 +43,7 @@ async def came_back(site: Site, url: str, held: Held, *changes: str) -> str:
     async with client(url, held):
         await site.equal(held, "workspace_id = 1")
     await site.execute(*changes)
-    held.hows.clear()
-    held.ends = 0
+    held.left()
     async with client(url, held):
         await site.equal(held, "workspace_id = 1")
     assert held.drifts == 0
@@ -76,7 +75,7 @@ async def test_t20_to_t23_offline_changes_by_digest(site: Site, change: str) -> 
         await site.equal(held, "workspace_id = 1")
     held.cursor = ""
     await site.execute(change)
-    held.hows.clear()
+    held.left()
     async with client(url_of(node), held):
         await site.equal(held, "workspace_id = 1")
     assert held.hows[0] == "digest"
@@ -93,7 +92,7 @@ async def test_t25_another_server_goes_on_where_the_first_one_died(site: Site) -
         await site.equal(held, "workspace_id = 1")
         await site.stop("node-3")
     await site.execute(*OFFLINE.values())
-    held.hows.clear()
+    held.left()
     async with client(url_of(second), held):
         await site.equal(held, "workspace_id = 1")
     assert held.hows[0] == "replay"

@@ -45,6 +45,7 @@ NOUNS = {
     "quota": "quota",
     "owner": "owner",
     "value": "value",
+    "records": "records",
 }
 """The module whose `app` has the commands of each noun."""
 

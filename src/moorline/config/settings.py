@@ -181,8 +181,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     groups: Groups = Groups()
     access: Access = Access()
     resolver: Resolver = Resolver()
-    records: Records = Records()
     kerberos: Kerberos = Kerberos()
+    records: Records = Records()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)

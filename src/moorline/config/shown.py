@@ -11,7 +11,10 @@ import msgspec
 MASK = "***"
 
 # Greedy up to the last @: a password that holds an unescaped @ or / must not leak its tail.
-_URL_PASSWORD = re.compile(r"^(\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^:/@\s]*):(?!//).*@", re.DOTALL)
+# In front of the scheme there may be a name, as in records.databases, where a file was meant.
+_URL_PASSWORD = re.compile(
+    r"^(\s*(?:[A-Za-z0-9_-]+=)?(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^:/@\s]*):(?!//).*@", re.DOTALL
+)
 _NAMED_PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^&\s]+)", re.IGNORECASE)
 
 

@@ -66,6 +66,7 @@ from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
 from moorline.records.sockets import register as register_records
+from moorline.records.subscribing import Tables
 from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 from moorline.services.operator import OperatorBroker
@@ -122,6 +123,7 @@ class Node:
         self._queues: QueueBroker | None = None
         self._topics: Topics | None = None
         self._resolver: ResolverBroker | None = None
+        self._records: Tables | None = None
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
@@ -354,6 +356,7 @@ class Node:
         tables = await stack.enter_async_context(
             open_records(self.config, self._catalog, self._catalog_dsn, self._access)
         )
+        self._records = tables
         register_records(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))

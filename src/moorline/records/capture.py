@@ -11,7 +11,8 @@
         snapshot_id = await step.export()                   scans elsewhere see exactly step.until
         async for keys in capture.scan_keys((), snapshot_id): ...
 
-`log_capture.py` reads the table and its log, `notify_capture.py` what Postgres sent. Both are held to the same tests.
+`log_capture.py` reads the table and its log, `notify_capture.py` what Postgres sent. Both are held to the
+same tests.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -23,8 +24,8 @@ from moorline.core.records.table import Change, Key, Table
 from moorline.records.condition import Condition
 
 Why = Literal["truncated", "log", "epoch", "schema", "notify"]
-"""TRUNCATE; the log does not reach back, or has passed its bound; another cluster, timeline or registration; other
-columns or partitions; lines that were not heard."""
+"""TRUNCATE; the log does not reach back, or has passed its bound; another cluster, timeline or
+registration; other columns or partitions; lines that were not heard."""
 
 
 class Resync(NamedTuple):
@@ -53,8 +54,8 @@ class Step(Protocol):
     """Nothing is behind `since`; `changes` is empty."""
 
     async def export(self) -> str:
-        """The id by which other transactions see `until`, for as long as the step is open. Of a step that was asked
-        for with `is_exported`, or has changes."""
+        """The id by which other transactions see `until`, for as long as the step is open. Of a step that
+        was asked for with `is_exported`, or has changes."""
 
     def changes(self) -> AsyncIterator[list[Change]]:
         """Once. Parts are bounded by rows and bytes."""
@@ -75,8 +76,8 @@ class Capture(Protocol):
     def changes_since(
         self, since: Snapshot, condition: Condition, snapshot_id: str
     ) -> AsyncIterator[list[Change]]:
-        """Net changes of the rows that are meant: `before` and `after` are there only where the row was, or is, one of
-        them. Whether the log reaches back is asked with `replays` first."""
+        """Net changes of the rows that are meant: `before` and `after` are there only where the row was,
+        or is, one of them. Whether the log reaches back is asked with `replays` first."""
 
     async def replays(self, epoch: str, since: Snapshot) -> Resync | None:
         """None if all that is behind the snapshot can be told; else why not."""

@@ -117,7 +117,8 @@ async def trigger_faults(
             faults.append(Fault("trigger", text))
         elif row["enabled"] != ALWAYS:
             text = (
-                f"the trigger {trigger} of {row['table']} {ENABLED[row['enabled']]}: rows may have changed without a "
+                f"the trigger {trigger} of {row['table']} {ENABLED[row['enabled']]}: rows may have "
+                f"changed without a "
                 f"trace; `moor records renew {name} --touch`"
             )
             faults.append(Fault("bypassed", text))
@@ -151,7 +152,10 @@ async def _content_faults(connection: Any, registration: Registration) -> list[F
         text = "it has rows of transactions that are still to come, as a restored dump has, and is not served"
         faults.append(Fault("restored", f"{text}: `moor records renew {name}`"))
     if not look.is_log_whole:
-        text = "its log has passed its bound, since no node read it: the next node begins it anew, all clients resync"
+        text = (
+            "its log has passed its bound, since no node read it: the next node begins it anew, "
+            "all clients resync"
+        )
         faults.append(Fault("log", text))
     if registration.owner_from is not None and await has_strays(connection, registration):
         text = f"rows have another owner than their parent: `moor records renew {name}`"

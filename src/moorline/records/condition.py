@@ -5,8 +5,8 @@
     Term("created", "range", (">=", 10, "<", 20))   between bounds; null is outside
     Term("state", "null")                           null
 
-A condition is a sequence of terms that all hold. Values are in their one form (core/records/value.py). They are
-written into the text, quoted: COPY takes no parameters.
+A condition is a sequence of terms that all hold. Values are in their one form (core/records/value.py).
+They are written into the text, quoted: COPY takes no parameters.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,9 @@ r"""Room: records. Rows of any number as they come out of Postgres: COPY as text
         for line in lines:
             key, seq = fields(line)
 
-A line is a row, its fields are apart by tabs, null is \N; whatever could be mistaken for these is escaped. Postgres
-waits while nobody reads: no more than some blocks and one row are in memory, however large the table is.
+A line is a row, its fields are apart by tabs, null is \N; whatever could be mistaken for these is escaped.
+Postgres waits while nobody reads: no more than some blocks and one row are in memory, however large the
+table is.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 async def copied(
     connection: Any, query: str, rows_max: int, bytes_max: int
 ) -> AsyncIterator[list[bytes]]:
-    """The rows of a query, as lines. The query takes no parameters: what it names or compares is quoted in it."""
+    """The rows of a query, as lines. The query takes no parameters: what it names or compares is quoted in
+    it."""
     blocks: asyncio.Queue[bytes | None] = asyncio.Queue(RECORDS_COPY_BLOCKS_MAX)
     failures: list[Exception] = []
 

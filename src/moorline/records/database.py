@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from moorline.catalog.address import LOST_ERRORS, OPEN_ERRORS, check_address, shown, unreachable
+from moorline.catalog.address import LOST_ERRORS, OPEN_ERRORS, check_address, unreachable
 from moorline.errors import CatalogUnreachable, DatabaseUnreachable, TableRefused
 from moorline.limits import (
     CATALOG_KILL_MS_MAX,
@@ -98,7 +98,8 @@ class Database:
 
     @asynccontextmanager
     async def reading(self, snapshot_id: str | None = None) -> AsyncIterator[Any]:
-        """A connection whose statements all see one snapshot: a new one, or one that another transaction exports."""
+        """A connection whose statements all see one snapshot: a new one, or one that another transaction
+        exports."""
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -128,6 +129,28 @@ class Database:
             return await registrations(connection, name)
 
 
+@asynccontextmanager
+async def connected(dsn: str) -> AsyncIterator[Any]:
+    """One connection for an operator's work: names are found by the role's own search path."""
+    try:
+        check_address(dsn)
+        async with asyncio.timeout(RECORDS_CONNECT_MS_MAX / 1000):
+            connection = await asyncpg.connect(
+                dsn, server_settings={"application_name": "moor records"}
+            )
+    except CatalogUnreachable as error:
+        raise DatabaseUnreachable(_of_database(str(error))) from None
+    except OPEN_ERRORS as error:
+        raise database_unreachable(dsn, error) from None
+    try:
+        yield connection
+    except (*LOST_ERRORS, asyncpg.InsufficientPrivilegeError) as error:
+        raise database_unreachable(dsn, error) from error
+    finally:
+        with suppress(*LOST_ERRORS):
+            await connection.close(timeout=CATALOG_KILL_MS_MAX / 1000)
+
+
 def database_unreachable(dsn: str, error: BaseException) -> DatabaseUnreachable:
     return DatabaseUnreachable(_of_database(str(unreachable(dsn, error))))
 
@@ -147,6 +170,3 @@ async def _close(pool: asyncpg.Pool) -> None:
     except LOST_ERRORS:
         with suppress(*LOST_ERRORS):
             pool.terminate()
-
-
-__all__ = ["GONE_ERRORS", "Database", "database_unreachable", "shown"]

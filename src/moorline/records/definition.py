@@ -120,7 +120,8 @@ def _checked_name(wanted: Wanted, facts: TableFacts) -> str:
     name = wanted.name or facts.table_name
     if not NAME.fullmatch(name) or len(name) > RECORDS_NAME_CHARACTERS_MAX:
         raise TableRefused(
-            f"{name} cannot be the name that a table is served under: give it one of letters, digits, _ . - with --name."
+            f"{name} cannot be the name that a table is served under: give it one of letters, "
+            f"digits, _ . - with --name."
         )
     return name
 
@@ -134,12 +135,13 @@ def _is_same(facts: TableFacts) -> str:
     generated = [column.name for column in facts.columns if column.generated == "s"]
     if not generated:
         return "new operator(pg_catalog.*=) old"
-    # Before an update they are not there yet, so the rows are compared without them. By name: the function must
+    # Before an update they are not there yet, so the rows are compared without them. By name: the function
+    # must
     # not fail when one of them is dropped.
-    without = f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
-    return (
-        f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
+    without = (
+        f"operator(pg_catalog.-) array[{_literals(generated)}]::pg_catalog.text[])::pg_catalog.text"
     )
+    return f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
 
 
 def _capture(

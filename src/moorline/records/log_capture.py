@@ -1,7 +1,7 @@
 """Room: records. The default capture: the table and its small log, read at snapshots of Postgres.
 
-Nothing is kept between two steps, neither here nor in Postgres: whoever has a snapshot can ask what is behind it.
-Writers hear nothing of it. docs/design/records.md, "Positions", says why what comes out is exact.
+Nothing is kept between two steps, neither here nor in Postgres: whoever has a snapshot can ask what is
+behind it. Writers hear nothing of it. docs/design/records.md, "Positions", says why what comes out is exact.
 """
 
 from collections.abc import AsyncIterator

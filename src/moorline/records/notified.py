@@ -1,7 +1,8 @@
 """Room: records. Lines of a table that Postgres sent, until a step takes them. Pure: no connection in here.
 
 Postgres sends what a transaction notified when it commits, in the order of commits. So lines are those of
-transactions that are over, and when a marker is heard that was sent behind a snapshot, so are all that it shows.
+transactions that are over, and when a marker is heard that was sent behind a snapshot, so are all that it
+shows.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,8 @@ from moorline.limits import RECORDS_NOTIFIED_BYTES_MAX, RECORDS_NOTIFIED_LINES_M
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
-    """As the trigger writes it: `I` has a key, `U` and `D` what was before too; `T` and `R` ("resync") nothing."""
+    """As the trigger writes it: `I` has a key, `U` and `D` what was before too; `T` and `R` ("resync")
+    nothing."""
 
     number: int
     xid: str
@@ -51,7 +53,8 @@ class NotifiedLines:
         try:
             line = _decode(payload)
         except msgspec.MsgspecError:
-            # Anybody may send on any channel: what is no line of ours says nothing, but nothing is relied on then.
+            # Anybody may send on any channel: what is no line of ours says nothing, but nothing is relied
+            # on then.
             self.lose()
             return
         self._heard.append(line)

@@ -1,8 +1,10 @@
-"""Room: records. The seed's NOTIFY-queue strategy as a capture: triggers send what changed with the writer's commit.
+"""Room: records. The seed's NOTIFY-queue strategy as a capture: triggers send what changed with the
+writer's commit.
 
-Lines are in the memory of whoever listens, so nothing can be asked about the time before; `replays` says no. Until
-a line is heard a look costs one statement and the position stays where it is. docs/records.md says what it costs
-writers.
+Lines are in the memory of whoever listens, so nothing can be asked about the time before; `replays` says
+no. Until a line is heard a look costs one statement and the position stays where it is. docs/records.md says
+what it
+costs writers.
 """
 
 import asyncio
@@ -174,11 +176,14 @@ class NotifyCapture(TableReader):
             return Resync("truncated", "the table was truncated"), {}
         return Resync("notify", "a line was too long to be sent"), {}
 
-    async def replays(self, epoch: str, since: Snapshot) -> Resync | None:
+    async def replays(self, epoch: str, since: Snapshot) -> Resync | None:  # noqa: ARG002
         return Resync("notify", "this capture keeps no log")
 
     def changes_since(
-        self, since: Snapshot, condition: Condition, snapshot_id: str
+        self,
+        since: Snapshot,  # noqa: ARG002
+        condition: Condition,  # noqa: ARG002
+        snapshot_id: str,  # noqa: ARG002
     ) -> AsyncIterator[list[Change]]:
         raise AssertionError("replays() said no")
 
@@ -219,7 +224,8 @@ class NotifyCapture(TableReader):
                 await event.wait()
         except TimeoutError:
             raise DatabaseUnreachable(
-                "the database does not pass notifications on: look for a listener that is idle in a transaction."
+                "the database does not pass notifications on: look for a listener that is idle in a "
+                "transaction."
             ) from None
         finally:
             del self._markers[name]

@@ -1,7 +1,9 @@
 """Room: records. The life of a log: lines that are old go, and the limit moves up.
 
-Writers compare the number of a line with the sequence `log_limit_N`, and write it only up to there. The registration
-has a limit of its own, below or equal: up to it all lines are known to be written. The two are moved like this:
+Writers compare the number of a line with the sequence `log_limit_N`, and write it only up to there. The
+registration has a limit of its own, below or equal: up to it all lines are known to be written. The two are
+moved like
+this:
 
     1. the sequence is set to the new limit
     2. the number of the last line is read: who was refused by the old limit had taken its number before
@@ -29,7 +31,8 @@ LIMIT_CONFIRM = sql("limit_confirm")
 LOG_CLEAR = sql("log_clear")
 
 RAISE_PARTS = 4
-"""A quarter of the log is kept free while a node is there, and the limit is moved when it can be by as much."""
+"""A quarter of the log is kept free while a node is there, and the limit is moved when it can be by as
+much."""
 
 
 class Pruned(NamedTuple):

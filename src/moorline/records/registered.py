@@ -1,4 +1,5 @@
-"""Room: records. A registered table as it is now: its registration, its columns, its epoch, the statements that read it."""
+"""Room: records. A registered table as it is now: its registration, its columns, its epoch, the statements
+that read it."""
 
 from typing import Any
 
@@ -8,7 +9,7 @@ from moorline.core.records.table import Table
 from moorline.errors import TableRefused, TableRestored
 from moorline.records.naming import HIDDEN_COLUMNS
 from moorline.records.registration import IDENTITY, Registration, registrations
-from moorline.records.table_facts import read_facts
+from moorline.records.table_facts import ColumnFacts, read_facts
 from moorline.records.table_sql import TableSql
 
 
@@ -19,7 +20,8 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 async def read_registered(connection: Any, name: str) -> Registered:
-    """TableRefused if it is not registered or dropped, TableRestored if it was registered in another place."""
+    """TableRefused if it is not registered or dropped, TableRestored if it was registered in another
+    place."""
     found = await registrations(connection, name)
     if not found:
         raise TableRefused(f"no table is registered as {name} in this database.")
@@ -57,7 +59,13 @@ async def read_registered(connection: Any, name: str) -> Registered:
     return Registered(registration, table, TableSql(registration, table, scopes, base_types))
 
 
+async def read_columns(connection: Any, name: str) -> tuple[ColumnFacts, ...]:
+    """Of a table, as Postgres has them now."""
+    registered = await read_registered(connection, name)
+    return (await read_facts(connection, registered.registration.table)).columns
+
+
 def epoch_of(registration: Registration, timeline: str) -> str:
-    """The registration, the cluster and database, the table, and the timeline: with another of these, no snapshot
-    from before says anything."""
+    """The registration, the cluster and database, the table, and the timeline: with another of these, no
+    snapshot from before says anything."""
     return f"{registration.epoch}/{registration.cluster}/{registration.relation}/{timeline}"

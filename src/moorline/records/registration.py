@@ -4,8 +4,8 @@
     added = await add(connection, wanted)
     await remove(connection, "experiments")
 
-All of it is one transaction, but for the index, which is built beside the writers. A lock that is not had in time is
-tried for again, a few times; then nothing is changed. docs/records.md says what a table gets.
+All of it is one transaction, but for the index, which is built beside the writers. A lock that is not had
+in time is tried for again, a few times; then nothing is changed. docs/records.md says what a table gets.
 """
 
 import asyncio
@@ -267,7 +267,8 @@ async def locked(connection: Any, work: Callable[[], Awaitable[T]], lock_ms: int
             continue
         except asyncpg.InsufficientPrivilegeError as error:
             raise TableRefused(
-                f"this role may not do that ({_words(error)}): it must own the table, and may create a schema in the "
+                f"this role may not do that ({_words(error)}): it must own the table, and may "
+                f"create a schema in the "
                 "database (`grant create on database`), or own moorline_records."
             ) from error
         except LOST_ERRORS as error:
@@ -279,7 +280,8 @@ async def locked(connection: Any, work: Callable[[], Awaitable[T]], lock_ms: int
                 f"Postgres refuses it ({_words(error)}): nothing was changed."
             ) from error
     raise TableBusy(
-        f"the lock of the table was not had {RECORDS_LOCK_TRIES} times within {lock_ms} ms: others work on it. "
+        f"the lock of the table was not had {RECORDS_LOCK_TRIES} times within {lock_ms} ms: others "
+        f"work on it. "
         "Nothing was changed; try again, or wait longer with --lock-ms."
     )
 
@@ -288,7 +290,8 @@ def _warnings(wanted: Wanted) -> tuple[str, ...]:
     if wanted.capture == "log":
         return ()
     return (
-        "with notify each commit of a writer takes its turn with all others, PREPARE TRANSACTION fails, and commits fail "
+        "with notify each commit of a writer takes its turn with all others, PREPARE TRANSACTION "
+        "fails, and commits fail "
         "if a listener of this Postgres hangs until its queue is full; log has none of that",
     )
 

@@ -1,7 +1,8 @@
-"""Room: records. A registration made good again: behind a restored dump, another cluster, or writes without triggers.
+"""Room: records. A registration made good again: behind a restored dump, another cluster, or writes
+without triggers.
 
-Rows first, then the registration: a table with a new epoch is served, and must be right by then. What is cut short
-is done again.
+Rows first, then the registration: a table with a new epoch is served, and must be right by then. What is
+cut short is done again.
 """
 
 from typing import Any
@@ -37,8 +38,8 @@ class Renewed(msgspec.Struct, frozen=True):
 async def renew(
     connection: Any, name: str, *, lock_ms: int = RECORDS_LOCK_MS, is_touching: bool = False
 ) -> Renewed:
-    """Gives a table a new epoch: everybody resyncs. With `is_touching` each row that may have been written without
-    triggers gets a new number, and is sent again."""
+    """Gives a table a new epoch: everybody resyncs. With `is_touching` each row that may have been written
+    without triggers gets a new number, and is sent again."""
     found = await registrations(connection, name)
     if not found:
         raise TableRefused(f"no table is registered as {name} in this database.")
@@ -79,7 +80,8 @@ async def _facts(connection: Any, registration: Registration) -> TableFacts:
     for column in ("moor_seq", "moor_xid", *registration.key, *registration.scopes):
         if facts.column(column) is None:
             raise TableRefused(
-                f"{facts.name} has no column {column}: `moor records remove {registration.name}`, and add it again."
+                f"{facts.name} has no column {column}: `moor records remove {registration.name}`, "
+                f"and add it again."
             )
     return facts
 
@@ -107,7 +109,8 @@ async def _enable(connection: Any, registration: Registration, facts: TableFacts
             await connection.execute(filled(TRUNCATE, leaf=leaves[relation], n=registration.n))
         elif row is None:
             raise TableRefused(
-                f"the trigger {trigger} is missing: `moor records remove {registration.name}`, and add it again."
+                f"the trigger {trigger} is missing: `moor records remove {registration.name}`, and "
+                f"add it again."
             )
         elif row["enabled"] != ALWAYS:
             await connection.execute(

@@ -1,4 +1,5 @@
-"""Room: records. Children whose owner is not that of their parent: a write in REPEATABLE READ can leave one."""
+"""Room: records. Children whose owner is not that of their parent: a write in REPEATABLE READ can leave
+one."""
 
 from typing import Any
 

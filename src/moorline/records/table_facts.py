@@ -130,18 +130,21 @@ class TableFacts(msgspec.Struct, frozen=True):
                 )
         if frozenset(key) not in self.unique_keys:
             self._refuse(
-                f"has no unique index of exactly ({', '.join(key)}), valid, not deferrable and without a condition"
+                f"has no unique index of exactly ({', '.join(key)}), valid, not deferrable and "
+                f"without a condition"
             )
 
     def check_scopes(self, names: Sequence[str]) -> None:
-        """The owner and the filters: how they compare in Postgres is how they compare here, or they are refused."""
+        """The owner and the filters: how they compare in Postgres is how they compare here, or they are
+        refused."""
         if len(names) > RECORDS_FILTERS_MAX or len(set(names)) != len(names):
             self._refuse(f"takes at most {RECORDS_FILTERS_MAX} different columns to filter by")
         for name in names:
             column = self._named(name, "filter")
             if not is_scope_type(column.described()):
                 self._refuse(
-                    f"has {column.type} as {name}, by which nothing is filtered; accepted: {_types(SCOPE_TYPES)}"
+                    f"has {column.type} as {name}, by which nothing is filtered; accepted: "
+                    f"{_types(SCOPE_TYPES)}"
                 )
 
     def _named(self, name: str, use: str) -> ColumnFacts:
@@ -154,7 +157,8 @@ class TableFacts(msgspec.Struct, frozen=True):
             self._refuse(f"generates {name}, and triggers do not see it: no {use}")
         if not column.is_deterministic:
             self._refuse(
-                f"has {name} in a collation that is not deterministic, by which different texts are equal: no {use}"
+                f"has {name} in a collation that is not deterministic, by which different texts are "
+                f"equal: no {use}"
             )
         return column
 
@@ -192,7 +196,8 @@ async def foreign_key(
     rows = await connection.fetch(FOREIGN_KEY, child.oid, parent.oid)
     if len(rows) != 1:
         raise TableRefused(
-            f"{child.name} has {len(rows) or 'no'} foreign keys to {parent.name}: with one, its rows have one parent each."
+            f"{child.name} has {len(rows) or 'no'} foreign keys to {parent.name}: with one, its "
+            f"rows have one parent each."
         )
     return rows[0]["child_columns"], rows[0]["parent_columns"]
 

@@ -1,7 +1,9 @@
 """Room: records. Scans of a registered table at a step: what both captures have in common.
 
-A look (`look`) is one light statement; it also says what stands against going on from a snapshot. Of what it found
-nothing is kept but the description of the table, which is read again when its columns, partitions or epoch change.
+A look (`look`) is one light statement; it also says what stands against going on from a snapshot. Of what
+it found nothing is kept but the description of the table, which is read again when its columns, partitions
+or epoch
+change.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -57,8 +59,8 @@ class TableReader:
         return self.registered.table
 
     async def look(self, connection: Any, since: Snapshot | None) -> tuple[Look, Resync | None]:
-        """Where Postgres is, and what stands against going on from `since`. The description of the table is that of
-        now behind it."""
+        """Where Postgres is, and what stands against going on from `since`. The description of the table
+        is that of now behind it."""
         look = await take_look(connection, self._name, self.registered, since)
         before, shape = self.table, self.shape
         if look.epoch == before.epoch and look.shape == shape:
@@ -165,12 +167,13 @@ async def open_reader(database: Database, name: str) -> TableReader:
 
 
 async def check_xids(connection: Any, registered: Registered, now: Snapshot) -> None:
-    """A row, or a line, of a transaction that Postgres has not begun is from another cluster: it would be seen by
-    nobody until that number comes, and then as new."""
+    """A row, or a line, of a transaction that Postgres has not begun is from another cluster: it would be
+    seen by nobody until that number comes, and then as new."""
     if await connection.fetchval(registered.sql.future(now)):
         name = registered.registration.name
         raise TableRestored(
-            f"{name} has rows of transactions that are still to come, as a restored dump has: `moor records renew {name}`."
+            f"{name} has rows of transactions that are still to come, as a restored dump has: `moor "
+            f"records renew {name}`."
         )
 
 

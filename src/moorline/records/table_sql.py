@@ -1,4 +1,5 @@
-"""Room: records. The statements that read one table, at one version of its columns. Pure: texts in, texts out."""
+"""Room: records. The statements that read one table, at one version of its columns. Pure: texts in, texts
+out."""
 
 from collections.abc import Sequence
 
@@ -188,7 +189,8 @@ class TableSql:
 
 
 def _json_value(name: str, base_type: str) -> str:
-    """As JSON carries it without loss, in browsers too. All else as `row_to_json` has it: bytea as text in hex."""
+    """As JSON carries it without loss, in browsers too. All else as `row_to_json` has it: bytea as text in
+    hex."""
     match base_of(base_type):
         case "numeric":
             return f"{name}::text"

@@ -125,7 +125,7 @@ class ModelPostgres:
         return found
 
     def changes(self, since: Snapshot, until: Snapshot) -> list[Change] | None:
-        """Net, as a capture gives them (docs/design/records.md, Positions); None: all is to be synced anew."""
+        """Net, as a capture gives them (docs/design/records.md); None: all is to be synced anew."""
         if since.xmin < self.good_from:
             return None
         lines = [

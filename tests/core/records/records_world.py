@@ -1,4 +1,4 @@
-"""A model Postgres with writers, nodes with feeds, and clients with copies, in every order that a seed brings."""
+"""A model Postgres with writers, nodes with feeds, clients with copies, and chance that orders them."""
 
 from collections import deque
 from decimal import Decimal

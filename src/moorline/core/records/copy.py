@@ -182,7 +182,7 @@ class Copy(Machine[Copying]):
         self._unseen = set(self.rows) if event.how is How.FULL else None
         self.move(Copying.SYNCING)
         if event.how in (How.LIVE, How.REPLAY):
-            # Cut off within these, the cursor still leads on; what came and went meanwhile shows in the digest.
+            # Cut off within these, the cursor still leads on; what came and went shows in the digest.
             return []
         self.cursor = ""
         return [Reconcile(self.sync)] if event.how is How.DIGEST else []

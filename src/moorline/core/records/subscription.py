@@ -65,7 +65,7 @@ class Subscription:
         self.full_ms: int | None = None
         """Since when its buffer is full."""
         self.is_partial = False
-        """It was sent a part of the step behind its own: the ring tells what came and went, the log does not."""
+        """It was sent a part of a step: the ring tells what came and went in it, the log does not."""
         self.is_torn = False
         """It was sent what is in no step: only a scan tells."""
         self.is_alone = False

@@ -282,6 +282,10 @@ class TableFeed(Machine[Feeding]):
         self.recent.drop()
         self._settle(has_failed=True)
         self._fanned.clear()
+        for number in self._behind:
+            # It left this step in the middle, and what it was sent of it will be in no other.
+            found = self.subscriptions[number]
+            found.is_torn = found.is_torn or found.is_partial
         for one in self._read:
             self._unsettled.setdefault(one.key, []).append(one)
         self._read = []
