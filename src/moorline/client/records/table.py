@@ -107,6 +107,11 @@ class RecordTable:
         return self._copy.is_synced
 
     @property
+    def how(self) -> str:
+        """By which way the last sync went: replay, digest, full, or live."""
+        return self._copy.how.value
+
+    @property
     def is_connected(self) -> bool:
         return not self._copy.is_apart
 
