@@ -1,4 +1,4 @@
-"""Room: records. Clients over the native protocol: a session of it becomes one of records with its first message."""
+"""Room: records. Clients over the native protocol: with its first message a session becomes one of records."""
 
 import msgspec
 
