@@ -1,6 +1,6 @@
 """Records: a live copy of the rows of a Postgres table.
 
-Before it, in the Postgres of the node, and then `moor records add experiments --key id --filter workspace_id`:
+Before it, in the Postgres of the node, then `moor records add experiments --key id --filter workspace_id`:
 
     create table experiments (id bigint primary key, workspace_id integer, state text);
     insert into experiments values (1, 1, 'NEW'), (2, 1, 'NEW'), (3, 2, 'NEW');

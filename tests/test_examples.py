@@ -20,7 +20,7 @@ NO_LINT = "# ruff: noqa: T201\n"
 """An example prints. The README leaves this line out."""
 
 PRINTED = {
-    "hello": r"node-1 runs resolver, broker, console\nb'ahoy'\n",
+    "hello": r"node-1 runs resolver, broker, records, console\nb'ahoy'\n",
     "queues": r"b'one'\nb'two'\nb'three'\n",
     "full_queue": (
         r"refused after 128: the queue is full; .*\n"

@@ -247,7 +247,7 @@ async def test_t34_one_of_three_tables_ends_and_the_others_go_on(site: Site) -> 
 
 
 async def test_t42_a_stale_version_is_found_by_digest(site: Site, tmp_path: Path) -> None:
-    """Equal ids, one stale version: as writes without triggers, and a cache that somebody changed, make it."""
+    """Equal ids, one stale version: as writes without triggers make it, or a cache that was changed."""
     node = await site.node()
     path = tmp_path / "cache"
     async with opened(address_of(node), cache=path) as table:

@@ -1,4 +1,4 @@
-"""Room: records. Clients over the native protocol: with its first message a session becomes one of records."""
+"""Room: records. Clients over the native protocol: a session becomes one of records with what it says."""
 
 import msgspec
 
