@@ -176,7 +176,11 @@ class RecordClient:
             return client_json.decode(data)
         messages = client_msgpack.decode(data)
         return [
-            Record(one.table, one.seq, msgspec.Raw(msgspec.json.encode(msgspec.msgpack.decode(one.row))))
+            Record(
+                one.table,
+                one.seq,
+                msgspec.Raw(msgspec.json.encode(msgspec.msgpack.decode(one.row))),
+            )
             if isinstance(one, Record)
             else one
             for one in messages

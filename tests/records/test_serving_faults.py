@@ -1,8 +1,7 @@
 """Slow clients, lost connections, and what happens to a table while clients are there."""
 
 import asyncio
-import os
-import signal
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -79,7 +78,9 @@ async def test_t62_a_server_that_is_killed_in_mid_sync(site: Site, tmp_path: Pat
     assert not held.ends or len(held.rows) == 20_000
     held.left()
     second = await site.node("second")
-    await site.execute("delete from things where id <= 10", "update things set note = 'y' where id = 50")
+    await site.execute(
+        "delete from things where id <= 10", "update things set note = 'y' where id = 50"
+    )
     async with client(url_of(second), held):
         await site.equal(held)
     assert held.drifts == 0
@@ -104,31 +105,33 @@ async def test_t63_connections_to_postgres_are_lost_and_back(site: Site) -> None
 
 async def test_t64_postgres_restarts_under_load(site: Site, tmp_path: Path) -> None:
     """A Postgres of its own: its node has another one as the catalog."""
-    async with EmbeddedPostgres(tmp_path / "own") as own:
-        dsn = own.dsn
-        address = tmp_path / "own.address"
-        address.write_text(dsn)
-        connection = await asyncpg.connect(dsn)
-        await connection.execute(
-            "create table far (id bigint primary key, workspace_id integer, state text, note text)"
-        )
-        there = Site(dsn, tmp_path, connection)
-        await there.register("far")
-        await connection.execute("insert into far select n, 1, 'NEW' from generate_series(1, 500) n")
-        node = await site.node(records={"databases": [f"own={address}"]})
-        held = Held("far")
-        async with client(url_of(node), held) as made:
+    address = tmp_path / "own.address"
+    held = Held("far")
+    async with contextlib.AsyncExitStack() as stack:
+        async with EmbeddedPostgres(tmp_path / "own") as own:
+            address.write_text(own.dsn)
+            connection = await asyncpg.connect(own.dsn)
+            there = Site(own.dsn, tmp_path, connection)
+            await there.execute(
+                "create table far (id bigint primary key, workspace_id integer, state text, note text)"
+            )
+            await there.register("far")
+            await there.execute("insert into far select n, 1, 'NEW' from generate_series(1, 500) n")
+            node = await site.node(records={"databases": [f"own={address}"]})
+            made = await stack.enter_async_context(client(url_of(node), held))
             await there.equal(held, table="far")
-            postmaster = int((Path(own.folder) / "postmaster.pid").read_text().split()[0])
             await connection.close()
-            os.kill(postmaster, signal.SIGSTOP)
-            os.kill(postmaster, signal.SIGCONT)
-            assert made.close_code is None
-            there.connection = await asyncpg.connect(dsn)
+        host = node._records.hosts["far"]  # type: ignore[union-attr]
+        await until(lambda: host.away, "it is noticed")
+        async with EmbeddedPostgres(tmp_path / "own") as again:
+            assert again.dsn == own.dsn
+            there.connection = await asyncpg.connect(again.dsn)
             await there.execute("update far set note = 'later' where id < 100")
             await there.equal(held, table="far")
+            assert made.close_code is None, "its link was kept"
             assert held.drifts == 0
-        await there.connection.close()
+            await there.connection.close()
+            await site.close()
 
 
 async def test_t68_a_record_of_a_mebibyte_passes(site: Site) -> None:
@@ -159,7 +162,9 @@ async def test_t69_a_column_is_added_while_clients_are_connected(site: Site) -> 
         await until(lambda: some.rows[("1",)][1]["state"] == "DONE", "the change")
         assert one.close_code is None
         assert two.close_code is None
-        assert sum(isinstance(message, Record) for message in some.heard) < 10, "rows it has are not sent"
+        assert sum(isinstance(message, Record) for message in some.heard) < 10, (
+            "rows it has are not sent"
+        )
         assert "extra" in all_columns.columns
 
 
@@ -204,11 +209,12 @@ async def test_one_transaction_of_many_rows(site: Site) -> None:
     held, other = Held("things"), Held("things", where={"state": "OLD"})
     async with client(url_of(node), held), client(url_of(node), other):
         await site.equal(held)
-        await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 50000) n")
+        await site.execute(
+            "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 50000) n"
+        )
         await site.equal(held)
         await site.execute("update things set state = 'OLD' where id % 2 = 0")
         await site.equal(held)
         await site.equal(other, "state = 'OLD'")
         assert held.drifts == 0
         assert other.drifts == 0
-

@@ -260,4 +260,3 @@ async def test_t55_a_signal_that_is_lost_is_made_up_for_within_the_bound(site: S
     refused = Held("things")
     async with client(url_of(node), refused, **shown(token)):
         await until(lambda: refused.refused, "a refusal")
-
