@@ -346,3 +346,27 @@ async def test_columns_and_ranges(site: Site) -> None:
     async with opened(address_of(node), where=where, columns=["state"]) as table:
         assert table.rows[1] == {"id": 1, "state": "NEW"}
         assert len(table.rows) == 334
+
+
+async def test_t60_a_client_that_does_not_read_delays_nobody_and_catches_up(site: Site) -> None:
+    node = await site.node()
+    async with opened(address_of(node)) as slow, opened(address_of(node)) as other:
+        caller = slow._copy._caller
+        assert caller is not None
+        caller.hold_reading("a test wants it")
+        for turn in range(6):
+            await site.execute(
+                f"update things set note = repeat('{turn}', 30000) where workspace_id = 1"
+            )
+            await equal(site, other)
+        assert slow.rows[1]["note"] != other.rows[1]["note"]
+        caller.release_reading("a test wants it")
+        await equal(site, slow)
+        assert slow.is_connected
+
+
+async def test_a_record_of_nearly_a_frame_passes(site: Site) -> None:
+    node = await site.node()
+    async with opened(address_of(node)) as table:
+        await site.execute("update things set note = repeat('x', 1000000) where id = 1")
+        await equal(site, table)
