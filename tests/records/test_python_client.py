@@ -365,8 +365,27 @@ async def test_t60_a_client_that_does_not_read_delays_nobody_and_catches_up(site
         assert slow.is_connected
 
 
-async def test_a_record_of_nearly_a_frame_passes(site: Site) -> None:
+async def test_t68_records_of_a_frame_and_of_many_pass(site: Site) -> None:
     node = await site.node()
     async with opened(address_of(node)) as table:
-        await site.execute("update things set note = repeat('x', 1000000) where id = 1")
+        for size in (500_000, 1 << 20, 5_000_000):
+            await site.execute(f"update things set note = repeat('x', {size}) where id in (1, 4)")
+            await equal(site, table)
+        changes = table.changes()
+        await site.execute("update things set note = '' where id in (1, 4)")
+        await equal(site, table)
+        assert {(await anext(changes)).kind.value for _ in range(2)} == {"record"}
+
+
+async def test_t41_a_list_that_fits_no_message_is_walked(site: Site, tmp_path: Path) -> None:
+    """All of 120,000 rows differ: their hashes are a megabyte."""
+    many = "insert into things select n, 1, 'NEW', '' from generate_series(2000, 121999) n"
+    await site.execute(many)
+    node = await site.node()
+    path = tmp_path / "cache"
+    async with opened(address_of(node), cache=path) as table:
+        assert len(table.rows) == 120_334
+    await site.execute("truncate things", many)
+    async with opened(address_of(node), cache=path) as table:
+        assert table.how == "digest"
         await equal(site, table)

@@ -8,7 +8,7 @@ from moorline.core.records.filter import Filter
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
-from moorline.limits import RECORDS_FETCH_ROWS_MAX
+from moorline.limits import RECORD_PAYLOAD_BYTES_MAX, RECORDS_FETCH_ROWS_MAX
 from moorline.records.capture import Capture, ScannedRow
 from moorline.records.condition import Condition
 from moorline.records.key_set import KeySet
@@ -44,6 +44,9 @@ class Offer:
             return Told(asked.sync, asked.table, bytes(self.digest))
         theirs = Digest.from_bytes(asked.digest)
         answered = await self._answerer.verify(theirs, asked.estimate, asked.cells_min)
+        if len(answered.payload) > RECORD_PAYLOAD_BYTES_MAX:
+            # It fits no message: as if there were none, and the client walks the ranges.
+            return Told(asked.sync, asked.table, bytes(answered.digest))
         return Told(
             asked.sync,
             asked.table,

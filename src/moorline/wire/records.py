@@ -180,9 +180,13 @@ class Refused(RecordMessage, frozen=True, gc=False, tag="refused"):
 
 
 class RecordMessages(Message, frozen=True, gc=False, tag=360):
-    """Over the native protocol, in both directions: a msgpack list of the messages above."""
+    """Over the native protocol, in both directions: a msgpack list of the messages above.
+
+    A node cuts a list that fits no frame into parts, which follow each other: `is_part` in all but the last.
+    """
 
     messages: Body
+    is_part: bool = False
 
     __repr__ = without_bytes
 
