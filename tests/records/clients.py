@@ -173,7 +173,8 @@ class RecordClient:
 
     def _decoded(self, data: str | bytes) -> list[FromNode]:
         if isinstance(data, str):
-            return client_json.decode(data)
+            heard: list[FromNode] = client_json.decode(data)
+            return heard
         messages = client_msgpack.decode(data)
         return [
             Record(

@@ -73,7 +73,7 @@ class Site:
             "select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row "
             f"from {table} t where {where}"
         )
-        found = {}
+        found: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
         for row in rows:
             content = json.loads(row["row"])
             found[(str(content["id"]),)] = (row["moor_seq"], content)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moorline.records.copying import copied, fields, parts
 from moorline.records.database import Database
 
-TEXTS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)))
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 
 def escaped(text: str | None) -> bytes:

@@ -47,6 +47,14 @@ async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
 MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1000) n"
 
 
+async def refused(held: Held) -> None:
+    await until(lambda: held.refused, "a refusal")
+
+
+async def heard(held: Held, count: int) -> None:
+    await until(lambda: len(held.heard) >= count, f"{count} messages")
+
+
 async def came_back(site: Site, url: str, held: Held, *changes: str) -> str:
     """A client that was synced, was away for some changes, and is back: how it was synced then."""
     async with client(url, held):
@@ -184,8 +192,8 @@ async def test_t27_cut_at_every_message_of_a_sync_and_resumed(site: Site) -> Non
 
         held.take = take  # type: ignore[method-assign]
         async with client(url_of(node), held):
-            await until(lambda held=held, cut_at=cut_at: len(held.heard) >= min(cut_at, 22))
-        del held.take  # type: ignore[method-assign]
+            await heard(held, min(cut_at, 22))
+        del held.take
         await site.execute(f"update things set note = 'cut {cut_at}' where id = {cut_at % 20 + 1}")
         held.left()
         async with client(url_of(node), held):
@@ -319,7 +327,7 @@ async def test_one_table_that_is_refused_touches_no_other(site: Site) -> None:
     async with client(url_of(node), *wrong.values(), good):
         await site.equal(good)
         for code, held in wrong.items():
-            await until(lambda held=held: held.refused, code)
+            await refused(held)
             assert held.refused[0].code == code
     bad = Held("things", where={"note": "n"})
     async with client(url_of(node), bad):

@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import asyncpg
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.records.clients import Held, client, until
+from tests.records.clients import Held, RecordClient, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
+from moorline.records.session import RecordSession
+from moorline.records.sockets import SocketOutlet
 from moorline.wire.records import Record
 
 MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1000) n"
@@ -21,6 +24,10 @@ MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1
 async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site]:
     async with opened_site(postgres, tmp_path) as site:
         yield site
+
+
+async def ended(made: RecordClient) -> None:
+    await until(lambda: made.close_code is not None, "its end")
 
 
 async def test_t60_a_reader_that_stops_is_bounded_and_then_gets_the_newest(site: Site) -> None:
@@ -41,7 +48,9 @@ async def test_t60_a_reader_that_stops_is_bounded_and_then_gets_the_newest(site:
                 f"update things set note = '{number}' || repeat('x', 50000) where id = {number % 20 + 1}"
             )
         await site.equal(other)
-        waiting = [one.hearer._outlet._socket.waiting_bytes for one in host.receivers.values()]  # type: ignore[attr-defined]
+        sessions = [cast("RecordSession", one.hearer) for one in host.receivers.values()]
+        outlets = [cast("SocketOutlet", one._outlet) for one in sessions]
+        waiting = [outlet._socket.waiting_bytes for outlet in outlets]
         assert max(waiting) < 2_000_000, "400 times 50 KB were written"
         stopped.socket.transport.resume_reading()
         await site.equal(slow)
@@ -159,7 +168,9 @@ async def test_t69_a_column_is_added_while_clients_are_connected(site: Site) -> 
         await site.execute("update things set state = 'DONE' where id = 1")
         await site.equal(all_columns)
         assert all(row["extra"] == 7 for _, row in all_columns.rows.values())
-        await until(lambda: some.rows[("1",)][1]["state"] == "DONE", "the change")
+        await until(
+            lambda: some.rows.get(("1",), (0, {"state": ""}))[1]["state"] == "DONE", "the change"
+        )
         assert one.close_code is None
         assert two.close_code is None
         assert sum(isinstance(message, Record) for message in some.heard) < 10, (
@@ -200,7 +211,7 @@ async def test_messages_that_are_none_end_the_connection(site: Site) -> None:
     for said in ("{", '[{"type":"subscribe"}]', '[{"type":"nothing"}]', '[{"type":"verify"}]'):
         async with client(url_of(node), is_subscribed=False) as made:
             await made.socket.send(said)
-            await until(lambda made=made: made.close_code is not None, said)
+            await ended(made)
             assert made.close_code == 1007
 
 

@@ -236,7 +236,7 @@ async def test_t54_rights_that_change_while_it_subscribes_boot_it(site: Site) ->
             permits.of = read  # type: ignore[method-assign]
             return permit
 
-        permits.of = of  # type: ignore[method-assign]
+        permits.of = of  # type: ignore[assignment, method-assign]
         async with client(url_of(node), held, **shown(token)) as made:
             await booted(made)
         assert not held.rows

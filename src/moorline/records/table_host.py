@@ -201,10 +201,11 @@ class TableHost:
                 self._looking.add(task)
                 task.add_done_callback(self._looking.discard)
             case Boot(number, why, _):
-                if (receiver := self.receivers.get(number)) is not None:
+                for receiver in self._of((number,)):
                     receiver.hearer.boot(why)
             case Refuse(number, why, return_ms):
-                if (receiver := self.receivers.pop(number, None)) is not None:
+                for receiver in self._of((number,)):
+                    del self.receivers[number]
                     receiver.hearer.refuse(receiver.table, "BUSY", why, return_ms)
             case _:
                 raise AssertionError(f"{effect} is none of a feed")
