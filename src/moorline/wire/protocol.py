@@ -12,6 +12,7 @@ from moorline.wire import (
     group,
     queue,
     queue_contents,
+    records,
     resolver,
     service,
     staging,
@@ -53,6 +54,7 @@ HeardByNode = (
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
+    | records.RecordMessages
 )
 HeardByClient = (
     Welcome
@@ -76,6 +78,7 @@ HeardByClient = (
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS
+    | records.RecordMessages
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
