@@ -1657,8 +1657,6 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
 
-<<<<<<< HEAD
-=======
 RECORD_RECENT_BYTES_MAX = 64 * MIB
 """Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
 
@@ -1688,7 +1686,7 @@ RECORD_UNSETTLED_MAX = 100_000
 
 RECORD_HEALS_MAX = 3
 """Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""
->>>>>>> records-capture
+
 # --- records: capture -----------------------------------------------------------------------------
 
 RECORDS_CONNECTIONS_MAX = 8
@@ -1761,35 +1759,8 @@ RECORDS_ADDRESS_FILE_BYTES_MAX = 4 * KIB
 
 RECORDS_RENEW_ROWS_MAX = 10_000
 """Rows that are set right in one transaction behind a restore, so that writers wait little."""
-<<<<<<< HEAD
-RECORD_RECENT_BYTES_MAX = 64 * MIB
-"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
-
-RECORD_STEP_MS = 20
-"""Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
-
-RECORD_SCANS_AT_ONCE_MAX = 8
-"""Scans and replays of a table that are under way at once on a node."""
-
-RECORD_ADMITTED_PER_S = 200
-"""Scans and replays of a table that are begun on a node in a second; equal subscriptions are one scan."""
-
-RECORD_WAITING_MAX = 20_000
-"""Subscriptions of a table that wait to be admitted; beyond it they are told when to return."""
-
-RECORD_RETURN_MS_MAX = 10_000
-"""Longest time behind which a client that was booted returns, drawn by chance, for 1,000 that were."""
-
-RECORD_SLOW_MS = 60_000
-"""A client whose buffer is full for so long is cut, with its cursor."""
-
-RECORD_CURSOR_FRESH_MS = 60_000
-"""An audience that nothing happens to gets a new cursor so often: the log behind an old one goes away."""
 
 # --- records: the node's side ---------------------------------------------------------------------
-
-RECORDS_DATABASES_MAX = 64
-"""Databases that one node serves tables of: each has its connections."""
 
 RECORDS_IDLE_MS = 5_000
 """Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""
@@ -1835,10 +1806,3 @@ RECORDS_KEYS_LOOK_MS = 60_000
 
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may have drawn it."""
-RECORD_UNSETTLED_MAX = 100_000
-"""Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
-
-RECORD_HEALS_MAX = 3
-"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""
-=======
->>>>>>> records-capture

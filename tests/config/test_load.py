@@ -33,7 +33,7 @@ def test_nothing_set_is_the_defaults() -> None:
     loaded = load({}, {}, None)
     assert loaded.config == Config()
     assert set(loaded.sources.values()) == {"default"}
-    assert loaded.config.active_roles() == ("resolver", "broker", "console")
+    assert loaded.config.active_roles() == ("resolver", "broker", "records", "console")
 
 
 def test_flags_win_over_environment_over_file_over_defaults(folder: Path) -> None:

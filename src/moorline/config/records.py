@@ -1,15 +1,9 @@
-<<<<<<< HEAD
-"""Room: config. The section `[records]`: which databases are served, how they are looked at, and what clients may cost."""
-
-from collections.abc import Iterator
-from typing import Annotated, Final, Literal
-=======
-"""Room: config. The section `[records]`: where tables of users are, and how long their logs are kept."""
+"""Room: config. The section `[records]`: where tables of users are, how often they are looked at, and what clients may
+cost."""
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final, NamedTuple
->>>>>>> records-capture
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -17,9 +11,6 @@ from msgspec import Meta
 from moorline import limits
 from moorline.config.problem import Problem, text_setting
 
-<<<<<<< HEAD
-DATABASE_FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-=======
 DATABASE_FORM: Final = "NAME=FILE, with the postgresql:// address of the database in the file"
 OWN_DATABASE: Final = "catalog"
 """The Postgres of the catalog, which needs no file."""
@@ -43,7 +34,6 @@ class DatabaseFile(NamedTuple):
         if name == OWN_DATABASE:
             raise ValueError(f'"{OWN_DATABASE}" is the catalog\'s own, and is always served')
         return DatabaseFile(name, file)
->>>>>>> records-capture
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,13 +42,21 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     databases: Annotated[
         list[str],
         text_setting(
-<<<<<<< HEAD
-            "Databases whose registered tables this node serves, besides that of the catalog. A name that "
-            "two have is that of the first.",
+            "Databases whose registered tables this node serves, beside those of the catalog's own.",
             f"a list of {DATABASE_FORM}",
         ),
-        Meta(max_length=limits.RECORDS_DATABASES_MAX),
     ] = msgspec.field(default_factory=list)
+    log_life_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10**7,
+            description="Age at which a line of a table's log goes. Who comes back later is reconciled.",
+        ),
+    ] = limits.RECORDS_LOG_LIFE_S
+    prune_ms: Annotated[
+        int, Meta(ge=10, le=3_600_000, description="Time between two looks for such lines.")
+    ] = 10_000
     poll_ms: Annotated[
         int,
         Meta(
@@ -77,51 +75,18 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             description="Who is cut at a change of rights: those who may see other rows since, or everybody."
         ),
     ] = "changed"
-=======
-            "Databases whose registered tables this node serves, beside those of the catalog's own.",
-            f"a list of {DATABASE_FORM}",
-        ),
-    ] = msgspec.field(default_factory=list)
->>>>>>> records-capture
-    log_life_s: Annotated[
-        int,
-        Meta(
-            ge=1,
-<<<<<<< HEAD
-            le=30 * 86_400,
-            description="Age at which lines of a table's log go. Who comes back later is reconciled by digest.",
-        ),
-    ] = limits.RECORDS_LOG_LIFE_S
-    prune_ms: Annotated[
-        int, Meta(ge=10, le=3_600_000, description="Time between two looks for lines that are old.")
-    ] = 10_000
     admitted_per_s: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000_000,
-            description="Scans and replays that begin in a second, of one table; equal ones count once.",
+            description="Scans and replays of one table that begin in a second; equal ones count once.",
         ),
     ] = limits.RECORD_ADMITTED_PER_S
     connections_max: Annotated[
         int,
         Meta(ge=4, le=1_000, description="Connections of this node to one database of users."),
     ] = 16
-
-    def problems(self) -> Iterator[Problem]:
-        for text in self.databases:
-            if not text.startswith("postgresql://"):
-                yield Problem(("databases",), f"accepted: a list of {DATABASE_FORM}")
-        if self.poll_ms_max < self.poll_ms:
-            yield Problem(
-                ("poll_ms_max", "poll_ms"),
-                f"it must not be below records.poll_ms ({self.poll_ms})",
-            )
-=======
-            le=10**7,
-            description="Age at which a line of a table's log goes. Who comes back later is reconciled.",
-        ),
-    ] = limits.RECORDS_LOG_LIFE_S
 
     def database_files(self) -> tuple[DatabaseFile, ...]:
         return tuple(DatabaseFile.parsed(text) for text in self.databases)
@@ -137,4 +102,8 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             if one.name in names:
                 yield Problem(("databases",), f'"{one.name}" is listed twice; list it once')
             names.add(one.name)
->>>>>>> records-capture
+        if self.poll_ms_max < self.poll_ms:
+            yield Problem(
+                ("poll_ms_max", "poll_ms"),
+                f"it must not be below records.poll_ms ({self.poll_ms})",
+            )

@@ -181,7 +181,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     groups: Groups = Groups()
     access: Access = Access()
     resolver: Resolver = Resolver()
-    records: Records = Records()
     kerberos: Kerberos = Kerberos()
     records: Records = Records()
 

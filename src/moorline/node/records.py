@@ -9,6 +9,7 @@ from moorline.catalog.record_keys import RecordKeys
 from moorline.config import Config
 from moorline.metrics import Metrics
 from moorline.node.access import NodeAccess
+from moorline.records.addresses import addresses
 from moorline.records.database import Database
 from moorline.records.permits import Permits
 from moorline.records.signing import Signing
@@ -24,7 +25,7 @@ async def open_records(
     async with contextlib.AsyncExitStack() as stack:
         databases = [
             await stack.enter_async_context(Database.open(dsn, settings.connections_max))
-            for dsn in dict.fromkeys((catalog_dsn, *settings.databases))
+            for dsn in dict.fromkeys(addresses(config, catalog_dsn).values())
         ]
         signing = Signing(RecordKeys(catalog), settings.log_life_s)
         await signing.load()

@@ -114,6 +114,9 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
+        elif self._cursor is not None and self._cursor.epoch != host.table.epoch:
+            # Numbers of rows are given anew there: a digest could find one equal that is another row.
+            otherwise = How.FULL
         elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
             otherwise = How.DIGEST
         session.receivers[name] = (host, receiver)

@@ -313,7 +313,7 @@ class TableHost:
             # A replay may have been the first to look at it.
             resync = Why("schema", "the table is described otherwise than before")
         self._scans.has_found_other = False
-        self._take_table(step.table, is_other=is_other)
+        self._take_table(step.table)
         self.post(StepBegun(step.until, step.table))
         if resync is None:
             self._resyncs = 0
@@ -332,11 +332,19 @@ class TableHost:
         self.post(StepEnded())
         return not step.is_unchanged
 
-    def _take_table(self, table: Table, *, is_other: bool) -> None:
-        self.sending.table = table
-        if is_other:
+    def _take_table(self, table: Table) -> None:
+        before, self.sending.table = self.sending.table, table
+        if before.epoch != table.epoch:
+            # Numbers of rows are given anew there: a digest could find one equal that is another row.
             for receiver in self.receivers.values():
                 receiver.needs_full = True
+        if before.columns == table.columns:
+            return
+        others = {column.name for column in set(before.columns) ^ set(table.columns)}
+        for receiver in self.receivers.values():
+            chosen = receiver.filter.columns
+            # A new column has values in rows that did not change: a digest says nothing of them.
+            receiver.needs_full |= chosen is None or not others.isdisjoint(chosen)
 
     def _is_somebody_behind(self, *, is_resync: bool = False) -> bool:
         return is_resync or any(
