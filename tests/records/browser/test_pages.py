@@ -1,0 +1,353 @@
+"""The client of records in pages of a real Chromium, against a real node and Postgres."""
+
+import json
+from typing import Any
+
+import pytest
+import xxhash
+from tests.records.browser.chromium import Tab
+from tests.records.browser.place import Place
+from tests.records.clients import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LENGTHS = [*range(301), 1_023, 1_024, 1_025, 1_088, 2_049, 4_108]
+SEEDS = [0, 1, 0xFFFFFFFF, 0x9E3779B97F4A7C15, (1 << 64) - 1]
+
+HASHES = """(async () => {
+  const { xxh3 } = await import("/records/client.js");
+  const data = Uint8Array.from({ length: 5000 }, (_, at) => (at * 131 + 7) & 255);
+  return LENGTHS.map((length) => SEEDS.map((seed) =>
+    xxh3(data.subarray(0, length), BigInt(seed)).toString(16).padStart(32, "0")));
+})()"""
+
+OPEN = """(async () => {
+  const { records } = await import(CLIENT);
+  window.batches = [];
+  window.table = records(URL, "things", OPTIONS);
+  table.onchange((changes) => batches.push(changes.map(({ kind, key }) => [kind, key])));
+})()"""
+
+
+def filled(script: str, **values: Any) -> str:
+    for name, value in values.items():
+        script = script.replace(name.upper(), json.dumps(value))
+    return script
+
+
+async def opened(place: Place, tab: Tab, workspace: int, **options: Any) -> None:
+    options = {"where": {"workspace_id": workspace}, "token": place.token} | options
+    await tab.run(
+        filled(OPEN, client=f"{place.url}/records/client.js", url=place.url, options=options)
+    )
+
+
+async def equal(place: Place, tab: Tab, workspace: int) -> None:
+    """State equal: the page's rows are those of the table, and proven."""
+    rows = await place.site.table(f"workspace_id = {workspace}")
+    wanted = {key[0]: row for key, (_, row) in rows.items()}
+    await tab.until(
+        f"table.status === 'synced' && same(table.rows, {json.dumps(wanted)})".replace("same", SAME)
+    )
+
+
+SAME = """((rows, wanted) => rows.size === Object.keys(wanted).length && [...rows].every(
+  ([key, row]) => key in wanted && Object.keys(row).every((name) => row[name] === wanted[key][name])))"""
+
+
+async def rows_of(place: Place, workspace: int, count: int = 300) -> None:
+    first = workspace * 1_000
+    await place.site.execute(
+        f"insert into things select n, {workspace}, 'NEW', 'n' || n "
+        f"from generate_series({first}, {first + count - 1}) n"
+    )
+
+
+async def test_the_hash_is_that_of_python(place: Place) -> None:
+    tab = await place.tab()
+    data = bytes((at * 131 + 7) & 255 for at in range(5_000))
+    found = await tab.run(filled(HASHES, lengths=LENGTHS, seeds=[str(seed) for seed in SEEDS]))
+    assert found == [
+        [xxhash.xxh3_128_hexdigest(data[:length], seed) for seed in SEEDS] for length in LENGTHS
+    ]
+
+
+async def test_a_first_sync_and_then_what_changes(place: Place) -> None:
+    await rows_of(place, 1)
+    tab = await place.tab()
+    await opened(place, tab, 1)
+    await equal(place, tab, 1)
+    assert await tab.run("table.details.how") == "full"
+    await tab.run("""(async () => {
+      window.read = [];
+      for await (const change of table.changes()) read.push([change.kind, change.key, change.row.state]);
+      window.isRead = true;
+    })(); 0""")
+    await place.site.execute(
+        "update things set state = 'RUNNING' where id = 1000",
+        "delete from things where id = 1001",
+        "update things set workspace_id = 901 where id = 1002",
+        "insert into things values (1999, 1, 'ADDED', null)",
+    )
+    await equal(place, tab, 1)
+    await tab.until("read.length === 4")
+    assert sorted(await tab.run("read")) == [
+        ["deletion", "1001", "NEW"],
+        ["deletion", "1002", "NEW"],
+        ["record", "1000", "RUNNING"],
+        ["record", "1999", "ADDED"],
+    ]
+    assert await tab.run("[table.details.how, table.details.drifts]") == ["live", 0]
+    await tab.run("table.close()")
+    await tab.until("window.isRead")
+    await until(lambda: place.subscriptions() == 0, "the subscription has ended")
+
+
+async def test_text_stays_text(place: Place) -> None:
+    note = "<script>window.isBroken = true</script><img src=x onerror='window.isBroken = true'>"
+    await place.site.connection.execute("insert into things values (2000, 2, 'NEW', $1)", note)
+    tab = await place.tab(url=f"{place.pages}/")
+    await tab.until("window.start !== undefined")
+    await tab.run(
+        filled(
+            "start(URL, 'things', OPTIONS)",
+            url=place.url,
+            options={"token": place.token, "where": {"workspace_id": 2}},
+        )
+    )
+    await tab.until("document.querySelectorAll('tbody tr').length === 1")
+    assert note in await tab.run("document.querySelector('tbody').innerText")
+    assert await tab.run("document.querySelectorAll('tbody script, tbody img').length") == 0
+    assert await tab.run("window.isBroken") is None
+
+
+async def test_a_page_comes_back_when_the_node_was_killed(place: Place) -> None:
+    await rows_of(place, 3)
+    tab = await place.tab()
+    await opened(place, tab, 3)
+    await equal(place, tab, 3)
+    place.kill()
+    await tab.until("table.status === 'apart' || table.status === 'connecting'")
+    await place.site.execute(
+        "delete from things where id = 3000", "update things set note = 'away' where id = 3001"
+    )
+    place.start()
+    await equal(place, tab, 3)
+    assert await tab.run("[table.details.how, table.details.drifts]") == ["replay", 0]
+    heard = await tab.run("batches.flat().slice(300)")
+    assert sorted(heard) == [["deletion", "3000"], ["record", "3001"]], (
+        "what has changed, and no more"
+    )
+
+
+async def test_rows_are_there_after_a_reload(place: Place) -> None:
+    await rows_of(place, 4)
+    tab = await place.tab()
+    await opened(place, tab, 4, cache=True)
+    await equal(place, tab, 4)
+    await cached(tab, 300)
+    await tab.reload()
+    await place.site.execute("delete from things where id = 4000")
+    await opened(place, tab, 4, cache=True)
+    await equal(place, tab, 4)
+    assert await tab.run("[table.details.how, table.details.drifts]") == ["replay", 0]
+    assert await tab.run("batches[0].length") == 300, "from the cache, before the node was asked"
+    assert await tab.run("batches.slice(1).flat()") == [["deletion", "4000"]]
+    await tab.reload()
+    await opened(place, tab, 4, cache=True, user="another")
+    await equal(place, tab, 4)
+    assert await tab.run("table.details.how") == "full", "a cache is of one user"
+
+
+LOSING = """const parse = JSON.parse;
+JSON.parse = (text) => parse(text).filter(({ type }) => {
+  const isLost = type === window.lost;
+  if (isLost) window.lost = "";
+  return !isLost;
+}); 0"""
+
+
+async def test_a_copy_that_missed_something_heals(place: Place) -> None:
+    await rows_of(place, 10)
+    tab = await place.tab()
+    await opened(place, tab, 10)
+    await equal(place, tab, 10)
+    await tab.run(LOSING)
+    changes = {
+        "record": "update things set note = 'missed' where id = 10001",
+        "deletion": "delete from things where id = 10002",
+    }
+    for drifts, (lost, change) in enumerate(changes.items(), 1):
+        await tab.run(f"window.lost = '{lost}'")
+        await place.site.execute(change)
+        await tab.until(f"table.details.drifts === {drifts}")
+        await equal(place, tab, 10)
+        assert await tab.run("table.details.how") == "digest"
+    assert await tab.run("batches.slice(1).flat()") == [
+        ["deletion", "10001"],
+        ["record", "10001"],
+        ["deletion", "10002"],
+    ]
+
+
+async def test_many_differences_are_found_by_walking_deeper(place: Place) -> None:
+    await rows_of(place, 30, 20_000)
+    tab = await place.tab()
+    await opened(place, tab, 30, cache=True)
+    await equal_count(tab, 20_000)
+    await cached(tab, 20_000)
+    await tab.reload()
+    await tab.run(
+        in_cache(
+            "for (const one of (await brought(rows.getAll())).slice(0, 3000)) rows.delete([one.copy, one.name]);"
+        )
+    )
+    await opened(place, tab, 30, cache=True)
+    await equal_count(tab, 20_000)
+    assert await tab.run("table.details.how") == "digest"
+    assert await tab.run("batches.slice(1).flat().length") == 3_000, "what was lacking, and no more"
+
+
+async def equal_count(tab: Tab, count: int) -> None:
+    """Proven by digest; the rows themselves are too many to be sent through the test."""
+    await tab.until(f"table.status === 'synced' && table.rows.size === {count}")
+
+
+STORES = """(async () => {
+  const opening = indexedDB.open("moorline-records", 1);
+  const brought = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
+  const db = await brought(opening);
+  const work = db.transaction(["copies", "rows"], "readwrite");
+  const rows = work.objectStore("rows");
+  const result = await (async () => { WORK })();
+  await new Promise((resolve) => (work.oncomplete = resolve));
+  db.close();
+  return result;
+})()"""
+
+
+def in_cache(work: str) -> str:
+    return STORES.replace("WORK", work)
+
+
+async def cached(tab: Tab, count: int) -> None:
+    """Until so many rows, and a cursor, are in the cache."""
+    await tab.until(
+        in_cache(
+            "const [about] = await brought(work.objectStore('copies').getAll());"
+            f"return about?.cursor !== '' && (await brought(rows.count())) === {count};"
+        )
+    )
+
+
+ALTERED = {
+    "a row is gone": "rows.delete([one.copy, one.name]);",
+    "a row has another text": "rows.put({ ...one, text: one.text.replace('NEW', 'OLD') });",
+    "a row is there that the node has not": (
+        "rows.put({ ...one, name: '77', key: ['77'], check: checkOf(`77 ${one.seq} ${one.text}`) });"
+    ),
+    "an older version": (
+        "rows.put({ ...one, seq: 1, check: checkOf(`${one.name} 1 ${one.text}`) });"
+    ),
+}
+
+CHECK = """const checkOf = (text) => { let sum = 0x811c9dc5;
+  for (const one of text) sum = Math.imul(sum ^ one.charCodeAt(0), 0x01000193); return sum >>> 0; };"""
+
+
+async def test_a_cache_that_was_altered_is_found_and_healed(place: Place) -> None:
+    await rows_of(place, 5)
+    tab = await place.tab()
+    for what, alteration in ALTERED.items():
+        await opened(place, tab, 5, cache=True)
+        await equal(place, tab, 5)
+        await cached(tab, 300)
+        await tab.reload()
+        await tab.run(
+            in_cache(f"{CHECK} const one = (await brought(rows.getAll()))[7]; {alteration}")
+        )
+        await opened(place, tab, 5, cache=True)
+        await equal(place, tab, 5)
+        assert await tab.run("table.details.how") == "digest", what
+        assert await tab.run("batches.slice(1).flat().length") <= 2, what
+        await cached(tab, 300)
+        await tab.reload()
+
+
+async def test_two_tabs_share_one_connection(place: Place) -> None:
+    await rows_of(place, 6)
+    profile = await place.profile()
+    first, second = await place.tab(profile), await place.tab(profile)
+    await until(lambda: place.subscriptions() == 0, "those of other tests are over")
+    await opened(place, first, 6)
+    await equal(place, first, 6)
+    await opened(place, second, 6)
+    await equal(place, second, 6)
+    assert [await tab.run("table.details.isLeading") for tab in (first, second)] == [True, False]
+    assert place.subscriptions() == 1
+    await place.site.execute(
+        "delete from things where id = 6000", "update things set note = 'two' where id = 6001"
+    )
+    await equal(place, first, 6)
+    await equal(place, second, 6)
+    await first.close()
+    await second.until("table.details.isLeading")
+    await place.site.execute("update things set note = 'alone' where id = 6002")
+    await equal(place, second, 6)
+    assert place.subscriptions() == 1
+    assert await second.run("table.details.drifts") == 0
+    assert ["record", "6003"] not in await second.run("batches.slice(1).flat()"), "it went on"
+
+
+HIDE = """Object.defineProperty(document, "hidden", { get: () => ISHIDDEN, configurable: true });
+document.dispatchEvent(new Event("visibilitychange")); 0"""
+
+
+async def test_a_hidden_tab_catches_up_when_it_is_shown(place: Place) -> None:
+    await rows_of(place, 7)
+    profile = await place.profile()
+    first, second = await place.tab(profile), await place.tab(profile)
+    for tab in (first, second):
+        await opened(place, tab, 7)
+        await equal(place, tab, 7)
+    await second.run(filled(HIDE, ishidden=True))
+    await place.site.execute(
+        "delete from things where id = 7000", "update things set note = 'unseen' where id = 7001"
+    )
+    await equal(place, first, 7)
+    assert await second.run("table.rows.size") == 300
+    await second.run(filled(HIDE, ishidden=False))
+    await equal(place, second, 7)
+    assert sorted(await second.run("batches.slice(1).flat()")) == [
+        ["deletion", "7000"],
+        ["record", "7001"],
+    ]
+
+
+async def test_a_page_of_another_origin_is_refused(place: Place) -> None:
+    await rows_of(place, 8, 3)
+    strange = await place.tab(url=f"{place.strange}/")
+    await opened(place, strange, 8)
+    await strange.until("table.status === 'apart'")
+    assert await strange.run("table.rows.size") == 0
+    known = await place.tab(url=f"{place.pages}/")
+    await opened(place, known, 8)
+    await equal(place, known, 8)
+    assert await strange.run("[table.rows.size, table.details.how]") == [0, ""]
+
+
+async def test_refusals_are_told(place: Place) -> None:
+    tab = await place.tab()
+    await opened(place, tab, 9, where={"note": "no filter"})
+    await tab.until("table.status === 'refused'")
+    assert await tab.run("table.details.code") == "BAD_FILTER"
+    await opened(place, tab, 9, token="", user="nobody")
+    await tab.until("table.status === 'refused' || table.status === 'apart'")
+    assert await tab.run("table.rows.size") == 0
+    assert (
+        await tab.run("""(async () => {
+      const { records } = await import("/records/client.js");
+      try { records("/", "things", { were: {} }); } catch (error) { return String(error); }
+    })()""")
+        == "TypeError: records: no option were: there are where, columns, token, cache, user, share"
+    )
