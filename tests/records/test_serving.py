@@ -8,12 +8,13 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.records.clients import PATIENCE_S, Held, client, until
+from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
+from moorline.core.records.known_ids import ranges_text
 from moorline.records.registration import remove
-from moorline.wire.records import Record
+from moorline.wire.records import Deletion, Record
 
 
 @pytest.fixture
@@ -23,7 +24,9 @@ async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site
 
 
 async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
-    await site.execute("insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n")
+    await site.execute(
+        "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n"
+    )
     node = await site.node()
     held = Held("things", where={"workspace_id": 1})
     async with client(url_of(node), held):
@@ -42,6 +45,14 @@ async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
 
 
 MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1000) n"
+
+
+async def refused(held: Held) -> None:
+    await until(lambda: held.refused, "a refusal")
+
+
+async def heard(held: Held, count: int) -> None:
+    await until(lambda: len(held.heard) >= count, f"{count} messages")
 
 
 async def came_back(site: Site, url: str, held: Held, *changes: str) -> str:
@@ -181,8 +192,8 @@ async def test_t27_cut_at_every_message_of_a_sync_and_resumed(site: Site) -> Non
 
         held.take = take  # type: ignore[method-assign]
         async with client(url_of(node), held):
-            await until(lambda held=held, cut_at=cut_at: len(held.heard) >= min(cut_at, 22))
-        del held.take  # type: ignore[method-assign]
+            await heard(held, min(cut_at, 22))
+        del held.take
         await site.execute(f"update things set note = 'cut {cut_at}' where id = {cut_at % 20 + 1}")
         held.left()
         async with client(url_of(node), held):
@@ -316,7 +327,7 @@ async def test_one_table_that_is_refused_touches_no_other(site: Site) -> None:
     async with client(url_of(node), *wrong.values(), good):
         await site.equal(good)
         for code, held in wrong.items():
-            await until(lambda held=held: held.refused, code)
+            await refused(held)
             assert held.refused[0].code == code
     bad = Held("things", where={"note": "n"})
     async with client(url_of(node), bad):
@@ -338,7 +349,9 @@ async def test_columns_that_are_named_are_all_that_comes(site: Site) -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 200, 1_000])
 async def test_t41_differences_are_found_at_a_cost_in_proportion(site: Site, count: int) -> None:
-    await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20000) n")
+    await site.execute(
+        "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20000) n"
+    )
     node = await site.node()
     held = Held("things")
     async with client(url_of(node), held):
@@ -405,3 +418,54 @@ async def test_t43_empty_sides(site: Site) -> None:
     async with client(url_of(node), held):
         await site.equal(held)
     assert held.hows[0] == "digest"
+
+
+@pytest.mark.parametrize("form", [AS_JSON, AS_MSGPACK])
+async def test_both_forms_say_the_same(site: Site, form: str) -> None:
+    await site.execute(
+        MANY,
+        "insert into things values (5000, 1, 'Ä', 'it''s \"quoted\" \\ and\nlong'), (5001, null, null, null)",
+    )
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held, form=form):
+        await site.equal(held)
+        await site.execute(*OFFLINE.values())
+        await site.equal(held)
+    held.left()
+    held.cursor = ""
+    await site.execute("update things set note = 'by digest' where id % 10 = 0")
+    async with client(url_of(node), held, form=form):
+        await site.equal(held)
+    assert held.hows[0] == "digest"
+    assert held.drifts == 0
+
+
+async def test_known_ids_in_ranges_as_in_the_seed(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await site.execute(*OFFLINE.values())
+    held.left()
+    held.cursor = ""
+    held.heard.clear()
+    held.wanted["ids"] = ranges_text(sorted(int(key[0]) for key in held.rows))
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+        gone = {tuple(one.key) for one in held.heard if isinstance(one, Deletion)}
+        assert gone == {("4",), ("7",)}
+        await site.execute("truncate things", "insert into things values (5, 1, 'NEW', 'n')")
+        await site.equal(held, "workspace_id = 1")
+    assert held.hows[0] == "ids"
+    assert held.drifts == 0
+
+
+@pytest.mark.parametrize("ids", ["5-1", "1,1", "1-", "x", "1-9223372036854775807", "3,2", "1-5,4"])
+async def test_t47_ranges_that_are_none_are_refused(site: Site, ids: str) -> None:
+    node = await site.node()
+    held = Held("things", ids=ids)
+    async with client(url_of(node), held):
+        await until(lambda: held.refused, "a refusal")
+    assert held.refused[0].code == "BAD_FILTER"

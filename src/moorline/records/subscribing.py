@@ -1,9 +1,13 @@
-"""Room: records. How a subscription finds its table: whether it may, where the table is, and what it is given.
+"""Room: records. How a subscription finds its table: whether it may, where the table is, and what it
+is given.
 
-    joining = await tables.joining(session, sync, wanted)      the host is open, the cursor is read; or `Refused`
-    refused = joining.join(session)                            in one go: rights are read, and it is registered
+    joining = await tables.joining(session, sync, wanted)      the host is open, the cursor is read; or
+    `Refused`
+    refused = joining.join(session)                            in one go: rights are read, and it is
+    registered
 
-Whoever may see nothing of a table is told that there is no such table, whether there is one or not, and no database
+Whoever may see nothing of a table is told that there is no such table, whether there is one or not,
+and no database
 is asked for that.
 """
 
@@ -307,8 +311,12 @@ class Tables:
             try:
                 async with database.connection() as connection:
                     pruned = await prune(connection, registration, self._settings.log_life_s)
-            except TableRefused:
-                continue  # it was removed in between
+            except (DatabaseUnreachable, TableRefused) as error:
+                # It was removed in between; or this role may not, and others are not to wait for that.
+                log.debug(
+                    "a log is not pruned", extra={"table": registration.name, "why": str(error)}
+                )
+                continue
             if pruned.has_lost:
                 log.warning(
                     "the log of a table had passed its bound: clients are synced anew",
