@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 PATIENCE_S = 60
-COMMAND = shutil.which("chromium") or shutil.which("chromium-browser")
+COMMAND = shutil.which("chromium")
 
 FLAGS = (
     "--headless=new",
@@ -148,7 +149,14 @@ async def chromium(folder: Path) -> AsyncIterator[Chromium]:
     port_file = folder / "DevToolsActivePort"
     with (folder.parent / "chromium.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            COMMAND, *FLAGS, f"--user-data-dir={folder}", "about:blank", stdout=log, stderr=log
+            COMMAND,
+            *FLAGS,
+            f"--user-data-dir={folder}",
+            "about:blank",
+            stdout=log,
+            stderr=log,
+            # It writes beside its profile too.
+            env=os.environ | {"HOME": str(folder)},
         )
     try:
         end = time.monotonic() + PATIENCE_S

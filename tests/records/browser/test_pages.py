@@ -199,7 +199,8 @@ async def test_many_differences_are_found_by_walking_deeper(place: Place) -> Non
     await tab.reload()
     await tab.run(
         in_cache(
-            "for (const one of (await brought(rows.getAll())).slice(0, 3000)) rows.delete([one.copy, one.name]);"
+            "for (const { copy, name } of (await brought(rows.getAll())).slice(0, 3000)) "
+            "rows.delete([copy, name]);"
         )
     )
     await opened(place, tab, 30, cache=True)
@@ -334,6 +335,36 @@ async def test_a_page_of_another_origin_is_refused(place: Place) -> None:
     await opened(place, known, 8)
     await equal(place, known, 8)
     assert await strange.run("[table.rows.size, table.details.how]") == [0, ""]
+
+
+BLOCKED = """window.tried = 0;
+window.WebSocket = class {
+  static OPEN = 1;
+  constructor() {
+    window.tried += 1;
+    setTimeout(() => this.onclose({ code: 1006, reason: "" }));
+  }
+  close() {}
+}; 0"""
+
+
+async def test_requests_where_websockets_cannot_be_opened(place: Place) -> None:
+    await rows_of(place, 11)
+    tab = await place.tab(url=f"{place.pages}/")
+    await tab.run(BLOCKED)
+    await opened(place, tab, 11)
+    await equal(place, tab, 11)
+    for number in range(3):
+        await place.site.execute(
+            f"delete from things where id = {11_000 + number}",
+            f"update things set note = 'polled' where id = {11_100 + number}",
+        )
+        await equal(place, tab, 11)
+    assert await tab.run("[table.details.drifts, tried]") == [0, 3], (
+        "twice, and when the node was there"
+    )
+    await tab.run("table.close()")
+    await until(lambda: place.subscriptions() == 0, "the request that waited is over")
 
 
 async def test_refusals_are_told(place: Place) -> None:

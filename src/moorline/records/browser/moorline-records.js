@@ -7,7 +7,7 @@
 //     RowHash        XXH3-128 with a seed, as the node hashes keys and seqs
 //     Copy           the rows and their digest; no socket in it
 //     Walk           finds what differs from the node, by ranges and lists of hashes
-//     Link           one WebSocket, and when to come back
+//     Link           one WebSocket, and when to come back; where it cannot be opened, requests that wait
 //     Cache          rows and cursor in IndexedDB
 //     Tabs           which tab has the link (Web Locks), and what it tells the others (BroadcastChannel)
 //     RecordTable    what a page sees
@@ -37,6 +37,11 @@ const CACHE_PAUSE_MS = 300;
 const CACHE_LIFE_MS = 30 * 24 * 3_600_000;
 /** Rows in one message to another tab. */
 const TAB_ROWS_MAX = 2_000;
+
+/** So often a WebSocket is not opened before requests are tried in its place. */
+const OPEN_TRIES = 2;
+/** Then it is tried again after this time. */
+const POLLED_MS = 300_000;
 
 const SUBPROTOCOL = "moorline.records.json";
 const BEARER = "moorline.bearer.";
@@ -411,6 +416,7 @@ class Link {
   /** @type {WebSocket | null} */ #socket = null;
   /** @type {any} */ #timer;
   /** @type {any} */ #probe;
+  /** @type {AbortController | null} */ #polling = null;
   /** @type {((answer: any) => void) | null} */ #answered = null;
   /** @type {Set<string> | null} In a full sync, what it has not brought so far. */ #unseen = null;
   /** @type {any[]} */ #changes = [];
@@ -424,6 +430,13 @@ class Link {
   #heals = 0;
   #tries = 0;
   #heardAt = 0;
+  /** WebSockets in a row that were never open. */
+  #unopened = 0;
+  #mayPoll = true;
+  #isProven = false;
+  #isPausing = false;
+  /** Of attempts that wait for a token the last one counts. */
+  #connecting = {};
 
   /**
    * @param {string} address @param {Asked} asked @param {() => Promise<string>} token
@@ -447,7 +460,7 @@ class Link {
   hurry() {
     if (this.#isOver) return;
     if (this.#socket === null) {
-      if (this.#mayHurry) this.#connect();
+      if (this.#mayHurry && this.#polling === null) this.#connect();
     } else if (this.#socket.readyState === WebSocket.OPEN && Date.now() - this.#heardAt > 60_000) {
       const asked = this.#socket;
       this.#subscribe();
@@ -459,23 +472,79 @@ class Link {
 
   async #connect() {
     this.#drop();
-    this.#listener.became("connecting");
+    // A WebSocket that is tried between two requests is no news.
+    if (this.#unopened <= OPEN_TRIES && this.#mayPoll) this.#listener.became("connecting");
+    const connecting = {};
+    this.#connecting = connecting;
     try {
       const token = await this.#token();
-      if (this.#isOver || this.#socket !== null) return;
-      const socket = new WebSocket(this.#address, [SUBPROTOCOL, ...(token ? [BEARER + base64Url(token)] : [])]);
-      this.#socket = socket;
-      socket.onopen = () => socket === this.#socket && this.#subscribe();
-      socket.onmessage = ({ data }) => socket === this.#socket && this.#heard(data);
-      socket.onclose = ({ code, reason }) => socket === this.#socket && this.#lost(code, reason);
+      if (this.#isOver || this.#connecting !== connecting) return;
+      if (this.#unopened >= OPEN_TRIES && this.#mayPoll) await this.#poll(token);
+      else this.#openSocket(token);
     } catch (error) {
       this.#lost(0, String(error));
     }
   }
 
+  #openSocket(/** @type {string} */ token) {
+    const socket = new WebSocket(this.#address, [SUBPROTOCOL, ...(token ? [BEARER + base64Url(token)] : [])]);
+    this.#socket = socket;
+    this.#unopened += 1;
+    this.#mayPoll = true;
+    socket.onopen = () => {
+      if (socket !== this.#socket) return;
+      this.#unopened = 0;
+      this.#subscribe();
+    };
+    socket.onmessage = ({ data }) => socket === this.#socket && this.#heard(data);
+    socket.onclose = ({ code, reason }) => {
+      if (socket !== this.#socket) return;
+      if (this.#unopened > OPEN_TRIES) this.#connect();
+      else this.#lost(code, reason);
+    };
+  }
+
+  /** One request for each sync, which the node answers when there is something to say. */
+  async #poll(/** @type {string} */ token) {
+    const polling = new AbortController();
+    this.#polling = polling;
+    const end = Date.now() + POLLED_MS;
+    const headers = { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+    try {
+      // The first answer shows that the node is there: then a WebSocket is tried once more.
+      do {
+        const body = JSON.stringify(this.#subscription());
+        const answer = await fetch(`${this.#address.replace(/^ws/, "http")}/poll`, { method: "POST", headers, body, signal: polling.signal });
+        const text = await answer.text();
+        if (polling.signal.aborted) return;
+        if (!answer.ok) {
+          const isBoot = answer.status === 503 && text.includes('"RESTART"');
+          this.#lost(isBoot ? BOOTED : answer.status, text.slice(0, 200));
+          return;
+        }
+        this.#isProven = this.#isPausing = false;
+        this.#heard(text);
+        if (polling.signal.aborted || this.#isPausing) return;
+        if (!this.#isProven) await new Promise((resolve) => setTimeout(resolve, pauseOf(this.#tries++)));
+      } while (!polling.signal.aborted && this.#unopened > OPEN_TRIES && Date.now() < end);
+    } catch (error) {
+      if (polling.signal.aborted) return;
+      // Not even that: the node is away, and nothing is said about WebSockets.
+      this.#unopened = 0;
+      this.#lost(0, String(error));
+      return;
+    }
+    if (polling.signal.aborted) return;
+    this.#mayPoll = false;
+    this.#unopened = OPEN_TRIES;
+    this.#connect();
+  }
+
   #drop() {
     clearTimeout(this.#timer);
     clearTimeout(this.#probe);
+    this.#polling?.abort();
+    this.#polling = null;
     const socket = this.#socket;
     this.#socket = null;
     this.#answered = null;
@@ -500,7 +569,8 @@ class Link {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify([message]));
   }
 
-  #subscribe() {
+  /** The next one, with what is known: what is of those before is not heard any more. */
+  #subscription() {
     clearTimeout(this.#timer);
     this.#sync += 1;
     this.#isForeign = true;
@@ -509,7 +579,17 @@ class Link {
     this.#unseen = null;
     const { cursor, rows } = this.#copy;
     const known = { ...(cursor && { cursor }), ...(rows.size > 0 && { digest: this.#copy.digest() }) };
-    this.#send({ type: "subscribe", sync: this.#sync, tables: [{ ...this.#asked, ...known }] });
+    return { type: "subscribe", sync: this.#sync, tables: [{ ...this.#asked, ...known }] };
+  }
+
+  #subscribe() {
+    this.#send(this.#subscription());
+  }
+
+  /** Later; of polls, by a new one. */
+  #askAgain(/** @type {number} */ pauseMs) {
+    this.#isPausing = true;
+    this.#timer = setTimeout(() => (this.#socket === null ? this.#connect() : this.#subscribe()), pauseMs);
   }
 
   #heard(/** @type {string} */ data) {
@@ -618,6 +698,7 @@ class Link {
       copy.cursor = cursor;
       this.#heals = 0;
       this.#tries = 0;
+      this.#isProven = true;
       this.#tell();
       this.#listener.proven(this.#how);
       return;
@@ -626,13 +707,13 @@ class Link {
     copy.cursor = "";
     this.#listener.drifted();
     if (this.#heals <= HEALS_MAX) {
-      this.#subscribe();
+      if (this.#polling === null) this.#subscribe();
       return;
     }
     // By digest it does not come to rest: from nothing, and not at once.
     for (const name of [...copy.versions.keys()]) this.#remove(name);
     this.#isForeign = true;
-    this.#timer = setTimeout(() => this.#subscribe(), Math.random() * BOOT_PAUSE_MS);
+    this.#askAgain(Math.random() * BOOT_PAUSE_MS);
   }
 
   #refused(/** @type {any} */ { code, why, return_ms: returnMs = 0 }) {
@@ -648,7 +729,7 @@ class Link {
     this.#listener.became("refused", { code, why });
     const isPassing = code === "BUSY" || code === "NOT_READY" || code === "TABLE_CHANGED";
     const pause = isPassing ? returnMs + Math.random() * 1_000 : (0.5 + Math.random() / 2) * PAUSE_MS_MAX;
-    this.#timer = setTimeout(() => this.#subscribe(), pause);
+    this.#askAgain(pause);
   }
 }
 
