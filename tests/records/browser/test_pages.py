@@ -1,6 +1,8 @@
 """The client of records in pages of a real Chromium, against a real node and Postgres."""
 
 import json
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
@@ -103,22 +105,44 @@ async def test_a_first_sync_and_then_what_changes(place: Place) -> None:
     await until(lambda: place.subscriptions() == 0, "the subscription has ended")
 
 
-async def test_text_stays_text(place: Place) -> None:
+SHOW = """(() => {
+  const fill = (values) => Object.entries(values).forEach(([name, value]) => (form.elements[name].value = value));
+  const form = document.querySelector("form");
+  fill(VALUES);
+  form.requestSubmit();
+})()"""
+
+
+async def test_the_example_shows_rows_and_text_stays_text(place: Place) -> None:
     note = "<script>window.isBroken = true</script><img src=x onerror='window.isBroken = true'>"
     await place.site.connection.execute("insert into things values (2000, 2, 'NEW', $1)", note)
     tab = await place.tab(url=f"{place.pages}/")
-    await tab.until("window.start !== undefined")
-    await tab.run(
-        filled(
-            "start(URL, 'things', OPTIONS)",
-            url=place.url,
-            options={"token": place.token, "where": {"workspace_id": 2}},
-        )
-    )
+    values = {
+        "url": place.url,
+        "table": "things",
+        "where": '{"workspace_id": 2}',
+        "token": place.token,
+    }
+    await tab.run(filled(SHOW, values=values))
     await tab.until("document.querySelectorAll('tbody tr').length === 1")
     assert note in await tab.run("document.querySelector('tbody').innerText")
     assert await tab.run("document.querySelectorAll('tbody script, tbody img').length") == 0
     assert await tab.run("window.isBroken") is None
+    await place.site.execute(
+        "insert into things values (2001, 2, 'NEW', 'second')",
+        "update things set note = 'changed' where id = 2000",
+    )
+    await tab.until("[...document.querySelectorAll('tbody tr')].length === 2")
+    await tab.until("document.querySelector('tbody tr').textContent.endsWith('changed')")
+    await tab.until("document.querySelector('#status').textContent === '2 rows, live'")
+    await tab.say(
+        "Emulation.setDeviceMetricsOverride",
+        width=360,
+        height=720,
+        deviceScaleFactor=2,
+        mobile=True,
+    )
+    assert await tab.run("document.documentElement.scrollWidth <= 360"), "no scrolling sideways"
 
 
 async def test_a_page_comes_back_when_the_node_was_killed(place: Place) -> None:
@@ -382,3 +406,71 @@ async def test_refusals_are_told(place: Place) -> None:
     })()""")
         == "TypeError: records: no option were: there are where, columns, token, cache, user, share"
     )
+
+
+# What the hook uses of React, in few lines: states, references and effects of one component.
+HOOKS = """(async () => {
+  const { useRecords } = await import("/records/records-react.js");
+  const kept = [];
+  let at = 0;
+  const slot = (first) => (kept[at++] ??= { current: first });
+  const React = {
+    useRef: slot,
+    useState: (first) => {
+      const state = slot(first);
+      return [state.current, (value) => { state.current = value; draw(window.options); }];
+    },
+    useEffect: (effect, changed) => {
+      const before = slot(null);
+      const text = JSON.stringify(changed);
+      if (before.text === text) return;
+      before.end?.();
+      before.text = text;
+      queueMicrotask(() => (before.end = effect()));
+    },
+  };
+  window.draw = (options) => {
+    window.options = options;
+    at = 0;
+    window.shown = useRecords(React, location.origin, "things", { ...options });
+  };
+  draw(OPTIONS);
+})()"""
+
+
+async def test_the_hook_draws_again_when_rows_change(place: Place) -> None:
+    await rows_of(place, 12, 5)
+    await rows_of(place, 13, 3)
+    tab = await place.tab()
+    options = {"where": {"workspace_id": 12}, "token": place.token}
+    await tab.run(filled(HOOKS, options=options))
+    await tab.until("shown.status === 'synced' && shown.rows.size === 5")
+    await place.site.execute("update things set note = 'drawn' where id = 12000")
+    await tab.until("shown.rows.get('12000').note === 'drawn'")
+    await tab.run(filled("draw(OPTIONS)", options=options | {"where": {"workspace_id": 13}}))
+    await tab.until("shown.status === 'synced' && shown.rows.size === 3")
+    await until(lambda: place.subscriptions() == 1, "the first subscription is over")
+
+
+FILES = [
+    "client.js",
+    "client.d.ts",
+    "moorline-records.js",
+    "records-react.js",
+    "records-react.d.ts",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_files_are_served_with_a_tag(place: Place, name: str) -> None:
+    url = f"{place.url}/records/{name}"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        assert answer.read()
+        assert answer.headers["content-type"].startswith(
+            "text/javascript" if name.endswith(".js") else "text/plain"
+        )
+        known = urllib.request.Request(url, headers={"If-None-Match": answer.headers["etag"]})
+    with pytest.raises(urllib.error.HTTPError) as unchanged:
+        urllib.request.urlopen(known, timeout=20)
+    assert unchanged.value.code == 304
+    unchanged.value.close()
