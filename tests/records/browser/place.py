@@ -59,12 +59,16 @@ class Place:
         assert self.node.process.stdout is not None
         self.node.process.stdout.close()
 
-    async def admit(self) -> None:
-        """A user whose token may read the table."""
+    async def token_of(self, user: str, path: str) -> str:
+        """A new user who may read at this path."""
         async with moorline.connect(self.node.address) as moor:
-            await moor.access.add_user("olga", b"swordfish")
-            self.token = (await moor.access.add_token("olga", "pages")).token
-            await moor.access.add_grant("/records/things", "olga", "s")
+            await moor.access.add_user(user, b"swordfish")
+            await moor.access.add_grant(path, user, "s")
+            return (await moor.access.add_token(user, "pages")).token
+
+    async def revoke(self, user: str, path: str) -> None:
+        async with moorline.connect(self.node.address) as moor:
+            await moor.access.remove_grant(path, user)
 
     def subscriptions(self) -> int:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=20) as answer:
@@ -113,7 +117,7 @@ async def opened_place(
             place = Place(site, browser, folder, pages_port)
             place.start()
             try:
-                await place.admit()
+                place.token = await place.token_of("olga", "/records/things")
                 yield place
             finally:
                 with place.node:

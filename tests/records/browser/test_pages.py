@@ -1,68 +1,36 @@
 """The client of records in pages of a real Chromium, against a real node and Postgres."""
 
-import json
+import asyncio
 import urllib.error
 import urllib.request
-from typing import Any
+from email.message import Message
 
 import pytest
 import xxhash
-from tests.records.browser.chromium import Tab
 from tests.records.browser.place import Place
+from tests.records.browser.scripts import (
+    BLOCKED,
+    CHECK,
+    HASHES,
+    HIDE,
+    HOOKS,
+    LOSING,
+    SHOW,
+    cached,
+    equal,
+    equal_count,
+    filled,
+    in_cache,
+    opened,
+    rows_of,
+)
 from tests.records.clients import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+
 LENGTHS = [*range(301), 1_023, 1_024, 1_025, 1_088, 2_049, 4_108]
 SEEDS = [0, 1, 0xFFFFFFFF, 0x9E3779B97F4A7C15, (1 << 64) - 1]
-
-HASHES = """(async () => {
-  const { xxh3 } = await import("/records/client.js");
-  const data = Uint8Array.from({ length: 5000 }, (_, at) => (at * 131 + 7) & 255);
-  return LENGTHS.map((length) => SEEDS.map((seed) =>
-    xxh3(data.subarray(0, length), BigInt(seed)).toString(16).padStart(32, "0")));
-})()"""
-
-OPEN = """(async () => {
-  const { records } = await import(CLIENT);
-  window.batches = [];
-  window.table = records(URL, "things", OPTIONS);
-  table.onchange((changes) => batches.push(changes.map(({ kind, key }) => [kind, key])));
-})()"""
-
-
-def filled(script: str, **values: Any) -> str:
-    for name, value in values.items():
-        script = script.replace(name.upper(), json.dumps(value))
-    return script
-
-
-async def opened(place: Place, tab: Tab, workspace: int, **options: Any) -> None:
-    options = {"where": {"workspace_id": workspace}, "token": place.token} | options
-    await tab.run(
-        filled(OPEN, client=f"{place.url}/records/client.js", url=place.url, options=options)
-    )
-
-
-async def equal(place: Place, tab: Tab, workspace: int) -> None:
-    """State equal: the page's rows are those of the table, and proven."""
-    rows = await place.site.table(f"workspace_id = {workspace}")
-    wanted = {key[0]: row for key, (_, row) in rows.items()}
-    await tab.until(
-        f"table.status === 'synced' && same(table.rows, {json.dumps(wanted)})".replace("same", SAME)
-    )
-
-
-SAME = """((rows, wanted) => rows.size === Object.keys(wanted).length && [...rows].every(
-  ([key, row]) => key in wanted && Object.keys(row).every((name) => row[name] === wanted[key][name])))"""
-
-
-async def rows_of(place: Place, workspace: int, count: int = 300) -> None:
-    first = workspace * 1_000
-    await place.site.execute(
-        f"insert into things select n, {workspace}, 'NEW', 'n' || n "
-        f"from generate_series({first}, {first + count - 1}) n"
-    )
 
 
 async def test_the_hash_is_that_of_python(place: Place) -> None:
@@ -103,14 +71,6 @@ async def test_a_first_sync_and_then_what_changes(place: Place) -> None:
     await tab.run("table.close()")
     await tab.until("window.isRead")
     await until(lambda: place.subscriptions() == 0, "the subscription has ended")
-
-
-SHOW = """(() => {
-  const fill = (values) => Object.entries(values).forEach(([name, value]) => (form.elements[name].value = value));
-  const form = document.querySelector("form");
-  fill(VALUES);
-  form.requestSubmit();
-})()"""
 
 
 async def test_the_example_shows_rows_and_text_stays_text(place: Place) -> None:
@@ -183,14 +143,6 @@ async def test_rows_are_there_after_a_reload(place: Place) -> None:
     assert await tab.run("table.details.how") == "full", "a cache is of one user"
 
 
-LOSING = """const parse = JSON.parse;
-JSON.parse = (text) => parse(text).filter(({ type }) => {
-  const isLost = type === window.lost;
-  if (isLost) window.lost = "";
-  return !isLost;
-}); 0"""
-
-
 async def test_a_copy_that_missed_something_heals(place: Place) -> None:
     await rows_of(place, 10)
     tab = await place.tab()
@@ -233,38 +185,6 @@ async def test_many_differences_are_found_by_walking_deeper(place: Place) -> Non
     assert await tab.run("batches.slice(1).flat().length") == 3_000, "what was lacking, and no more"
 
 
-async def equal_count(tab: Tab, count: int) -> None:
-    """Proven by digest; the rows themselves are too many to be sent through the test."""
-    await tab.until(f"table.status === 'synced' && table.rows.size === {count}")
-
-
-STORES = """(async () => {
-  const opening = indexedDB.open("moorline-records", 1);
-  const brought = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
-  const db = await brought(opening);
-  const work = db.transaction(["copies", "rows"], "readwrite");
-  const rows = work.objectStore("rows");
-  const result = await (async () => { WORK })();
-  await new Promise((resolve) => (work.oncomplete = resolve));
-  db.close();
-  return result;
-})()"""
-
-
-def in_cache(work: str) -> str:
-    return STORES.replace("WORK", work)
-
-
-async def cached(tab: Tab, count: int) -> None:
-    """Until so many rows, and a cursor, are in the cache."""
-    await tab.until(
-        in_cache(
-            "const [about] = await brought(work.objectStore('copies').getAll());"
-            f"return about?.cursor !== '' && (await brought(rows.count())) === {count};"
-        )
-    )
-
-
 ALTERED = {
     "a row is gone": "rows.delete([one.copy, one.name]);",
     "a row has another text": "rows.put({ ...one, text: one.text.replace('NEW', 'OLD') });",
@@ -275,9 +195,6 @@ ALTERED = {
         "rows.put({ ...one, seq: 1, check: checkOf(`${one.name} 1 ${one.text}`) });"
     ),
 }
-
-CHECK = """const checkOf = (text) => { let sum = 0x811c9dc5;
-  for (const one of text) sum = Math.imul(sum ^ one.charCodeAt(0), 0x01000193); return sum >>> 0; };"""
 
 
 async def test_a_cache_that_was_altered_is_found_and_healed(place: Place) -> None:
@@ -324,10 +241,6 @@ async def test_two_tabs_share_one_connection(place: Place) -> None:
     assert ["record", "6003"] not in await second.run("batches.slice(1).flat()"), "it went on"
 
 
-HIDE = """Object.defineProperty(document, "hidden", { get: () => ISHIDDEN, configurable: true });
-document.dispatchEvent(new Event("visibilitychange")); 0"""
-
-
 async def test_a_hidden_tab_catches_up_when_it_is_shown(place: Place) -> None:
     await rows_of(place, 7)
     profile = await place.profile()
@@ -361,17 +274,6 @@ async def test_a_page_of_another_origin_is_refused(place: Place) -> None:
     assert await strange.run("[table.rows.size, table.details.how]") == [0, ""]
 
 
-BLOCKED = """window.tried = 0;
-window.WebSocket = class {
-  static OPEN = 1;
-  constructor() {
-    window.tried += 1;
-    setTimeout(() => this.onclose({ code: 1006, reason: "" }));
-  }
-  close() {}
-}; 0"""
-
-
 async def test_requests_where_websockets_cannot_be_opened(place: Place) -> None:
     await rows_of(place, 11)
     tab = await place.tab(url=f"{place.pages}/")
@@ -391,6 +293,22 @@ async def test_requests_where_websockets_cannot_be_opened(place: Place) -> None:
     await until(lambda: place.subscriptions() == 0, "the request that waited is over")
 
 
+async def test_rows_go_with_the_right_to_see_them(place: Place) -> None:
+    await rows_of(place, 14, 20)
+    token = await place.token_of("igor", "/records/things/14")
+    profile = await place.profile()
+    first, second = await place.tab(profile), await place.tab(profile)
+    for tab in (first, second):
+        await opened(place, tab, 14, token=token, cache=True)
+        await equal(place, tab, 14)
+    await cached(first, 20)
+    await place.revoke("igor", "/records/things/14")
+    for tab in (first, second):
+        await tab.until("table.status === 'refused' && table.rows.size === 0")
+        assert await tab.run("table.details.code") == "NO_SUCH_TABLE"
+    await first.until(in_cache("return (await brought(rows.count())) === 0;"))
+
+
 async def test_refusals_are_told(place: Place) -> None:
     tab = await place.tab()
     await opened(place, tab, 9, where={"note": "no filter"})
@@ -406,36 +324,6 @@ async def test_refusals_are_told(place: Place) -> None:
     })()""")
         == "TypeError: records: no option were: there are where, columns, token, cache, user, share"
     )
-
-
-# What the hook uses of React, in few lines: states, references and effects of one component.
-HOOKS = """(async () => {
-  const { useRecords } = await import("/records/records-react.js");
-  const kept = [];
-  let at = 0;
-  const slot = (first) => (kept[at++] ??= { current: first });
-  const React = {
-    useRef: slot,
-    useState: (first) => {
-      const state = slot(first);
-      return [state.current, (value) => { state.current = value; draw(window.options); }];
-    },
-    useEffect: (effect, changed) => {
-      const before = slot(null);
-      const text = JSON.stringify(changed);
-      if (before.text === text) return;
-      before.end?.();
-      before.text = text;
-      queueMicrotask(() => (before.end = effect()));
-    },
-  };
-  window.draw = (options) => {
-    window.options = options;
-    at = 0;
-    window.shown = useRecords(React, location.origin, "things", { ...options });
-  };
-  draw(OPTIONS);
-})()"""
 
 
 async def test_the_hook_draws_again_when_rows_change(place: Place) -> None:
@@ -461,16 +349,24 @@ FILES = [
 ]
 
 
+def fetched(url: str, **headers: str) -> tuple[int, Message, bytes]:
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=20
+        ) as got:
+            return got.status, got.headers, got.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, b""
+
+
 @pytest.mark.parametrize("name", FILES)
 async def test_files_are_served_with_a_tag(place: Place, name: str) -> None:
     url = f"{place.url}/records/{name}"
-    with urllib.request.urlopen(url, timeout=20) as answer:
-        assert answer.read()
-        assert answer.headers["content-type"].startswith(
-            "text/javascript" if name.endswith(".js") else "text/plain"
-        )
-        known = urllib.request.Request(url, headers={"If-None-Match": answer.headers["etag"]})
-    with pytest.raises(urllib.error.HTTPError) as unchanged:
-        urllib.request.urlopen(known, timeout=20)
-    assert unchanged.value.code == 304
-    unchanged.value.close()
+    status, headers, body = await asyncio.to_thread(fetched, url)
+    assert (status, bool(body)) == (200, True)
+    kind = "text/javascript" if name.endswith(".js") else "text/plain"
+    assert headers["content-type"].startswith(kind)
+    known = {"If-None-Match": headers["etag"]}
+    status, _, body = await asyncio.to_thread(fetched, url, **known)
+    assert (status, body) == (304, b"")
