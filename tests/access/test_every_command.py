@@ -32,8 +32,6 @@ FOR_STRANGERS = frozenset(
         "AskEntryLists", "JudgeHolders", "ClosePublisher",
         # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
         "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
-        # A login publishes nothing yet. It has the address dialled, and tells nothing of what is there.
-        "OpenPublisher",
     }
 )  # fmt: skip
 """What docs/design/access.md lets everybody call, and no more."""
@@ -41,6 +39,8 @@ FOR_USERS = FOR_STRANGERS | {
     # `p` at /queues, /services and /sessions; the rest acts for the service that it has opened itself.
     "NewQueue", "OpenService", "Associate", "Dissociate", "SubscribeService", "AskRanges", "AskLists",
     "ListServices", "OpenSession",
+    # `p` in its own subtree of values. It has the address dialled, and tells nothing of what is there.
+    "OpenPublisher",
 }  # fmt: skip
 """The same for a user who owns nothing of what is named."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from moorline.client.credentials import (
+    ClientIdentity,
     ClientProof,
     KerberosCredentials,
     PrivateCredentials,
@@ -73,9 +74,8 @@ class Connecting:
         from moorline.client.broker_choice import open_broker
         from moorline.client.resolver_cluster import ReaderLink
 
-        link = ReaderLink(
-            self._proof, self._ca, self._certificate, self._key, connect_ms=self._timeout_ms
-        )
+        identity = ClientIdentity(self._proof, self._ca, self._certificate, self._key)
+        link = ReaderLink(identity, connect_ms=self._timeout_ms)
         caller, address = await open_broker(resolvers, link)
         return Moor(caller, address)
 

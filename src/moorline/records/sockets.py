@@ -14,7 +14,7 @@ from moorline.records.browser import serving
 from moorline.records.form import JSON, MSGPACK, Form
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
-from moorline.wire.records import Login, node_json, node_msgpack
+from moorline.wire.records import FromClient, Login, node_json, node_msgpack
 
 PATH: Final = "/records"
 AS_JSON: Final = "moorline.records.json"
@@ -86,8 +86,7 @@ class RecordSocket:
 
     def message(self, data: str | bytes, /) -> None:
         try:
-            decoder = node_json if isinstance(data, str) else node_msgpack
-            messages = decoder.decode(data)
+            messages = decoded(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._socket.close(MALFORMED, f"MALFORMED: {error}")
             return
@@ -101,6 +100,14 @@ class RecordSocket:
 
     def closed(self, code: int, text: str, /) -> None:  # noqa: ARG002
         self._session.closed()
+
+
+def decoded(data: str | bytes) -> list[FromClient]:
+    if isinstance(data, str):
+        heard: list[FromClient] = node_json.decode(data)
+    else:
+        heard = node_msgpack.decode(data)
+    return heard
 
 
 def register(routes: Routes, tables: Tables) -> None:

@@ -4,9 +4,9 @@
 //     const table = records("https://node:7412", "experiments", { where: { workspace_id: 1 }, token, cache: true });
 //     table.onchange(() => draw(table.rows));
 //
-//     RowHash        XXH3-128 with a seed, as the node hashes keys and seqs
+//     xxh3, rowHash  XXH3-128 with a seed, as the node hashes keys and seqs
 //     Copy           the rows and their digest; no socket in it
-//     Walk           finds what differs from the node, by ranges and lists of hashes
+//     walk           finds what differs from the node, by ranges and lists of hashes
 //     Link           one WebSocket, and when to come back; where it cannot be opened, requests that wait
 //     Cache          rows and cursor in IndexedDB
 //     Tabs           which tab has the link (Web Locks), and what it tells the others (BroadcastChannel)
@@ -336,7 +336,8 @@ async function walk(copy, ask, send, remove) {
   const own = copy.sorted();
   const told = await ask({ type: "verify", digest: copy.digest(), sketches: false });
   if (told.digest !== copy.digest()) {
-    const { listed, fetched } = await differing(own, ask);
+    const listed = await differing(own, ask);
+    /** @type {string[]} */ const fetched = [];
     for (let at = 0; at < listed.length; at += PREFIXES_MAX) {
       const prefixes = listed.slice(at, at + PREFIXES_MAX);
       const answer = await ask({ type: "lists", prefixes });
@@ -346,7 +347,7 @@ async function walk(copy, ask, send, remove) {
           // Removed before rows are fetched: one that was updated is lacking in its old version.
           if (!theirs.delete(highOf(hash))) remove(name);
         }
-        fetched.push(...theirs);
+        for (const high of theirs) fetched.push(high);
       });
     }
     for (let at = 0; at < fetched.length; at += PREFIXES_MAX) {
@@ -378,7 +379,7 @@ async function differing(/** @type {Hashed[]} */ own, /** @type {(message: objec
     }
     asked = deeper;
   }
-  return { listed, fetched: /** @type {string[]} */ ([]) };
+  return listed;
 }
 
 const digitsBelow = (/** @type {string} */ prefix) => Array.from("0123456789abcdef", (digit) => prefix + digit);
@@ -640,6 +641,8 @@ class Link {
     if (message.salt && message.salt !== copy.salt) copy.hashBy(message.salt);
     this.#how = message.how;
     this.#unseen = message.how === "full" ? new Set(copy.versions.keys()) : null;
+    const wasWalking = this.#isWalking;
+    this.#isWalking = false;
     if (message.how === "live") return;
     this.#listener.became("syncing", { how: message.how });
     // Cut off within a replay, the cursor still leads on; what came and went shows in the digest.
@@ -647,7 +650,7 @@ class Link {
     copy.cursor = "";
     if (message.how !== "digest") return;
     // It began anew in the middle of our questions, and answers to the old ones may still come.
-    if (this.#isWalking) this.#subscribe();
+    if (wasWalking) this.#subscribe();
     else this.#walk();
   }
 
@@ -1200,10 +1203,10 @@ class RecordTable {
       this.#joined.add(name);
       return copy.versions.get(name)?.seq !== held.seq;
     });
-    const changes = this.#apply(news);
+    let changes = this.#apply(news);
     if (message.isLast) {
       const gone = [...copy.versions.keys()].filter((name) => !this.#joined.has(name));
-      changes.push(...this.#apply(gone.map((name) => [name, null])));
+      changes = changes.concat(this.#apply(gone.map((name) => [name, null])));
       copy.cursor = message.copy.cursor;
       this.#version = message.version;
       this.#isJoining = false;
