@@ -17,7 +17,7 @@ HASHES = """(async () => {
 OPEN = """(async () => {
   const { records } = await import(CLIENT);
   window.batches = [];
-  window.table = records(URL, "things", OPTIONS);
+  window.table = records(URL, NAME, OPTIONS);
   table.onchange((changes) => batches.push(changes.map(({ kind, key }) => [kind, key])));
 })()"""
 
@@ -28,11 +28,12 @@ def filled(script: str, **values: Any) -> str:
     return script
 
 
-async def opened(place: Place, tab: Tab, workspace: int, **options: Any) -> None:
+async def opened(
+    place: Place, tab: Tab, workspace: int, table: str = "things", **options: Any
+) -> None:
     options = {"where": {"workspace_id": workspace}, "token": place.token} | options
-    await tab.run(
-        filled(OPEN, client=f"{place.url}/records/client.js", url=place.url, options=options)
-    )
+    client = f"{place.url}/records/client.js"
+    await tab.run(filled(OPEN, client=client, url=place.url, name=table, options=options))
 
 
 async def equal(place: Place, tab: Tab, workspace: int) -> None:
@@ -45,7 +46,8 @@ async def equal(place: Place, tab: Tab, workspace: int) -> None:
 
 
 SAME = """((rows, wanted) => rows.size === Object.keys(wanted).length && [...rows].every(
-  ([key, row]) => key in wanted && Object.keys(row).every((name) => row[name] === wanted[key][name])))"""
+  ([key, row]) => key in wanted && Object.keys({ ...row, ...wanted[key] }).every(
+    (name) => row[name] === wanted[key][name])))"""
 
 
 async def rows_of(place: Place, workspace: int, count: int = 300) -> None:
