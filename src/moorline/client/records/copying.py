@@ -197,6 +197,8 @@ class CopyOverLink:
             self._is_stale = True
             self._resubscribe()
             return
+        # A node that has to tell too much answers a question with all rows.
+        self._stop_comparing()
         self.facts, self.how = told, how
         self._handle(machine.Started(start.sync, how, int(start.salt, 16)))
 
