@@ -33,9 +33,7 @@ def some_clients(folder: Path) -> list[Client]:
             {2, 3, 4},
         ),
         Client("nobody", {"workspace_id": None}, "workspace_id is null", None),
-        Client(
-            "both", {"state": "RUN"}, "state = 'RUN'", {0, 1, 3, 5}, folder / "both.cache"
-        ),
+        Client("both", {"state": "RUN"}, "state = 'RUN'", {0, 1, 3, 5}, folder / "both.cache"),
     ]
 
 

@@ -229,9 +229,7 @@ class Trial:
             await self.database.execute(THINGS)
             await add(
                 self.database,
-                Wanted(
-                    "things", ("id",), owner="workspace_id", filters=("workspace_id", "state")
-                ),
+                Wanted("things", ("id",), owner="workspace_id", filters=("workspace_id", "state")),
             )
             address = self._folder / "users.address"
             address.write_text(self._users)
