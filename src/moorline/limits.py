@@ -553,7 +553,8 @@ QUEUES_DIRTY_MAX = 262_144
 
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
-"""Size of a segment of the log that is prepared before it is begun, a quarter of `queues.log_bytes_max` within
+"""Size of a segment of the log that is prepared before it is begun, a quarter of
+`queues.log_bytes_max` within
 these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
 
 LOG_SEGMENTS_READY_MAX = 2
@@ -1702,7 +1703,8 @@ RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
 
 RECORD_HEALS_MAX = 3
-"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from nothing."""
+"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from
+nothing."""
 
 # --- records: capture -----------------------------------------------------------------------------
 
@@ -1795,10 +1797,12 @@ RECORDS_FRAME_BYTES = 64 * KIB
 """Bytes of rows in a WebSocket message, one row beyond it included: a browser parses it within a moment."""
 
 RECORDS_PATIENCE_MS = 2_000
-"""Time that those who share a scan wait for one of them who does not read; then it goes on without that one."""
+"""Time that those who share a scan wait for one of them who does not read; then it goes on without
+that one."""
 
 RECORDS_SNAPSHOT_MS_MAX = 300_000
-"""Time for which a snapshot is kept for the questions of clients who sync by digest: Postgres keeps old rows for it."""
+"""Time for which a snapshot is kept for the questions of clients who sync by digest: Postgres keeps
+old rows for it."""
 
 RECORDS_ASKED_MAX = 64
 """Messages of a client that wait for the one before them; its socket is not read meanwhile."""
@@ -1822,4 +1826,5 @@ RECORDS_KEYS_LOOK_MS = 60_000
 """Between two looks at the keys in the catalog."""
 
 RECORDS_KEYS_AGAIN_MS = 1_000
-"""Between two looks because a cursor was signed with a key that is not known here: another node may have drawn it."""
+"""Between two looks because a cursor was signed with a key that is not known here: another node may
+have drawn it."""

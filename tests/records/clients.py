@@ -173,10 +173,15 @@ class RecordClient:
 
     def _decoded(self, data: str | bytes) -> list[FromNode]:
         if isinstance(data, str):
-            return client_json.decode(data)
+            heard: list[FromNode] = client_json.decode(data)
+            return heard
         messages = client_msgpack.decode(data)
         return [
-            Record(one.table, one.seq, msgspec.Raw(msgspec.json.encode(msgspec.msgpack.decode(one.row))))
+            Record(
+                one.table,
+                one.seq,
+                msgspec.Raw(msgspec.json.encode(msgspec.msgpack.decode(one.row))),
+            )
             if isinstance(one, Record)
             else one
             for one in messages

@@ -70,9 +70,10 @@ class Site:
     ) -> dict[tuple[str, ...], tuple[int, dict[str, Any]]]:
         """What a client should hold, by another query than the node's."""
         rows = await self.connection.fetch(
-            f"select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row from {table} t where {where}"
+            "select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row "
+            f"from {table} t where {where}"
         )
-        found = {}
+        found: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
         for row in rows:
             content = json.loads(row["row"])
             found[(str(content["id"]),)] = (row["moor_seq"], content)
@@ -82,11 +83,15 @@ class Site:
         """State equal: waits until the client holds the filtered table, with its sync ended."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while held.is_syncing or not held.ends or held.rows != await self.table(where, table):
+                while (
+                    held.is_syncing or not held.ends or held.rows != await self.table(where, table)
+                ):
                     await asyncio.sleep(0.01)
         except TimeoutError:
             wanted = await self.table(where, table)
-            differing = {key for key in {*wanted, *held.rows} if wanted.get(key) != held.rows.get(key)}
+            differing = {
+                key for key in {*wanted, *held.rows} if wanted.get(key) != held.rows.get(key)
+            }
             raise AssertionError(
                 f"{len(differing)} rows differ, such as {sorted(differing)[:5]}; {held.hows[-5:]}, "
                 f"{held.ends} ends, {held.refused}"

@@ -1,13 +1,20 @@
 """Clients of records over real WebSockets: first syncs, live changes, and coming back."""
 
+import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
-from tests.records.clients import Held, client
+from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
+from moorline.core.records.known_ids import ranges_text
+from moorline.records.registration import remove
+from moorline.wire.records import Deletion, Record
 
 
 @pytest.fixture
@@ -17,7 +24,9 @@ async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site
 
 
 async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
-    await site.execute("insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n")
+    await site.execute(
+        "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 2500) n"
+    )
     node = await site.node()
     held = Held("things", where={"workspace_id": 1})
     async with client(url_of(node), held):
@@ -36,6 +45,14 @@ async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
 
 
 MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1000) n"
+
+
+async def refused(held: Held) -> None:
+    await until(lambda: held.refused, "a refusal")
+
+
+async def heard(held: Held, count: int) -> None:
+    await until(lambda: len(held.heard) >= count, f"{count} messages")
 
 
 async def came_back(site: Site, url: str, held: Held, *changes: str) -> str:
@@ -97,3 +114,358 @@ async def test_t25_another_server_goes_on_where_the_first_one_died(site: Site) -
         await site.equal(held, "workspace_id = 1")
     assert held.hows[0] == "replay"
     assert held.drifts == 0
+
+
+async def test_t24_random_mixes_on_a_thousand_records(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    chance = random.Random(24)
+    for is_by_digest in (False, True):
+        async with client(url_of(node), held):
+            await site.equal(held, "workspace_id = 1")
+        for _ in range(300):
+            number = chance.randint(1, 1_200)
+            await site.execute(
+                chance.choice(
+                    (
+                        f"update things set note = note || 'x' where id = {number}",
+                        f"update things set workspace_id = {chance.randint(0, 2)} where id = {number}",
+                        f"delete from things where id = {number}",
+                        f"insert into things values ({number}, 1, 'NEW', 'again') on conflict do nothing",
+                    )
+                )
+            )
+        held.left()
+        if is_by_digest:
+            held.cursor = ""
+        async with client(url_of(node), held):
+            await site.equal(held, "workspace_id = 1")
+        assert held.hows[0] == ("digest" if is_by_digest else "replay")
+        assert held.drifts == 0
+
+
+async def test_t26_coming_back_while_writes_go_on(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    is_over = asyncio.Event()
+
+    async def write() -> None:
+        connection = await asyncpg.connect(site.dsn)
+        number = 0
+        try:
+            while not is_over.is_set():
+                number += 1
+                await connection.execute(
+                    "update things set note = $1, workspace_id = $2 where id = $3",
+                    str(number),
+                    number % 2 + 1,
+                    number % 1_000 + 1,
+                )
+        finally:
+            await connection.close()
+
+    writing = asyncio.create_task(write())
+    for _ in range(6):
+        async with client(url_of(node), held):
+            await until(lambda: held.ends >= 3, "three syncs")
+        assert held.drifts == 0
+        held.left()
+        held.cursor = held.cursor if random.random() < 0.5 else ""
+    is_over.set()
+    await writing
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    assert held.drifts == 0
+
+
+async def test_t27_cut_at_every_message_of_a_sync_and_resumed(site: Site) -> None:
+    await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20) n")
+    node = await site.node()
+    for cut_at in range(1, 24):
+        held = Held("things")
+
+        def take(message: Any, held: Held = held, cut_at: int = cut_at) -> None:
+            if len(held.heard) < cut_at:
+                Held.take(held, message)
+
+        held.take = take  # type: ignore[method-assign]
+        async with client(url_of(node), held):
+            await heard(held, min(cut_at, 22))
+        del held.take
+        await site.execute(f"update things set note = 'cut {cut_at}' where id = {cut_at % 20 + 1}")
+        held.left()
+        async with client(url_of(node), held):
+            await site.equal(held)
+        assert held.drifts == 0
+
+
+async def test_t28_a_cursor_older_than_the_log_goes_by_digest_and_says_so(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node(records={"log_life_s": 1, "prune_ms": 20})
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await site.execute(*OFFLINE.values())
+
+    async def is_pruned() -> bool:
+        return not await site.connection.fetchval("select count(*) from moorline_records.log_1")
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not await is_pruned():
+            await asyncio.sleep(0.05)
+    held.left()
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    assert held.hows[0] == "digest"
+    assert held.drifts == 0
+
+
+async def test_t29_a_cursor_of_another_registration_is_refused_and_never_empty(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await remove(site.connection, "things")
+    await site.register()
+    await site.execute(*OFFLINE.values())
+    held.left()
+    # The host of the table that was may be the one that hears of it: then it comes back once more.
+    while not held.ends:
+        held.refused.clear()
+        async with client(url_of(node), held):
+            await until(lambda: held.refused or held.ends, "an answer")
+    # Not by digest: row 1 has its old number again, and another content.
+    assert held.hows[0] == "full"
+    assert held.rows == await site.table("workspace_id = 1")
+    assert held.drifts == 0
+
+
+async def test_a_forged_cursor_is_none(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    other = Held("things", where={"workspace_id": 2})
+    other.rows, other.salt = dict(held.rows), held.salt
+    for cursor in (held.cursor, "x" * 100, held.cursor[:-4] + "AAAA", ""):
+        other.cursor = cursor
+        other.left()
+        async with client(url_of(node), other):
+            await site.equal(other, "workspace_id = 2")
+        assert other.hows[0] == "digest"
+        assert other.drifts == 0
+        other.rows = dict(held.rows)
+
+
+async def test_t31_t33_the_last_of_quick_subscribes_wins(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held) as made:
+        for number in (0, 1, 2, 0, 2):
+            held.wanted = {"where": {"workspace_id": number}}
+            held.cursor = ""
+            held.left()
+            await made.subscribe()
+        await site.equal(held, "workspace_id = 2")
+        await site.execute("update things set note = 'later' where id < 10")
+        await site.equal(held, "workspace_id = 2")
+        assert held.drifts == 0
+
+
+async def test_t32_a_subscribe_behind_a_sync_that_is_done_syncs_again(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held) as made:
+        for how in ("full", "replay", "replay"):
+            await site.equal(held, "workspace_id = 1")
+            assert held.hows[0] == how
+            held.left()
+            await made.subscribe()
+
+
+async def test_t34_one_of_three_tables_is_unsubscribed(site: Site) -> None:
+    await site.execute(
+        MANY,
+        "insert into others select id, workspace_id, state, note from things",
+        "create table thirds (id bigint primary key, workspace_id integer, state text, note text)",
+    )
+    await site.register("others")
+    await site.register("thirds")
+    node = await site.node()
+    tables = {name: Held(name) for name in ("things", "others", "thirds")}
+    async with client(url_of(node), *tables.values()) as made:
+        for name, held in tables.items():
+            await site.equal(held, table=name)
+            held.left()
+        await made.subscribe("things", "thirds")
+        await site.execute(
+            "insert into thirds select id, workspace_id, state, note from things",
+            "update others set note = 'not heard'",
+            "update things set note = 'heard'",
+        )
+        await site.equal(tables["things"])
+        await site.equal(tables["thirds"], table="thirds")
+        assert not tables["others"].ends
+        assert all(held.drifts == 0 for held in tables.values())
+
+
+async def test_one_table_that_is_refused_touches_no_other(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    wrong = {
+        "NO_SUCH_TABLE": Held("nothing"),
+        "NO_SUCH_COLUMN": Held("others", where={"nothing": 1}),
+    }
+    await site.register("others")
+    good = Held("things")
+    async with client(url_of(node), *wrong.values(), good):
+        await site.equal(good)
+        for code, held in wrong.items():
+            await refused(held)
+            assert held.refused[0].code == code
+    bad = Held("things", where={"note": "n"})
+    async with client(url_of(node), bad):
+        await until(lambda: bad.refused, "a refusal")
+        assert bad.refused[0].code == "BAD_FILTER"
+
+
+async def test_columns_that_are_named_are_all_that_comes(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1}, columns=["state"])
+    async with client(url_of(node), held):
+        await until(lambda: held.ends, "a sync")
+        assert held.columns == ["id", "state"]
+        await site.execute("update things set state = 'DONE', note = 'hidden' where id = 1")
+        await until(lambda: held.rows[("1",)][1] == {"id": 1, "state": "DONE"}, "the change")
+        assert {frozenset(row) for _, row in held.rows.values()} == {frozenset({"id", "state"})}
+
+
+@pytest.mark.parametrize("count", [1, 10, 200, 1_000])
+async def test_t41_differences_are_found_at_a_cost_in_proportion(site: Site, count: int) -> None:
+    await site.execute(
+        "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 20000) n"
+    )
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    await site.execute(f"update things set note = 'other' where id % (20000 / {count}) = 0")
+    held.left()
+    held.cursor = ""
+    held.heard.clear()
+    async with client(url_of(node), held) as made:
+        await site.equal(held)
+        records = sum(isinstance(one, Record) for one in held.heard)
+        assert records == count, "what is equal is not sent"
+        # A list of all would be eight bytes a row, and a third more as text.
+        if count <= 200:
+            assert made.answered_bytes + made.asked_bytes < 20_000 * 8 * 4 / 3 + 200 * count
+    assert held.hows[0] == "digest"
+    assert held.drifts == 0
+
+
+async def test_t40_equal_sets_need_no_question(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    held.left()
+    held.cursor = ""
+    async with client(url_of(node), held) as made:
+        await site.equal(held)
+        assert made.questions == 0
+    assert held.hows == ["replay"]
+
+
+async def test_t42_one_stale_version_is_found(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    held.left()
+    seq, row = held.rows[("7",)]
+    held.rows[("7",)] = (seq + 5_000, row | {"note": "wrong"})
+    # With its cursor: what it holds is not what it was told there.
+    async with client(url_of(node), held):
+        await site.equal(held)
+    assert held.hows[0] == "digest"
+    assert held.drifts == 0
+
+
+async def test_t43_empty_sides(site: Site) -> None:
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    held.left()
+    held.rows = {("1",): (1, {"id": 1})}
+    async with client(url_of(node), held):
+        await site.equal(held)
+        assert held.rows == {}
+    held.left()
+    held.cursor = ""
+    await site.execute("insert into things values (1, 1, 'NEW', 'one')")
+    held.rows = {("2",): (1, {"id": 2})}
+    async with client(url_of(node), held):
+        await site.equal(held)
+    assert held.hows[0] == "digest"
+
+
+@pytest.mark.parametrize("form", [AS_JSON, AS_MSGPACK])
+async def test_both_forms_say_the_same(site: Site, form: str) -> None:
+    await site.execute(
+        MANY,
+        "insert into things values (5000, 1, 'Ä', 'it''s \"quoted\" \\ and\nlong'), (5001, null, null, null)",
+    )
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held, form=form):
+        await site.equal(held)
+        await site.execute(*OFFLINE.values())
+        await site.equal(held)
+    held.left()
+    held.cursor = ""
+    await site.execute("update things set note = 'by digest' where id % 10 = 0")
+    async with client(url_of(node), held, form=form):
+        await site.equal(held)
+    assert held.hows[0] == "digest"
+    assert held.drifts == 0
+
+
+async def test_known_ids_in_ranges_as_in_the_seed(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await site.execute(*OFFLINE.values())
+    held.left()
+    held.cursor = ""
+    held.heard.clear()
+    held.wanted["ids"] = ranges_text(sorted(int(key[0]) for key in held.rows))
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+        gone = {tuple(one.key) for one in held.heard if isinstance(one, Deletion)}
+        assert gone == {("4",), ("7",)}
+        await site.execute("truncate things", "insert into things values (5, 1, 'NEW', 'n')")
+        await site.equal(held, "workspace_id = 1")
+    assert held.hows[0] == "ids"
+    assert held.drifts == 0
+
+
+@pytest.mark.parametrize("ids", ["5-1", "1,1", "1-", "x", "1-9223372036854775807", "3,2", "1-5,4"])
+async def test_t47_ranges_that_are_none_are_refused(site: Site, ids: str) -> None:
+    node = await site.node()
+    held = Held("things", ids=ids)
+    async with client(url_of(node), held):
+        await until(lambda: held.refused, "a refusal")
+    assert held.refused[0].code == "BAD_FILTER"

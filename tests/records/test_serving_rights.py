@@ -236,7 +236,7 @@ async def test_t54_rights_that_change_while_it_subscribes_boot_it(site: Site) ->
             permits.of = read  # type: ignore[method-assign]
             return permit
 
-        permits.of = of  # type: ignore[method-assign]
+        permits.of = of  # type: ignore[assignment, method-assign]
         async with client(url_of(node), held, **shown(token)) as made:
             await booted(made)
         assert not held.rows
@@ -260,4 +260,3 @@ async def test_t55_a_signal_that_is_lost_is_made_up_for_within_the_bound(site: S
     refused = Held("things")
     async with client(url_of(node), refused, **shown(token)):
         await until(lambda: refused.refused, "a refusal")
-

@@ -168,7 +168,8 @@ class RightsTable:
 
     @property
     def grants(self) -> Grants:
-        """The rows themselves, for a room that needs more of them than a verdict. Not to be kept: another generation
+        """The rows themselves, for a room that needs more of them than a verdict. Not to be kept:
+        another generation
         has others."""
         return self._contents.grants
 

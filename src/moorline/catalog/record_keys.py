@@ -1,4 +1,5 @@
-"""Room: catalog. The keys that sign cursors of records: one a day, and those before it until nothing is read by them."""
+"""Room: catalog. The keys that sign cursors of records: one a day, and those before it until nothing
+is read by them."""
 
 import secrets
 from typing import Final

@@ -1,4 +1,5 @@
-"""Room: config. The section `[records]`: where tables of users are, how often they are looked at, and what clients may
+"""Room: config. The section `[records]`: where tables of users are, how often they are looked at, and
+what clients may
 cost."""
 
 import re

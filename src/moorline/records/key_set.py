@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from moorline.core.records.row_hash import row_hashes
 from moorline.core.records.table import Key
@@ -25,6 +26,8 @@ from moorline.core.sets.sketch import Salt, Sketch, Words
 # Postgres has no zero character in any text.
 APART = "\0"
 
+Numbers = npt.NDArray[np.int64]
+
 
 class KeySet:
     """An `AnsweringSet`, once it is closed."""
@@ -35,10 +38,10 @@ class KeySet:
         self._hash_salt = salt
         self._hashes: list[Words] = []
         self._texts: list[bytes] = []
-        self._lengths: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._lengths: list[Numbers] = []
         self._ids = IdSet(np.empty(0, np.uint64), np.empty(0, np.uint64))
         self._digest = Digest.empty()
-        self._ends: np.ndarray = np.zeros(1, np.int64)  # type: ignore[type-arg]
+        self._ends: Numbers = np.zeros(1, np.int64)
         self._text = b""
 
     async def add(self, rows: Sequence[tuple[Key, int]]) -> None:

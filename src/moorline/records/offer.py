@@ -1,4 +1,5 @@
-"""Room: records. What a client's questions are answered from: one scan of keys, at one step, for all who share it."""
+"""Room: records. What a client's questions are answered from: one scan of keys, at one step, for all
+who share it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -3,7 +3,8 @@
     version = permits.version                  read before the permit, and told with it
     permit = permits.of(session.rights, table)
 
-The version is raised in the moment in which rights change, before anybody reads them again. So a permit that was
+The version is raised in the moment in which rights change, before anybody reads them again. So a
+permit that was
 read with an older number is known to be old, and whoever goes live with it is cut.
 """
 

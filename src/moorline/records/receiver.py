@@ -1,4 +1,5 @@
-"""Room: records. One subscription as the host of its table sees it: who hears of it, and what it has still to be told."""
+"""Room: records. One subscription as the host of its table sees it: who hears of it, and what it has
+still to be told."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,11 +33,14 @@ class Hearer(Protocol):
 
     def refuse(self, table: str, code: str, why: str, return_ms: int = 0) -> None: ...
     def boot(self, why: str) -> None: ...
+    def ended(self, receiver: "Receiver") -> None:
+        """A sync has ended, which it was told."""
 
 
 class Receiver:
     __slots__ = (
-        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number", "offer", "pending", "sync", "table",
+        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number",
+        "offer", "pending", "sync", "table", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
@@ -52,7 +56,9 @@ class Receiver:
         """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""
         self.pending: How | None = None
         """A sync that has begun and of which nothing was said yet: it is told with what comes first."""
-        self.offer: "Offer | None" = None
+        self.told: How | None = None
+        """The last sync that it was told of."""
+        self.offer: Offer | None = None
         """What its questions are answered from, while it syncs by digest."""
         self.needs_full = False
         """The columns are others: rows that have not changed are wanted too."""

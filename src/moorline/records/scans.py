@@ -1,7 +1,9 @@
 """Room: records. The scans and replays of one table's feed: each a task, at the snapshot of its step.
 
-A scan waits for those who read it, and they for each other, within a bound: whoever does not read is left behind, and
-syncs alone later. Rows of a full scan go through the feed, which knows who is in it; what differs from one to another
+A scan waits for those who read it, and they for each other, within a bound: whoever does not read is
+left behind, and
+syncs alone later. Rows of a full scan go through the feed, which knows who is in it; what differs from
+one to another
 (a replay, answers to questions, ids that are gone) is sent from here, to those who are still in the scan.
 """
 
@@ -71,7 +73,8 @@ class Scans:
         """`gate` bounds the scans of a database, those of other tables among them."""
         self.running: dict[int, _Scan] = {}
         self.has_found_other = False
-        """A look beside the steps found the table described otherwise: the next step does not find that again."""
+        """A look beside the steps found the table described otherwise: the next step does not find
+        that again."""
         self._capture = capture
         self._feed = feed
         self._sending = sending
@@ -231,6 +234,9 @@ class Scans:
                     scan.left.clear()
                     await scan.left.wait()
         except TimeoutError:
+            for receiver in self._members(scan):
+                if not receiver.hearer.is_writable:
+                    receiver.hearer.boot("it does not read")
             self._post(ScanFailed(scan.number))
 
     async def _everything(

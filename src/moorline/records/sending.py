@@ -56,7 +56,7 @@ class Sending:
             how = receiver.pending
             if how is None:
                 continue
-            receiver.pending = None
+            receiver.pending, receiver.told = None, how
             form = receiver.hearer.form
             known = form, receiver.sync, how
             if known not in made:
@@ -76,6 +76,7 @@ class Sending:
                 message = SyncEnd(receiver.sync, self.table.name, signed, digest)
                 made[known] = form.packet([form.message(message)])
             receiver.hearer.write(made[known])
+            receiver.hearer.ended(receiver)
 
     def cursor(self, snapshot: Any, filter_hash: bytes, permit_hash: bytes, digest: Any) -> Cursor:
         table = self.table

@@ -4,8 +4,10 @@
     session.heard([Subscribe(…)])
     session.pause(); session.resume(); session.closed()
 
-A subscribe is the whole set from then on: what was subscribed before ends, each table of the new set is judged by
-itself, and one that is refused touches no other. There is no task for a client that only listens: one works while it
+A subscribe is the whole set from then on: what was subscribed before ends, each table of the new set
+is judged by
+itself, and one that is refused touches no other. There is no task for a client that only listens: one
+works while it
 asks, and ends with what it asked.
 """
 
@@ -142,6 +144,9 @@ class RecordSession:
     def refuse(self, table: str, code: str, why: str, return_ms: int = 0) -> None:
         self.receivers.pop(table, None)
         self.say(Refused(self.sync, table, code, why, return_ms))
+
+    def ended(self, receiver: Receiver) -> None:
+        """A sync has ended, which it was told."""
 
     def boot(self, why: str) -> None:
         if not self.is_over:

@@ -1,4 +1,5 @@
-"""Room: records. Clients over WebSockets, at `/records` of the HTTP port: JSON or msgpack, as the subprotocol says."""
+"""Room: records. Clients over WebSockets, at `/records` of the HTTP port: JSON or msgpack, as the
+subprotocol says."""
 
 from typing import Any, Final
 
@@ -84,10 +85,8 @@ class RecordSocket:
 
     def message(self, data: str | bytes, /) -> None:
         try:
-            if isinstance(data, str):
-                messages = node_json.decode(data)
-            else:
-                messages = node_msgpack.decode(data)
+            decoder = node_json if isinstance(data, str) else node_msgpack
+            messages = decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._socket.close(MALFORMED, f"MALFORMED: {error}")
             return

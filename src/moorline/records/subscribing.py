@@ -1,9 +1,13 @@
-"""Room: records. How a subscription finds its table: whether it may, where the table is, and what it is given.
+"""Room: records. How a subscription finds its table: whether it may, where the table is, and what it
+is given.
 
-    joining = await tables.joining(session, sync, wanted)      the host is open, the cursor is read; or `Refused`
-    refused = joining.join(session)                            in one go: rights are read, and it is registered
+    joining = await tables.joining(session, sync, wanted)      the host is open, the cursor is read; or
+    `Refused`
+    refused = joining.join(session)                            in one go: rights are read, and it is
+    registered
 
-Whoever may see nothing of a table is told that there is no such table, whether there is one or not, and no database
+Whoever may see nothing of a table is told that there is no such table, whether there is one or not,
+and no database
 is asked for that.
 """
 
@@ -114,6 +118,9 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
+        elif self._cursor is not None and self._cursor.epoch != host.table.epoch:
+            # Numbers of rows are given anew there: a digest could find one equal that is another row.
+            otherwise = How.FULL
         elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
             otherwise = How.DIGEST
         session.receivers[name] = (host, receiver)
@@ -304,8 +311,12 @@ class Tables:
             try:
                 async with database.connection() as connection:
                     pruned = await prune(connection, registration, self._settings.log_life_s)
-            except TableRefused:
-                continue  # it was removed in between
+            except (DatabaseUnreachable, TableRefused) as error:
+                # It was removed in between; or this role may not, and others are not to wait for that.
+                log.debug(
+                    "a log is not pruned", extra={"table": registration.name, "why": str(error)}
+                )
+                continue
             if pruned.has_lost:
                 log.warning(
                     "the log of a table had passed its bound: clients are synced anew",

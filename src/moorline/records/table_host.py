@@ -1,11 +1,14 @@
-"""Room: records. One table on a node: the feed's effects, performed over Postgres and for the clients that subscribe.
+"""Room: records. One table on a node: the feed's effects, performed over Postgres and for the clients
+that subscribe.
 
     host = TableHost(capture, …)
     host.subscribe(receiver, wanted)
     await host.run()                 steps for as long as somebody subscribes
 
-The loop takes one step after the other: soon where something changes, less often where nothing does, not at all without
-subscribers. Scans go on beside it (scans.py), at the snapshots of their steps. A database that is away is tried again;
+The loop takes one step after the other: soon where something changes, less often where nothing does,
+not at all without
+subscribers. Scans go on beside it (scans.py), at the snapshots of their steps. A database that is away
+is tried again;
 clients keep their connections, and hear what they missed.
 """
 
@@ -50,7 +53,13 @@ from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Standing
 from moorline.core.records.table import Table
 from moorline.core.records.table_feed import Feeding, TableFeed
-from moorline.errors import DatabaseUnreachable, RightsUnknown, TableRefused, TableRestored
+from moorline.errors import (
+    DatabaseUnreachable,
+    LimitReached,
+    RightsUnknown,
+    TableRefused,
+    TableRestored,
+)
 from moorline.limits import RECORDS_AWAY_MS_MAX, RECORDS_IDLE_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.slices import in_slices
@@ -192,10 +201,11 @@ class TableHost:
                 self._looking.add(task)
                 task.add_done_callback(self._looking.discard)
             case Boot(number, why, _):
-                if (receiver := self.receivers.get(number)) is not None:
+                for receiver in self._of((number,)):
                     receiver.hearer.boot(why)
             case Refuse(number, why, return_ms):
-                if (receiver := self.receivers.pop(number, None)) is not None:
+                for receiver in self._of((number,)):
+                    del self.receivers[number]
                     receiver.hearer.refuse(receiver.table, "BUSY", why, return_ms)
             case _:
                 raise AssertionError(f"{effect} is none of a feed")
@@ -214,6 +224,10 @@ class TableHost:
             effect.snapshot, audience.filter.hash, audience.permit.hash, effect.digest
         )
         self.sending.end(receivers, cursor)
+        for receiver in receivers:
+            if not receiver.hearer.is_writable:
+                # It stopped reading while it was scanned for, when only the scan heard of that.
+                self.post(BufferFull(receiver.number))
         self._scans.left()
 
     async def _look(self, version: int, to: To) -> None:
@@ -227,8 +241,8 @@ class TableHost:
         for receiver in self._of(to):
             try:
                 found[receiver.number] = self._permits.of(receiver.hearer.rights, self.table)
-            except RightsUnknown:
-                receiver.hearer.boot("nobody's rights are known")
+            except (LimitReached, RightsUnknown) as error:
+                receiver.hearer.boot(str(error))
             yield
         return found
 
@@ -313,7 +327,7 @@ class TableHost:
             # A replay may have been the first to look at it.
             resync = Why("schema", "the table is described otherwise than before")
         self._scans.has_found_other = False
-        self._take_table(step.table, is_other=is_other)
+        self._take_table(step.table)
         self.post(StepBegun(step.until, step.table))
         if resync is None:
             self._resyncs = 0
@@ -332,11 +346,19 @@ class TableHost:
         self.post(StepEnded())
         return not step.is_unchanged
 
-    def _take_table(self, table: Table, *, is_other: bool) -> None:
-        self.sending.table = table
-        if is_other:
+    def _take_table(self, table: Table) -> None:
+        before, self.sending.table = self.sending.table, table
+        if before.epoch != table.epoch:
+            # Numbers of rows are given anew there: a digest could find one equal that is another row.
             for receiver in self.receivers.values():
                 receiver.needs_full = True
+        if before.columns == table.columns:
+            return
+        others = {column.name for column in set(before.columns) ^ set(table.columns)}
+        for receiver in self.receivers.values():
+            chosen = receiver.filter.columns
+            # A new column has values in rows that did not change: a digest says nothing of them.
+            receiver.needs_full |= chosen is None or not others.isdisjoint(chosen)
 
     def _is_somebody_behind(self, *, is_resync: bool = False) -> bool:
         return is_resync or any(

@@ -1,0 +1,96 @@
+"""Clients without WebSockets: one request for each sync."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.records.clients import Held, until
+from tests.records.site import Site, opened_site
+
+from moorline.catalog import EmbeddedPostgres
+from moorline.node.node import Node
+from moorline.wire.records import Subscribe, client_json
+
+
+@pytest.fixture
+async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site]:
+    async with opened_site(postgres, tmp_path) as site:
+        await site.execute(
+            "insert into things select n, 1, 'NEW', 'n' from generate_series(1, 100) n"
+        )
+        yield site
+
+
+async def asked(node: Node, body: bytes, **headers: str) -> tuple[int, bytes]:
+    def ask() -> tuple[int, bytes]:
+        request = urllib.request.Request(f"{node.http}/records/poll", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    return await asyncio.to_thread(ask)
+
+
+async def poll(node: Node, held: Held) -> None:
+    status, body = await asked(node, msgspec.json.encode(Subscribe(1, [held.subscription()])))
+    assert status == 200, body
+    for message in client_json.decode(body):
+        held.take(message)
+
+
+async def test_a_poll_brings_everything_and_then_what_changed(site: Site) -> None:
+    node = await site.node()
+    held = Held("things")
+    await poll(node, held)
+    await site.equal(held)
+    assert held.hows == ["full"]
+    await site.execute(
+        "delete from things where id = 1", "update things set note = 'x' where id = 2"
+    )
+    await poll(node, held)
+    await site.equal(held)
+    assert held.hows[1] == "replay"
+    tables = node._records
+    assert tables is not None
+    waiting = asyncio.create_task(poll(node, held))
+    await until(lambda: tables.hosts["things"].receivers, "it waits")
+    await site.execute("insert into things values (500, 1, 'NEW', 'n')")
+    await waiting
+    await site.equal(held)
+    assert held.drifts == 0
+    await until(lambda: not tables.hosts["things"].receivers, "nothing of it is kept")
+
+
+async def test_a_poll_whose_cursor_leads_nowhere_gets_everything(site: Site) -> None:
+    node = await site.node()
+    held = Held("things")
+    held.rows = {("9000",): (1, {"id": 9_000})}
+    await poll(node, held)
+    await site.equal(held)
+    assert held.hows == ["full"]
+
+
+async def test_polls_that_are_refused(site: Site) -> None:
+    node = await site.node()
+    held = Held("nothing")
+    await poll(node, held)
+    assert held.refused[0].code == "NO_SUCH_TABLE"
+    bad: list[tuple[Any, int]] = [
+        (b"{", 400),
+        (msgspec.json.encode(Subscribe(1, [])), 400),
+        (msgspec.json.encode(Subscribe(1, [Held("a").subscription()] * 2)), 400),
+    ]
+    for body, status in bad:
+        found, text = await asked(node, body)
+        assert found == status
+        assert json.loads(text)["code"] == "BAD_REQUEST"
+    body = msgspec.json.encode(Subscribe(1, [held.subscription()]))
+    assert (await asked(node, body, Origin="https://evil.example"))[0] == 403
