@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.records.relay import NOWHERE, Relay
 from tests.records.site import Site, opened_site
 
 import moorline
@@ -30,60 +31,6 @@ async def site(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[Site
         yield site
 
 
-class Relay:
-    """The way to a node that clients go by: it can be cut, and lead to another one."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.target = 0
-        self._links: set[asyncio.Task[None]] = set()
-
-    @property
-    def address(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
-
-    def lead_to(self, node: Node) -> None:
-        self.target = node.addresses[0].port
-
-    def cut(self) -> None:
-        for link in self._links:
-            link.cancel()
-
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator["Relay"]:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            server.close()
-            self.cut()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._links.add(task)
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_pass_on(reader, far_writer))
-                    group.create_task(_pass_on(far_reader, writer))
-            except* OSError:
-                pass
-            finally:
-                far_writer.transport.abort()
-        writer.transport.abort()
-        self._links.discard(task)
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    raise ConnectionResetError
-
-
 @pytest.fixture
 async def relay() -> AsyncIterator[Relay]:
     async with Relay().open() as relay:
@@ -92,10 +39,10 @@ async def relay() -> AsyncIterator[Relay]:
 
 @contextlib.asynccontextmanager
 async def opened(address: str, **options: Any) -> AsyncIterator[RecordTable]:
-    options = {"where": {"workspace_id": 1}, "settings": SOON} | options
+    used: dict[str, Any] = {"where": {"workspace_id": 1}, "settings": SOON} | options
     async with (
         moorline.connect(address) as moor,
-        moor.records("things", **options) as table,
+        moor.records("things", **used) as table,
     ):
         yield table
 
@@ -146,7 +93,7 @@ async def test_a_first_sync_and_then_what_changes(site: Site) -> None:
             "insert into things values (9001, 1, 'NEW', 'new')",
         )
         await equal(site, table)
-        assert (await next_of(changes, "record")).row is not None
+        assert (await next_of(changes, "record")).row["workspace_id"] == 1
         assert table.rows[9001]["note"] == "new"
         assert {4, 7}.isdisjoint(table.rows)
 
@@ -162,17 +109,17 @@ OFFLINE = {
 @pytest.mark.parametrize("how", ["replay", "digest"])
 async def test_t20_to_t23_offline_changes(site: Site, relay: Relay, how: str) -> None:
     node = await site.node()
-    relay.lead_to(node)
+    relay.lead_to(address_of(node))
     async with opened(relay.address) as table:
         changes = table.changes()
         for change in OFFLINE.values():
-            relay.target = 1  # nobody listens there
+            relay.target = NOWHERE
             relay.cut()
             await next_of(changes, "disconnected")
             await site.execute(change)
             if how == "digest":
                 table._copy.copy.cursor = ""
-            relay.lead_to(node)
+            relay.lead_to(address_of(node))
             assert (await next_of(changes, "synced")).how == how
             await equal(site, table)
 
@@ -181,10 +128,10 @@ async def test_t20_to_t23_offline_changes(site: Site, relay: Relay, how: str) ->
 async def test_t24_random_mixes_on_a_thousand_records(site: Site, relay: Relay, seed: int) -> None:
     chance = random.Random(seed)
     node = await site.node()
-    relay.lead_to(node)
+    relay.lead_to(address_of(node))
     async with opened(relay.address) as table:
         for _ in range(4):
-            relay.target = 1
+            relay.target = NOWHERE
             relay.cut()
             for _ in range(chance.choice((1, 10, 100))):
                 key = chance.randrange(1, 1_200)
@@ -201,16 +148,16 @@ async def test_t24_random_mixes_on_a_thousand_records(site: Site, relay: Relay, 
                 )
             if chance.random() < 0.5:
                 table._copy.copy.cursor = ""
-            relay.lead_to(node)
+            relay.lead_to(address_of(node))
             await equal(site, table)
 
 
 async def test_t25_another_node_goes_on_where_the_first_one_died(site: Site, relay: Relay) -> None:
     first, second = await site.node("node-1"), await site.node("node-2")
-    relay.lead_to(first)
+    relay.lead_to(address_of(first))
     async with opened(relay.address) as table:
         changes = table.changes()
-        relay.lead_to(second)
+        relay.lead_to(address_of(second))
         await site.stop("node-1")
         await site.execute(*OFFLINE.values())
         assert (await next_of(changes, "synced")).how == "replay"
@@ -219,7 +166,7 @@ async def test_t25_another_node_goes_on_where_the_first_one_died(site: Site, rel
 
 async def test_t26_a_return_while_writes_go_on_leaves_no_hole(site: Site, relay: Relay) -> None:
     node = await site.node()
-    relay.lead_to(node)
+    relay.lead_to(address_of(node))
     is_over = asyncio.Event()
 
     async def write(seed: int) -> None:
@@ -255,7 +202,7 @@ async def test_t26_a_return_while_writes_go_on_leaves_no_hole(site: Site, relay:
 async def test_t27_cut_at_many_places_of_a_sync_and_resumed(site: Site, relay: Relay) -> None:
     """By bytes: a sync of some 30,000 is cut behind more and more of them."""
     node = await site.node()
-    relay.lead_to(node)
+    relay.lead_to(address_of(node))
     for turn in range(12):
         async with opened(relay.address, wait=False) as table:
             # As far as this has come: a message, or a part of one.
@@ -300,7 +247,7 @@ async def test_t34_one_of_three_tables_ends_and_the_others_go_on(site: Site) -> 
 
 
 async def test_t42_a_stale_version_is_found_by_digest(site: Site, tmp_path: Path) -> None:
-    """Equal ids, one stale version: as writes without triggers, and a cache that somebody changed, make it."""
+    """Equal ids, one stale version: as writes without triggers make it, or a cache that was changed."""
     node = await site.node()
     path = tmp_path / "cache"
     async with opened(address_of(node), cache=path) as table:

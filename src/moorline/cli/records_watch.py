@@ -28,7 +28,7 @@ EVENTS_SHOWN = 3
 
 
 @app.command(
-    epilog="Example: moor records watch experiments --where workspace_id=1 --where 'size>=10' --columns state,size"
+    epilog="Example: moor records watch experiments --where workspace_id=1 --where 'size>=10' --columns state"
 )
 @with_node
 def watch(
@@ -45,8 +45,8 @@ def watch(
             "--where",
             metavar="COLUMN=VALUE",
             show_default=False,
-            help="Only rows with this: a value is JSON, or text; null is none. Given again for a column: one of "
-            "them. A range is COLUMN>=VALUE, with > >= < <=.",
+            help="Only rows with this: a value is JSON, or text; null is none. Given again for a column: one "
+            "of them. A range is COLUMN>=VALUE, with > >= < <=.",
         ),
     ] = None,
     columns: Annotated[
@@ -70,7 +70,8 @@ def watch(
 ) -> None:
     """Show the rows of a table, and go on as they change; what is cut off is looked for again.
 
-    On a terminal it is a live table. In a pipe, and with --json, the rows come first, then a line for each change.
+    On a terminal it is a live table. In a pipe, and with --json, the rows come first, then a line for each
+    change.
     """
     terms = parse_where(where or [])
     chosen = [name.strip() for name in columns.split(",")] if columns else None

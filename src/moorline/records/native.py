@@ -1,4 +1,4 @@
-"""Room: records. Clients over the native protocol: a session of it becomes one of records with its first message."""
+"""Room: records. Clients over the native protocol: a session becomes one of records with what it says."""
 
 import msgspec
 

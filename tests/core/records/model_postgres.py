@@ -10,7 +10,7 @@ import msgspec
 from tests.core.records.tables import TABLE
 
 from moorline.core.records.snapshot import Snapshot
-from moorline.core.records.table import After, Before, Change, Key, Scopes
+from moorline.core.records.table import After, Before, Change, Key, Scopes, Table
 
 
 class Version:
@@ -46,7 +46,7 @@ class ModelPostgres:
         self._seq = self._n = 0
 
     @property
-    def table(self) -> object:
+    def table(self) -> Table:
         return msgspec.structs.replace(TABLE, good_from=self.good_from, epoch=f"e{self.epoch}")
 
     # --- writers ----------------------------------------------------------------------------------
@@ -139,9 +139,10 @@ class ModelPostgres:
         found: list[Change] = []
         now = {key: one for key, one in self.rows(until).items() if since.is_behind(one.made_by)}
         for key in {**first, **now}:
-            line, version = first.get(key), now.get(key)
-            was_there = line is not None and not since.is_behind(line.prev_xid)
-            before = Before(line.prev_seq, line.old) if line is not None and was_there else None
+            begun, version = first.get(key), now.get(key)
+            before = None
+            if begun is not None and not since.is_behind(begun.prev_xid):
+                before = Before(begun.prev_seq, begun.old)
             after = After(version.seq, version.scopes, version.row) if version is not None else None
             if before is not None or after is not None:
                 found.append(Change(key, before, after))

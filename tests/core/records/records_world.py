@@ -46,7 +46,7 @@ from moorline.core.records.filter import Filter, parse_filter
 from moorline.core.records.permit import Permit, make_permit, owner_column
 from moorline.core.records.row_hash import RowDigest, digest_of_rows, row_hashes
 from moorline.core.records.snapshot import Snapshot
-from moorline.core.records.table import After, Key
+from moorline.core.records.table import After, Key, Table
 from moorline.core.records.table_feed import TableFeed
 from moorline.core.sets.digest import Digest
 
@@ -65,7 +65,7 @@ class Answer(Event, frozen=True):
 
 
 class Client:
-    def __init__(self, number: int, where: dict[str, Any], table: Any) -> None:
+    def __init__(self, number: int, where: dict[str, Any], table: Table) -> None:
         self.number = number
         self.filter: Filter = parse_filter(table, where)
         self.copy = Copy(f"copy {number}")
@@ -93,7 +93,7 @@ class Node:
         self.asks_step: Snapshot | bool | None = False
         self.looks = 0
         self.feed = TableFeed(
-            world.db.table,  # type: ignore[arg-type]
+            world.db.table,
             world.chance,
             rights_version=world.rights_version,
             boots_all=world.boots_all,
@@ -134,9 +134,9 @@ class Node:
                 self.later = deque(
                     one for one in self.later if getattr(one, "subscription", 0) != subscription
                 )
-                client = self.world.by_subscription.get(subscription)
-                if client is not None and client.subscription == subscription:
-                    self.world.cut(client)
+                booted = self.world.by_subscription.get(subscription)
+                if booted is not None and booted.subscription == subscription:
+                    self.world.cut(booted)
             case _:
                 raise AssertionError(effect)
 
@@ -260,8 +260,8 @@ class Node:
             return
         until = db.snapshot()
         assert not isinstance(since, bool)
-        is_other = self.feed.table.epoch != db.table.epoch  # type: ignore[attr-defined]
-        self.post(StepBegun(until, db.table))  # type: ignore[arg-type]
+        is_other = self.feed.table.epoch != db.table.epoch
+        self.post(StepBegun(until, db.table))
         self.step_work = deque()
         changes = None if since is None or is_other else db.changes(since, until)
         if changes is None:
@@ -285,7 +285,7 @@ class Node:
         if not self.scans[scan]:
             del self.scans[scan]
         if isinstance(event, client_side.RecordCame | client_side.DeletionCame):
-            found = self.feed._scans.get(scan)
+            found = self.feed._admission.scans.get(scan)
             numbers = [-scan] if scan < 0 else sorted(found.members) if found is not None else []
             for number in numbers:
                 client = self.world.by_subscription[number]
@@ -348,7 +348,7 @@ class World:
         assert live.audience.permit.hash in valid, "RF3: sent by a permit of before"
 
     def change_rights(self, client: Client) -> None:
-        column = owner_column(self.db.table)  # type: ignore[arg-type]
+        column = owner_column(self.db.table)
         owners = frozenset(self.chance.choice([(), (), (1,), (1, 2)]))
         permit = make_permit(column, is_all=not owners or self.chance.random() < 0.5, owners=owners)
         self.rights_version += 1
@@ -496,7 +496,7 @@ class World:
         elif what == "crash":
             self.crash(node)
         elif what == "where" and client.node is not None:
-            client.filter = parse_filter(self.db.table, self.chance.choice(WHERES))  # type: ignore[arg-type]
+            client.filter = parse_filter(self.db.table, self.chance.choice(WHERES))
             for effect in client.copy.change():
                 assert isinstance(effect, client_side.Subscribe)
                 self.subscribe(client, effect.cursor, effect.digest)

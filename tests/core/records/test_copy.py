@@ -1,5 +1,7 @@
 """The copy of a client: what it applies, what it asks for next, and how it heals."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.core.records.tables import TABLE
 
@@ -162,8 +164,8 @@ class NodeSet:
     async def digest(self) -> Digest:
         return self._own.digest()
 
-    async def digests(self, prefixes: object) -> list[RangeDigest]:
-        return self._own.ranges(prefixes)  # type: ignore[arg-type]
+    async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        return self._own.ranges(prefixes)
 
     async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
         return self._own.estimate(self.salt)
@@ -171,7 +173,7 @@ class NodeSet:
     async def sketch(self, digest: Digest, cells: int) -> Sketch:  # noqa: ARG002
         return self._own.sketch(self.salt, cells)
 
-    async def ids(self, prefixes: list[Prefix]) -> list[bytes]:
+    async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
         return [listed_of(self._own.highs(prefix)) for prefix in prefixes]
 
     def below(self, prefix: Prefix, high: int) -> bool:
@@ -181,7 +183,7 @@ class NodeSet:
 @pytest.mark.parametrize("differing", [0, 1, 40, 900])
 async def test_the_projects_reconciliation_makes_the_copy_what_the_node_has(differing: int) -> None:
     """The node is the authority: stale versions, rows that are gone and rows that are new, in one."""
-    theirs = {(str(n),): n for n in range(1_000)}
+    theirs: dict[Key, int] = {(str(n),): n for n in range(1_000)}
     own = dict(theirs)
     for n in range(differing):
         if n % 3 == 0:

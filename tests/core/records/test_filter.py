@@ -87,7 +87,7 @@ def test_columns_have_the_key_and_their_order() -> None:
 
 
 def test_equal_filters_have_one_hash_and_others_another() -> None:
-    said = [
+    said: list[tuple[dict[str, Any], list[str] | None]] = [
         ({"workspace": [1, 2], "size": "1.0"}, None),
         ({"size": 1, "workspace": ["2", 1, 1]}, None),
     ]

@@ -9,12 +9,12 @@ from moorline.core.records.table import NAN, After, Before, Change, NotANumber
 
 @pytest.mark.parametrize("number", [1, 1.5, Decimal("Infinity"), Decimal(3), float("inf")])
 def test_nan_is_above_all_numbers_and_equal_to_itself(number: object) -> None:
-    assert number < NAN  # type: ignore[operator]
-    assert number < NAN  # type: ignore[operator]
-    assert number <= NAN  # type: ignore[operator]
+    assert number < NAN
+    assert number < NAN
+    assert number <= NAN
     assert not number > NAN
     assert not number >= NAN
-    assert not number >= NAN  # type: ignore[operator]
+    assert not number >= NAN
     assert number != NAN
     assert NotANumber() == NAN
     assert NotANumber() <= NAN

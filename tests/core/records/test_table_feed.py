@@ -287,7 +287,7 @@ def test_t56_returns_have_jitter_and_admission_a_rate() -> None:
 
 def test_too_many_that_wait_are_told_when_to_return() -> None:
     scene = Scene()
-    scene.feed._waiting.extend(range(-RECORD_WAITING_MAX, 0))
+    scene.feed._admission._waiting.extend(range(-RECORD_WAITING_MAX, 0))
     (refused,) = scene.subscribe(1)
     assert isinstance(refused, Refuse)
     assert not scene.feed.subscriptions
@@ -354,7 +354,11 @@ def test_t34_who_goes_leaves_nothing() -> None:
     assert scene.post(Unsubscribed(3)) == [CancelScan(2)]
     scene.post(ConnectionGone(1))
     scene.post(Unsubscribed(2))
-    assert (len(scene.feed.audiences), scene.feed._live, scene.feed._scans) == (0, {}, {})
+    assert (len(scene.feed.audiences), scene.feed._fan_out._live, scene.feed._admission.scans) == (
+        0,
+        {},
+        {},
+    )
     scene.now_ms += 100
     assert scene.post(Tick()) == [], "nobody is there to take steps for"
 
@@ -414,10 +418,19 @@ def test_rf6_the_ring_has_its_bound() -> None:
         scene.feed.check()
 
 
-def test_rf7_whoever_scans_is_in_its_scan() -> None:
+def test_rf7_nobody_who_is_live_waits_for_a_scan() -> None:
     scene = Scene()
-    scene.subscribe(1)
+    scene.live(1)
+    scene.subscribe(2, {"workspace": 2})
     scene.step()
-    scene.feed.subscriptions[1].scan = 7
+    scene.feed._admission.scans[2].members.add(1)
     with pytest.raises(AssertionError, match="RF7"):
+        scene.feed.check()
+
+
+def test_fo1_and_ad1_are_looked_at_too() -> None:
+    scene = Scene()
+    scene.live(1)
+    scene.feed._fan_out._live[1] = (1, 2)
+    with pytest.raises(AssertionError, match="FO1"):
         scene.feed.check()

@@ -42,7 +42,8 @@ class RecordChange(msgspec.Struct, frozen=True):
 
     kind: ChangeKind
     key: PublicKey = None
-    row: Row | None = None
+    row: Row = {}
+    """Of an event: nothing."""
     seq: int = 0
     how: str = ""
     why: str = ""

@@ -313,7 +313,7 @@ class RecordTable:
 
     def refused(self, refused: Refused) -> None:
         code = "DENIED" if refused.code == "NOT_GRANTED" else refused.code
-        error = CallFailed.of(code, refused.why)
+        error = CallFailed.of(code, f"{self.name}: {refused.why}")
         if refused.code in VANISHING:
             self._copy.clear()
             self._keep("")
