@@ -19,6 +19,7 @@ BENCHMARKS = (
     "wire",
     "queues",
     "checkpoints",
+    "log_syncs",
     "drift",
     "topics",
     "values",
@@ -27,6 +28,7 @@ BENCHMARKS = (
     "stalls",
     "fairness",
     "rights",
+    "records",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

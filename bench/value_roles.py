@@ -242,7 +242,7 @@ class AskerRole:
     async def resolve_raw(self, count: int) -> float:
         """By a client that has its calls ready and counts the answers."""
         frames = [
-            frame([ResolvePaths(1, [path_of(number) for number in range(first, stop)])])
+            frame([ResolvePaths(first, [path_of(number) for number in range(first, stop)])])
             for first in range(0, count, PATHS_PER_CALL_MAX)
             if (stop := min(first + PATHS_PER_CALL_MAX, count))
         ]

@@ -31,6 +31,7 @@
     │   ├── Expired            the proof of who we are ended, and the link with it
     │   └── Unreachable        the link could not be opened at all
     │       └── Untrusted      the certificate of the node cannot be verified
+    ├── TlsError               a certificate is not taken: CertificateRefused and Untrusted are this too
     ├── JournalDamaged         the disk's: files are not as they were written
     │   └── MessagesGone       retention or damage took messages that a query should read
     ├── TableRefused           the operator's: a table that cannot be registered, or served, as it is
@@ -191,7 +192,14 @@ class Refused(WireError):
         return Refused.by_reason.get(reason, Refused)(reason, text)
 
 
-class CertificateRefused(Refused):
+class TlsError(MoorlineError):
+    """TLS came to nothing: ours was refused, or theirs cannot be verified. Only raised as one of these."""
+
+    code = "TLS"
+    exit_code = 22
+
+
+class CertificateRefused(Refused, TlsError):
     """The node does not take our certificate, and no subclass says why: the text does, as far as is known."""
 
     code = "CERTIFICATE_REFUSED"
@@ -267,7 +275,7 @@ class Unreachable(ConnectionLost):
     code = "UNREACHABLE"
 
 
-class Untrusted(Unreachable):
+class Untrusted(Unreachable, TlsError):
     """The certificate of the node cannot be verified. To wait and try again changes nothing."""
 
     code = "UNTRUSTED"

@@ -25,6 +25,9 @@ RECORD_DATA_BYTES_MAX = 64 * KIB
 """Bytes of frames in one record of a wrapped link. Wrapping costs the same for each byte in any size from
 here on (some 12 µs a KiB), and one record holds the loop for less than a millisecond."""
 
+WRAPPED_AT_ONCE_BYTES = 4 * RECORD_DATA_BYTES_MAX
+"""Bytes of one link that are wrapped in one turn of the loop, where more waits: 1.5 to 3 ms, a slice."""
+
 RECORD_BYTES_MAX = RECORD_DATA_BYTES_MAX + 1 * KIB
 """Largest record: what wrapping adds is 60 to 80 bytes."""
 
@@ -453,7 +456,8 @@ GROUPS_PER_PRINCIPAL_MAX = 64
 """Groups of users that one principal is in: each is looked for at each level of a path."""
 
 VERDICTS_KEPT_MAX = 4_096
-"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten."""
+"""Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten. As
+many names again where it published in batches."""
 
 VERDICTS_OF_ALL_MAX = 131_072
 """The same of all principals: some 20 MB, and 150 MB where all paths are as long as they may be."""
@@ -553,15 +557,14 @@ QUEUES_DIRTY_MAX = 262_144
 
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
-"""Size of a segment of the log that is prepared before it is begun, a quarter of
-`queues.log_bytes_max` within
-these bounds: a few seconds of the fastest sending, in which the next one is prepared."""
+"""Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
+these bounds. A few seconds of the fastest sending, in which the next one is prepared."""
 
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
 
 LOG_PREPARE_SYNC_BYTES = 16 * MIB
-"""Zeros of a segment between two syncs of it: some milliseconds of the disk for whoever wants it too."""
+"""Zeros of a segment between two syncs of it: mostly one, since each is a transaction of its own."""
 
 LOG_PREPARE_PAUSE_MS = 10_000
 """Time before the next try where a segment could not be prepared; the log grows meanwhile."""
@@ -1136,6 +1139,14 @@ TURN_CHARGE_US_MIN = 1_250
 """What a turn costs its principal at least: so that a principal has four of them in a round, and a thousand
 connections that say little each do not make a round long."""
 
+CROWDED_POLL_US = 2_000
+"""Time for which turns are given before the loop polls, where several principals are connected: what they put
+into the next commit is framed in one go, and takes twice as long again. A call passes the loop five times
+before it is answered."""
+
+CROWDED_SLICE_MS = 1
+"""SLICE_MS where several principals are connected: so that long work keeps its share beside shorter turns."""
+
 TURN_DEBT_ROUNDS_MAX = 4
 """Rounds that a principal sits out at most for a turn that took too long: the length of a turn is the node's
 doing as well."""
@@ -1703,8 +1714,7 @@ RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
 
 RECORD_HEALS_MAX = 3
-"""Times in a row that a copy which differs at the end of a sync heals by digest; then it begins from
-nothing."""
+"""Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
 
 # --- records: capture -----------------------------------------------------------------------------
 
@@ -1750,6 +1760,9 @@ RECORDS_KEYS_CHUNK_ROWS_MAX = 20_000
 
 RECORDS_COPY_BLOCKS_MAX = 4
 """Blocks of a stream of rows that wait for their reader; Postgres waits behind them."""
+
+RECORDS_VALUES_KEPT_MAX = 16_384
+"""Values of scope columns, of all tables, whose form is remembered: some megabytes."""
 
 RECORDS_KEYS_ASKED_MAX = 10_000
 """Keys that one statement fetches rows of."""

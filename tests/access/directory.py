@@ -60,7 +60,7 @@ class Visitor(msgspec.Struct, frozen=True):
 
 def certificate(*, is_node: bool) -> PeerCertificate:
     return PeerCertificate(
-        common_names=("node-2",),
+        common_names=("home-2",),
         issuer="CN=nodes",
         serial=1,
         not_before_ms=0,

@@ -24,6 +24,12 @@ class GivenRights:
     def everywhere(self, subtree: str) -> int:  # noqa: ARG002
         return self._bits
 
+    def first_lacking(self, right: int, below: str, names: list[str]) -> str | None:
+        return None if self._bits & right else f"{below}/{names[0]}"
+
+    def somewhere(self, right: int, apart: frozenset[str]) -> bool:  # noqa: ARG002
+        return bool(self._bits & right)
+
     def denied(self, right: int, path: str) -> bool:  # noqa: ARG002
         return False
 

@@ -34,8 +34,6 @@ FOR_STRANGERS = frozenset(
         "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
         # So is each table: of one that a stranger may not see not even its name is told.
         "RecordMessages",
-        # A login publishes nothing yet. It has the address dialled, and tells nothing of what is there.
-        "OpenPublisher",
     }
 )  # fmt: skip
 """What docs/design/access.md lets everybody call, and no more."""
@@ -43,6 +41,8 @@ FOR_USERS = FOR_STRANGERS | {
     # `p` at /queues, /services and /sessions; the rest acts for the service that it has opened itself.
     "NewQueue", "OpenService", "Associate", "Dissociate", "SubscribeService", "AskRanges", "AskLists",
     "ListServices", "OpenSession",
+    # `p` in its own subtree of values. It has the address dialled, and tells nothing of what is there.
+    "OpenPublisher",
 }  # fmt: skip
 """The same for a user who owns nothing of what is named."""
 

@@ -25,6 +25,7 @@ from moorline.access.proofs import (
 from moorline.access.tokens import new_token, token_hash
 from moorline.core.access import node_proof
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.principal import CertificateRules
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.errors import Untrusted
 from moorline.net.authentication import Exchange, Verdict
@@ -370,7 +371,7 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
     directory = Directory()
     directory.nodes = {"home-1", "home-2"}
     async with PrincipalProofs(
-        directory, "home-1", cost=LIGHT, needs_node_certificate=True
+        directory, "home-1", cost=LIGHT, node_rules=CertificateRules()
     ) as proofs:
         world = World(proofs, directory, Clock())
         for peer in (HERE, Visitor(certificate=certificate(is_node=False))):
@@ -379,6 +380,29 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
         assert await world.node(of_node(), proven) == ProofAccepted("$node/home-2")
         # The certificate alone is no node.
         assert directory.asked == 2
+
+
+async def test_a_certificate_of_a_node_makes_that_node_and_no_other() -> None:
+    """A11: also with the secret of the cluster, and with a home that is in the catalog."""
+    directory = Directory()
+    directory.nodes = {"home-1", "home-2", "home-3"}
+    rules = CertificateRules.parsed(["cn:home-*=home-{}"])
+    shown = Visitor(certificate=certificate(is_node=True))
+    for given in (CertificateRules(), rules):
+        async with PrincipalProofs(directory, "home-1", cost=LIGHT, node_rules=given) as proofs:
+            world = World(proofs, directory, Clock())
+            assert await world.node(of_node(), shown) == ProofAccepted("$node/home-2")
+            exchange = world.begin("node", shown)
+            refused = await exchange.check(await of_node(own="home-3").first())
+            assert isinstance(refused, ProofRefused)
+            assert refused.code == "CERTIFICATE_MISUSED"
+            assert "your certificate is of the node 'home-2'" in refused.text
+            assert exchange.claimed == "$node/home-3"
+    other = CertificateRules.parsed(["san:dns:*.example=home-{}"])
+    async with PrincipalProofs(directory, "home-1", cost=LIGHT, node_rules=other) as proofs:
+        refused = await World(proofs, directory, Clock()).node(of_node(), shown)
+        assert isinstance(refused, ProofRefused)
+        assert "your certificate names no node" in refused.text
 
 
 @pytest.mark.parametrize(

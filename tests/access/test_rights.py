@@ -235,3 +235,46 @@ async def test_it_looks_again_by_itself_also_after_a_failure() -> None:
         await until(lambda: alice.allows(WRITE, "/topics/orders"))
         # On a busy machine its next word may be late again by then.
         await until(lambda: table.freshness is Freshness.FRESH)
+
+
+async def test_names_of_a_batch_are_judged_as_each_by_itself_and_forgotten_at_a_change() -> None:
+    paths = [f"/topics/{number}" for number in range(4)]
+    world = await World.loaded(*(Row(path, "alice", grants=WRITE) for path in paths))
+    alice, names = world.user(), ["0", "1", "2", "0", "1"]
+    for _ in range(2):  # found, and then remembered
+        assert alice.first_lacking(WRITE, "/topics", names) is None
+        assert alice.first_lacking(WRITE, "/topics", [*names, "x", "y"]) == "/topics/x"
+        assert alice.first_lacking(SUBSCRIBE, "/topics", names) == "/topics/0", "another right"
+        assert alice.first_lacking(WRITE, "/queues", names) == "/queues/0", "another place"
+    # As a filter: all that it could match.
+    assert alice.first_lacking(WRITE, "/topics", ["0", "#"]) == "/topics/#"
+    assert world.user("bob").first_lacking(WRITE, "/topics", names) == "/topics/0"
+    world.source.remove(Row("/topics/1", "alice"))
+    await world.table.refresh()
+    assert alice.first_lacking(WRITE, "/topics", names) == "/topics/1"
+    assert alice.first_lacking(WRITE, "/topics", ["0", "2"]) is None
+
+
+async def test_what_nobody_knows_any_more_is_not_granted_by_what_was_remembered() -> None:
+    world = await World.loaded(Row("/topics/a", "alice", grants=WRITE))
+    alice = world.user()
+    assert alice.first_lacking(WRITE, "/topics", ["a"]) is None
+    world.table.freshness = Freshness.EXPIRED
+    world.table._next_generation()
+    assert alice.first_lacking(WRITE, "/topics", ["a"]) == "/topics/a"
+
+
+async def test_names_that_are_remembered_are_bounded_for_one_and_for_all() -> None:
+    world = await World.loaded(Row("/topics", "@authenticated", grants=WRITE))
+    alice = world.user()
+    for start in range(0, VERDICTS_KEPT_MAX + 1_000, 1_000):
+        batch = [str(number) for number in range(start, start + 1_000)]
+        assert alice.first_lacking(WRITE, "/topics", batch) is None
+    assert all(len(names) <= VERDICTS_KEPT_MAX for names in world.table._granted.values())
+    names = [str(number) for number in range(1_000)]
+    for principal in range(VERDICTS_OF_ALL_MAX // 2_000 + 2):
+        assert world.user(f"user-{principal}").first_lacking(WRITE, "/topics", names) is None
+        kept = sum(map(len, world.table._granted.values()))
+        kept += sum(map(len, world.table._verdicts.values()))
+        assert kept <= VERDICTS_OF_ALL_MAX
+    assert alice.first_lacking(WRITE, "/topics", ["7"]) is None

@@ -13,6 +13,7 @@ from moorline.catalog.groups import Groups
 from moorline.catalog.migration import MIGRATIONS
 from moorline.catalog.sessions import Sessions
 from moorline.catalog.users import PasswordHash, Users
+from moorline.core.access.first_rows import purpose_of
 from moorline.core.access.right import EVERYTHING, LIST, SUBSCRIBE, WRITE, bits_of, letters_of
 from moorline.core.access.row import Row
 from moorline.core.topic import shared_name
@@ -71,6 +72,8 @@ async def test_the_first_rows_of_a_fresh_catalog(access: Users) -> None:
     }
     assert await access.upgraded_rows() == 0
     assert await access.carry_operators(["ops"]) == []
+    for entry in await access.grants("/", "", ("", ""), 100):
+        assert purpose_of(entry.row.path, entry.row.subject, entry.made_by), "moor grant list says"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,8 @@ async def test_an_upgraded_catalog_keeps_what_was_allowed(dsn: str, used: str) -
             "/groups @authenticated slp",
         }
         assert await access.upgraded_rows() == 6
+        for entry in await access.grants("/", "", ("", ""), 100):
+            assert purpose_of(entry.row.path, entry.row.subject, entry.made_by)
         # The operators of a node's settings: once, and those that could be proven.
         assert await access.carry_operators(["ops", "anonymous", "ops"]) == ["ops"]
         assert "/ ops slwpdag" in await shown(access)

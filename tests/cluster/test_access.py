@@ -5,20 +5,22 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.catalog.nodes import pretend
 from tests.cluster.proxy import CatalogProxy
 from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members, until
 from tests.net.authority import Authority
-from tests.process.proving import over, proven, read_audit, who
+from tests.process.nodes import NodeProcess
+from tests.process.proving import audited, over, proven, read_audit, who
 
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.access import AccessCatalog
 from moorline.catalog.users import Users
 from moorline.core.access.right import EVERYTHING
-from moorline.errors import Denied, Refused, RightsUnknown
+from moorline.errors import CertificateMisused, Denied, Refused, RightsUnknown
 from moorline.net.credentials import NodeCredentials, PasswordCredentials
 
 pytestmark = pytest.mark.process
@@ -185,16 +187,18 @@ async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
     """A11: a certificate of another authority makes no node."""
     of_nodes, of_users = Authority("nodes"), Authority("users")
     ca, users_ca = of_nodes.write(tmp_path / "nodes.pem"), of_users.write(tmp_path / "users.pem")
-    own = of_nodes.issue_node().write(tmp_path / "node.pem")
+    own = {name: of_nodes.issue_node(name).write(tmp_path / f"{name}.pem") for name in "ab"}
     flags = [
         "--listen=tls://127.0.0.1:0",
-        f"--tls-certificate={own}",
-        f"--tls-key={own}",
         f"--tls-client-ca={users_ca}",
         f"--set=tls_node_ca={ca}",
         "--set=access.certificates=cn:user-*={}",
     ]
-    a, b = await nodes.start("a", "b", settings=SMALL, flags=flags)
+    for name, file in own.items():
+        shows = [f"--tls-certificate={file}", f"--tls-key={file}"]
+        await nodes.start(name, settings=SMALL, flags=[*flags, *shows])
+    a, b = (nodes.alive()[name] for name in own)
+    assert "does not name the home of this node" not in a.errors
     got = Got()
     async with (
         members(join(a, "$shared/billing/orders/#", got, "on a")),
@@ -216,3 +220,39 @@ async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
     with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
         async with proven(a.address, ghost):
             pass
+    # A node that was taken over is that node still, and becomes no other.
+    with pytest.raises(CertificateMisused, match="your certificate is of the node 'b'"):
+        async with proven(address, ghost, ca=ca, certificate=own["b"]):
+            pass
+    wanted = ("node", "/admin/users/$node%2Fghost", "denied", "CERTIFICATE_MISUSED")
+    await until(
+        lambda: wanted in {(*told, line["detail"]["reason"]) for told, line in denied_logins(a)},
+        what="it is in the audit",
+    )
+
+
+async def test_a_node_whose_own_certificate_names_another_is_told_so(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    authority = Authority("nodes")
+    own = authority.issue_node("somebody").write(tmp_path / "own.pem")
+    flags = [
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={own}",
+        f"--tls-key={own}",
+        f"--set=tls_node_ca={authority.write(tmp_path / 'ca.pem')}",
+    ]
+    (a,) = await nodes.start("a", settings=SMALL, flags=flags)
+    assert "tls_certificate does not name the home of this node" in a.errors
+    rule = "--set=access.node_certificates=cn:some*=a"
+    await asyncio.to_thread(a.stop)
+    (a,) = await nodes.start("a", settings=SMALL, flags=[*flags, rule])
+    assert a.errors.count("does not name the home") == 1, "of the start before alone"
+
+
+def denied_logins(node: NodeProcess) -> list[tuple[tuple[str, str, str], dict[str, Any]]]:
+    return [
+        ((line["proof"], line["path"], line["verdict"]), line)
+        for line in audited(node)
+        if line["kind"] == "login" and line["verdict"] == "denied"
+    ]

@@ -10,6 +10,7 @@ from moorline.core.access.quota import Bounds, Quota
 def test_a_line_is_a_subject_a_quota_and_a_bound() -> None:
     assert parsed("alice queues 1_000") == ("alice", Quota.QUEUES, 1_000)
     assert parsed("tls://0.0.0.0:7411 connections 5").is_listeners
+    assert parsed("tls://0.0.0.0:7411 topics 5").is_listeners
     assert not parsed("@sales topics 0").is_listeners
 
 
@@ -21,6 +22,8 @@ def test_a_line_is_a_subject_a_quota_and_a_bound() -> None:
         ("alice queues many", "many is no bound"),
         ("alice queues -1", "-1 is no bound"),
         ("tls://0.0.0.0:7411 queues 5", "a listener has no queues of its own"),
+        ("tls://0.0.0.0:7411 groups 5", "a listener has no groups of its own"),
+        ("tls://0.0.0.0:7411 stored_bytes 5", "a listener has no stored_bytes of its own"),
     ],
 )
 def test_what_is_wrong_is_told_by_name(line: str, why: str) -> None:

@@ -5,7 +5,8 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,10 +24,11 @@ from moorline.errors import (
     Refused,
     WireError,
 )
-from moorline.limits import PROOF_BYTES_MAX, PROOF_FRAME_BYTES_MAX
+from moorline.limits import PROOF_BYTES_MAX, PROOF_FRAME_BYTES_MAX, WRAPPED_AT_ONCE_BYTES
 from moorline.net import kerberos
 from moorline.net.caller import Caller
 from moorline.net.kerberos import KerberosCall, library
+from moorline.net.records import Records
 from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import PROTOCOL, Challenge, Goodbye, Hello, Response
 from moorline.wire.node import Echo
@@ -95,6 +97,45 @@ async def test_large_frames_and_many_small_ones_pass(realm: Realm) -> None:
         answers = await asyncio.gather(*(echo(caller, bytes([n % 256])) for n in range(3_000)))
         assert answers == [bytes([n % 256]) for n in range(3_000)]
         caller.close("DONE", "")
+
+
+async def test_a_large_frame_is_wrapped_in_several_turns_of_the_loop(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = 0
+    by_turn: Counter[tuple[int, int]] = Counter()
+    wrapped = Records.wrapped
+
+    def counted(self: Records, frames: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
+        by_turn[id(self), turn] += sum(map(len, frames))
+        return wrapped(self, frames)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Records, "wrapped", counted)
+    server = KerberosServer(service(realm))
+    async with serving(server) as address:
+        caller = await entered(address, alice(realm))
+        counting = asyncio.create_task(count())
+        bodies = [bytes([number]) * 1_000_000 for number in range(3)]
+        answers = await asyncio.gather(*(echo(caller, body) for body in bodies))
+        # Nothing has overtaken anything.
+        assert answers == bodies
+        over = [size for size in by_turn.values() if size > 2 * WRAPPED_AT_ONCE_BYTES]
+        assert not over, by_turn
+        # What is said last comes behind all of it, at once: there is no turn behind it.
+        last = asyncio.create_task(echo(caller, b"x" * 1_000_000))
+        await asyncio.sleep(0)
+        caller.close("DONE", "the test is over")
+        with pytest.raises((ConnectionLost, Refused)):
+            await last
+        await until(lambda: len(server.echoed) == 4)
+        counting.cancel()
+    assert sum(by_turn.values()) > 7_000_000
 
 
 async def test_a_handshake_of_more_rounds_ends_in_a_wrapped_link_too(

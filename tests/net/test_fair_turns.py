@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import time
 
 import pytest
 
 from moorline.core.access.principal_turns import TURNS_PER_ROUND_MAX
+from moorline.limits import CROWDED_POLL_US
 from moorline.net import thread_turns
 from moorline.net.fair_turns import FairTurns
 
@@ -161,3 +163,29 @@ async def test_threads_have_quick_turns_as_long_as_it_is_crowded() -> None:
     for one in both:
         line.leave(one)
     assert thread_turns._holders == before
+
+
+async def test_few_turns_are_given_before_the_loop_polls() -> None:
+    """What turns leave to be done behind them must not add up: a call passes the loop several times."""
+    line, told = FairTurns(), list[str]()
+
+    class Busy(Standing):
+        def take_turn(self) -> None:
+            ends_ns = time.monotonic_ns() + CROWDED_POLL_US * 500
+            while time.monotonic_ns() < ends_ns:
+                pass
+            super().take_turn()
+
+    busy = Busy(line, "busy", told)
+    other = Standing(line, "other", told)
+    line._at_once_us = 0
+    line.heard(busy, bytes([20]))
+    before = 0
+    while len(line):
+        await asyncio.sleep(0)
+        # Half of the time each: two, whatever else the machine does.
+        assert len(told) - before <= 2
+        before = len(told)
+    assert told == ["busy"] * 20
+    for one in (busy, other):
+        line.leave(one)

@@ -201,7 +201,7 @@ async def test_t18_each_cause_of_a_refused_certificate_is_an_error_of_its_own(
 @pytest.mark.slow
 async def test_a05_a_certificate_that_expires_ends_the_session_at_that_time(tmp_path: Path) -> None:
     """A05: and not before."""
-    shown = USERS.issue("alice", end=timedelta(seconds=3))
+    shown = USERS.issue("alice", end=timedelta(seconds=8))
     end_ms = shown.certificate.not_valid_after_utc.timestamp() * 1_000
     async with serving(World(tmp_path)) as world, world.connect(shown) as moor:
         await moor.echo(b"in")

@@ -4,13 +4,17 @@ import asyncio
 import contextlib
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.net.authority import Authority
 from tests.process.nodes import NodeProcess
+from tests.process.proving import audited
 
 import moorline
+from moorline.errors import ConnectionLost, Refused
 from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import PROTOCOL, Hello
 
@@ -18,6 +22,7 @@ pytestmark = pytest.mark.process
 
 HELLO_TIMEOUT_MS = 3_000
 IDLERS_WANTED = 10_000
+FLOOD = 200
 BUSY_MACHINE_S = 60
 """Far above what the timeouts of these tests ask for: they are about whether, not about when."""
 
@@ -120,6 +125,51 @@ def hostile_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProce
         tmp_path_factory.mktemp("hostile") / "data", "--set=hello_timeout_ms=500"
     ) as n:
         yield n
+
+
+def test_whoever_is_sent_away_before_its_welcome_is_in_the_audit_and_a_flood_is_few_lines(
+    tmp_path: Path,
+) -> None:
+    """G7: garbage, other versions, silence, no room, and what is no TLS."""
+    shown = Authority("nodes").issue_node().write(tmp_path / "node.pem")
+    flags = [
+        "--set=hello_timeout_ms=500",
+        "--set=connections_max=2",
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={shown}",
+        f"--tls-key={shown}",
+    ]
+    with NodeProcess(tmp_path / "data", *flags) as node:
+        asyncio.run(_send_away(node))
+    lines = [line for line in audited(node) if line["verdict"] == "denied"]
+    told: Counter[tuple[str, str, str]] = Counter()
+    for line in lines:
+        key = (line["act"], line["path"], line.get("detail", {}).get("reason", ""))
+        told[key] += line.get("count", 1)
+    assert told == {
+        ("Malformed", "/", "MALFORMED"): FLOOD,
+        ("FrameTooLarge", "/", "FRAME_TOO_LARGE"): 1,
+        ("Version", "/", "VERSION"): 1,
+        ("HelloTimeout", "/", "HELLO_TIMEOUT"): 1,
+        ("Handshake", "/", "TLS"): 1,
+        ("Busy", "/", "BUSY"): 1,
+    }
+    # A line of its own for the first of each kind, and sums: by the time that it took, not by their number.
+    assert len(lines) < FLOOD // 4
+    assert {line["principal"] for line in lines} == {"anonymous"}
+
+
+async def _send_away(node: NodeProcess) -> None:
+    for _ in range(FLOOD):
+        await closed_after(node.address, LENGTH.pack(4) + b"\xc1\xc1\xc1\xc1")
+    for data in (LENGTH.pack(0xFFFFFFFF), bytes(frame([Hello(PROTOCOL, 90, 91)])), b""):
+        await closed_after(node.address, data)
+    await closed_after(node._found(r"tls://(\S+)"), b"\xff" * 1_000)
+    async with moorline.connect(node.address) as first, moorline.connect(node.address) as second:
+        assert await first.echo(b"in") == await second.echo(b"in")
+        with pytest.raises((Refused, ConnectionLost), match="BUSY"):
+            async with moorline.connect(node.address) as third:
+                await third.echo(b"too many")
 
 
 async def _echo(address: str) -> bytes:

@@ -251,7 +251,7 @@ async def test_the_settings_bound_principals_and_listeners(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A30: defaults without a row, and what all share who come by one address."""
-    lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2"
+    lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2,tcp://127.0.0.1:0 topics 2"
     data = tmp_path_factory.mktemp("listener") / "data"
     with NodeProcess(data, *FLAGS, f"--set=access.quotas={lines}") as node:
         async with moorline.connect(node.address) as operator:
@@ -262,6 +262,13 @@ async def test_the_settings_bound_principals_and_listeners(
                 with pytest.raises(OverQuota, match="connections"):
                     async with proven(node.address) as third:
                         await who(third)
+                # Of names that came by this address, whoever brought them up.
+                await alice.publish("alice/a", b"x")
+                await operator.publish("b", b"x")
+                for moor, topic in ((alice, "alice/c"), (operator, "c")):
+                    with pytest.raises(OverQuota, match="topics is 2"):
+                        await moor.publish(topic, b"x")
+                await operator.publish("alice/a", b"x")
             for _ in range(3):
                 await operator.create_queue()  # nobody bounds who is on this machine
 

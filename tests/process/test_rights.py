@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, run_moor
 from tests.process.proving import audited, until
 from tests.topics.scenes import Reader
 
@@ -402,3 +402,16 @@ async def test_a_group_reads_the_trail_and_others_do_not(world: World) -> None:
             )
         )
         await reader.stop()
+
+
+async def test_moor_grant_list_says_what_the_first_rows_are_for(world: World) -> None:
+    address = f"--address={world.node.address}"
+    shown = await asyncio.to_thread(run_moor, "grant", "list", "--json", address)
+    rows = json.loads(shown.stdout)
+    first = {row["path"]: row["purpose"] for row in rows if row["made_by"] == "first start"}
+    assert first.pop("/") == "who is on the node's machine may do everything"
+    assert first["/topics/%u"] == "topics below its own name"
+    assert len(first) == 6
+    assert all(first.values())
+    table = await asyncio.to_thread(run_moor, "grant", "list", address)
+    assert "who is on the node's machine may do everything" in table.stdout

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import asyncpg
 import pytest
@@ -34,7 +35,9 @@ async def traces(connection: asyncpg.Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("capture", ["log", "notify"])
-async def test_remove_takes_every_trace_away(connection: asyncpg.Connection, capture: str) -> None:
+async def test_remove_takes_every_trace_away(
+    connection: asyncpg.Connection, capture: Literal["log", "notify"]
+) -> None:
     await connection.execute(THINGS)
     await connection.execute(
         "create table parts (id integer, thing bigint references things, k text, primary key (id, "
@@ -43,10 +46,10 @@ async def test_remove_takes_every_trace_away(connection: asyncpg.Connection, cap
     )
     await connection.execute("insert into things values (1, 1, 'a')")
     before = await connection.fetch("select * from things")
-    await add(connection, Wanted("things", ("id",), filters=("state",), capture=capture))  # type: ignore[arg-type]
+    await add(connection, Wanted("things", ("id",), filters=("state",), capture=capture))
     await add(
         connection, Wanted("parts", ("id", "k"), owner_from="things.workspace_id", capture=capture)
-    )  # type: ignore[arg-type]
+    )
     assert [one.name for one in await registrations(connection)] == ["parts", "things"]
     assert await check(connection, "things") == []
     assert await check(connection, "parts") == []

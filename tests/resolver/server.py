@@ -9,11 +9,13 @@ from tests.access.world import World
 from tests.resolver.publishing import Listener, WirePublisher, caller_to
 
 from moorline.access.guard import Guard
+from moorline.access.quotas import Allowance, Quotas, QuotaTable, account_of
 from moorline.catalog.catalog import NodeRow
 from moorline.catalog.homes import HomeRow
 from moorline.config.addresses import Address
 from moorline.config.resolver import Resolver
 from moorline.core.access.principal import LOOPBACK, Proof
+from moorline.core.access.quota import Bounds
 from moorline.core.access.right import EVERYTHING
 from moorline.core.access.row import Row
 from moorline.net.caller import Caller
@@ -31,7 +33,9 @@ OPEN_TO_ALL = Row("/", LOOPBACK, grants=EVERYTHING)
 class ResolverServer:
     """One resolver."""
 
-    def __init__(self, settings: Resolver, world: World, *, is_new: bool) -> None:
+    def __init__(
+        self, settings: Resolver, world: World, *, is_new: bool, knows_shards: bool
+    ) -> None:
         self.world = world
         self.principal = "anonymous"
         """Whom the next connection is taken for."""
@@ -39,6 +43,7 @@ class ResolverServer:
         self.nodes: list[NodeRow] = []
         self.homes: dict[bytes, HomeRow] = {}
         self.shards: list[ShardPlace] = []
+        self.quotas = Quotas(QuotaTable(), lambda _: ())
         self.broker = ResolverBroker(
             settings,
             self._nodes,
@@ -46,7 +51,7 @@ class ResolverServer:
             world.table.rights,
             self.refused,
             is_new=is_new,
-            shards=self._shards,
+            shards=self._shards if knows_shards else None,
         )
         handlers: Any = Guard(self).guarded(self.broker.declared())
         self._listeners = Listeners(
@@ -59,11 +64,16 @@ class ResolverServer:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, *rows: Row, is_new: bool = True, port: int = 0, **settings: Any
+        cls,
+        *rows: Row,
+        is_new: bool = True,
+        port: int = 0,
+        knows_shards: bool = True,
+        **settings: Any,
     ) -> AsyncIterator["ResolverServer"]:
         world = await World.loaded(*(rows or (OPEN_TO_ALL,)))
         wanted = {"ttl_ms": 2_000, "proof_timeout_ms": 500} | settings
-        server = cls(Resolver(**wanted), world, is_new=is_new)
+        server = cls(Resolver(**wanted), world, is_new=is_new, knows_shards=knows_shards)
         address = Address("tcp", "127.0.0.1", port)
         (found,) = await server._listeners.open(address, None, server._native)
         server.address = str(found)
@@ -109,6 +119,9 @@ class ResolverServer:
         await self.world.table.refresh()
         self.broker.judge_soon()
 
+    def bound(self, principal: str, bounds: Bounds) -> None:
+        self.quotas.load(QuotaTable({principal: bounds}))
+
     # The audit.
 
     def refused(self, _: Any, /, act: str, path: str, code: str) -> None:
@@ -117,6 +130,8 @@ class ResolverServer:
     def _entered(self, session: Session) -> SessionRights:
         is_anonymous = self.principal == "anonymous"
         proof = Proof.NOTHING if is_anonymous else Proof.PASSWORD
+        name = account_of(self.principal, session.is_local)
+        session.allowance = Allowance(self.quotas, self.quotas.held_by(name), name)
         return self.world.table.rights(self.principal, proof, is_local=session.is_local)
 
     async def _nodes(self, silent_ms: int) -> list[NodeRow]:  # noqa: ARG002

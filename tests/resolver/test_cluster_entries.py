@@ -7,6 +7,7 @@ from tests.resolver.server import ResolverServer
 
 from moorline.catalog.catalog import NodeRow
 from moorline.catalog.homes import HomeRow
+from moorline.client.resolver import Resolver
 from moorline.core.access.right import LIST, SUBSCRIBE
 from moorline.core.access.row import Row
 from moorline.resolver.cluster_entries import ShardPlace
@@ -44,3 +45,20 @@ async def test_nodes_homes_and_shards_are_found_before_the_resolver_is_ready() -
         server.nodes = []
         await server.broker.cluster.look()
         assert await codes(reader, *paths) == ["NOT_FOUND"] * 3
+
+
+async def test_a_resolver_without_topics_leaves_shards_to_those_who_know_them() -> None:
+    async with (
+        ResolverServer.open(knows_shards=False) as alone,
+        ResolverServer.open() as broker,
+    ):
+        for server in (alone, broker):
+            server.nodes, server.shards = [NODE], [ShardPlace("home-1", 3)]
+            await server.broker.cluster.look()
+        paths = ("/shards/home-1/3", "/nodes/node-1", "/nodes/none")
+        assert await codes(await alone.caller(), *paths) == ["NOT_READY", "", "NOT_FOUND"]
+        for _ in range(4):
+            # Whichever is asked first.
+            async with Resolver([alone.address, broker.address]) as resolver:
+                found = await resolver.resolve("/shards/home-1/3")
+                assert [one.principal for one in found.publishers] == ["$node/home-1"] * 2

@@ -5,9 +5,14 @@ import socket
 
 import pytest
 from tests.resolver.publishing import WirePublisher, codes
-from tests.resolver.server import ResolverServer
+from tests.resolver.server import OPEN_TO_ALL, ResolverServer
 
-from moorline.errors import AddressNotProven, LimitReached
+from moorline.core.access.quota import Bounds
+from moorline.core.access.right import PUBLISH
+from moorline.core.access.row import Row
+from moorline.errors import AddressNotProven, Denied, LimitReached
+
+FOR_USERS = (OPEN_TO_ALL, Row("/values", "@authenticated", grants=PUBLISH))
 
 
 def closed_address() -> str:
@@ -41,7 +46,7 @@ async def test_silent_addresses_of_some_do_not_delay_the_login_of_others(
 ) -> None:
     for name, size in (("MAX", 8), ("PER_PRINCIPAL_MAX", 4), ("PER_ADDRESS_MAX", 2)):
         monkeypatch.setattr(f"moorline.resolver.claimed_address.RESOLVER_DIALS_{name}", size)
-    async with ResolverServer.open(proof_timeout_ms=30_000) as server:
+    async with ResolverServer.open(*FOR_USERS, proof_timeout_ms=30_000) as server:
         # At one address it has places left for another login of its own; at many, others have.
         silent = [await server.listener() for _ in range(1 if who == "greedy" else 10)]
         for listener in silent:
@@ -88,7 +93,7 @@ async def test_logins_side_by_side_do_not_pass_the_bound_and_who_is_known_comes_
 
 
 async def test_one_principal_has_a_share_of_the_publishers() -> None:
-    async with ResolverServer.open(principal_publishers_max=2) as server:
+    async with ResolverServer.open(*FOR_USERS, principal_publishers_max=2) as server:
         for _ in range(2):
             (await server.publisher(principal="greedy")).caller.abandon()
         with pytest.raises(LimitReached, match="principal_publishers_max"):
@@ -96,3 +101,38 @@ async def test_one_principal_has_a_share_of_the_publishers() -> None:
         honest = await server.publisher(principal="honest")
         await honest.close()
         await server.publisher(principal="honest")
+
+
+async def test_who_may_publish_nothing_has_nothing_dialled() -> None:
+    rows = (Row("/queues", "@authenticated", grants=PUBLISH), Row("/mine", "alice", grants=PUBLISH))
+    async with ResolverServer.open(*rows) as server:
+        listener = await server.listener()
+        # To make queues is not to publish values.
+        with pytest.raises(Denied):
+            await WirePublisher(await server.caller("mallory"), listener).open()
+        assert listener.dials == 0
+        assert server.refusals == [("OpenPublisher", "/", "DENIED")]
+        alice = WirePublisher(await server.caller("alice"), listener)
+        await alice.open()
+        told = await alice.publish("/mine", "/yours")
+        assert told.refused == [(1, "DENIED")]
+
+
+async def test_a_quota_of_paths_bounds_one_principal_and_no_other() -> None:
+    async with ResolverServer.open(*FOR_USERS) as server:
+        server.bound("greedy", Bounds(paths=3))
+        first = await server.publisher("/values/a", "/values/b", principal="greedy")
+        second = await server.publisher(principal="greedy")
+        told = await second.publish("/values/c", "/values/d", "/elsewhere")
+        # One that is too many fails no other, and each has its own code.
+        assert told.refused == [(1, "OVER_QUOTA"), (2, "DENIED")]
+        assert ("PublishPaths", "/quotas/paths", "OVER_QUOTA") in server.refusals
+        honest = await server.publisher("/values/c", "/values/d", principal="honest")
+        # What is there already counts once; what goes makes room, and so does a publisher that goes.
+        assert (await second.publish("/values/c")).refused == []
+        await first.unpublish("/values/a")
+        assert (await second.publish("/values/d")).refused == []
+        await first.close()
+        assert (await second.publish("/values/e")).refused == []
+        server.broker.registry.check(0, 0)
+        await honest.close()

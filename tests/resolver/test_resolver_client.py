@@ -1,6 +1,7 @@
 """Readers of several resolvers: whoever answers is enough, and what nobody has is said by its name."""
 
 import asyncio
+import socket
 
 import pytest
 from tests.resolver.publishing import WirePublisher
@@ -20,6 +21,7 @@ from moorline.errors import (
     Unreachable,
 )
 from moorline.limits import PATHS_PER_CALL_MAX
+from moorline.wire.resolver import Referral
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -164,3 +166,56 @@ async def test_more_changes_than_are_kept_are_lost_and_that_is_told(
 def test_what_names_no_resolvers_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Resolver(text)
+
+
+async def test_a_watch_follows_referrals() -> None:
+    async with ResolverServer.open() as europe:
+        delegations = [f"/eu={europe.address}"]
+        async with ResolverServer.open(delegations=delegations) as home:
+            there, here = await europe.publisher(), await home.publisher()
+            async with Resolver(home.address) as resolver:
+                # From above, and from within: there our own cluster has nothing to tell.
+                async with resolver.watch("/**") as all_of_them, resolver.watch("/eu/*") as theirs:
+                    await there.publish("/eu/x", "/us/not-theirs-to-tell")
+                    for changes in (all_of_them, theirs):
+                        change = await anext(changes)
+                        assert (change.added, change.removed) == (["/eu/x"], [])
+                    await here.publish("/us/y")
+                    assert (await anext(all_of_them)).added == ["/us/y"]
+                    assert await resolver.match("/**") == ["/eu/x", "/us/y"]
+                assert len(home.broker.watches) <= 1
+            async with asyncio.timeout(20):
+                while len(europe.broker.watches):
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_watch_goes_on_without_a_referred_cluster_and_tells_when_it_is_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    delegations = [f"/eu=tcp://127.0.0.1:{port}"]
+    async with (
+        ResolverServer.open(delegations=delegations, ttl_ms=600_000) as home,
+        Resolver(home.address) as resolver,
+        resolver.watch("/**") as changes,
+    ):
+        here = await home.publisher()
+        await here.publish("/us/y")
+        assert (await anext(changes)).added == ["/us/y"]
+        # It has just started, and takes no watch before it is ready.
+        async with ResolverServer.open(port=port, is_new=False) as europe:
+            async with asyncio.timeout(60):
+                change = await anext(changes)
+            assert change.is_lost
+            there = await europe.publisher()
+            await there.publish("/eu/x")
+            assert (await anext(changes)).added == ["/eu/x"]
+
+
+async def test_a_ring_of_clusters_is_watched_to_its_end() -> None:
+    async with ResolverServer.open() as one, ResolverServer.open() as two:
+        for server, other in ((one, two), (two, one)):
+            referral = Referral("/a", (other.address,), 60_000)
+            server.broker._delegations._referrals["/a"] = referral
+        async with Resolver(two.address) as resolver, resolver.watch("/a/**"):
+            assert len(one.broker.watches) + len(two.broker.watches) == 0

@@ -8,13 +8,24 @@ from tests.resolver.publishing import codes
 from tests.resolver.server import ResolverServer
 from tests.values.world import Values, until
 
+from moorline.client.values.figures import watch_publisher
 from moorline.client.values.publisher import MemberFacts, Publisher, PublisherSettings
 from moorline.config.addresses import listen_address
 from moorline.core.access.principal import LOOPBACK
 from moorline.core.access.right import EVERYTHING, PUBLISH
 from moorline.core.access.row import Row
+from moorline.metrics import Metrics
 
 pytestmark = pytest.mark.slow
+
+
+def figures_of(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.name: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name.startswith("moorline_publisher_")
+    }
 
 
 def port_of(server: ResolverServer) -> int:
@@ -79,6 +90,13 @@ async def test_t35_a_resolver_that_is_away_fails_nothing(
         value = publisher.publish("/x", 1)
         await until(lambda: len(degraded) > 0, "the absent one is degraded")
         assert degraded[0].address == addresses[1]
+        metrics = Metrics()
+        watch_publisher(metrics, publisher)
+        assert figures_of(metrics) == {
+            "moorline_publisher_resolvers": 2,
+            "moorline_publisher_resolvers_degraded": 1,
+            "moorline_publisher_values": 1,
+        }
         value.update(2)
         await publisher.commit()
         publisher.publish_all((f"/y/{number}", 0) for number in range(3_000))

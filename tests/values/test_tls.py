@@ -9,7 +9,7 @@ import trustme
 from tests.process.nodes import NodeProcess
 from tests.values.world import until
 
-from moorline.client.credentials import NO_PROOF
+from moorline.client.credentials import NO_PROOF, ClientIdentity
 from moorline.client.values.link import LinkSettings, PublisherLink
 from moorline.client.values.publisher import Publisher
 from moorline.client.values.subscriber import Subscriber
@@ -89,7 +89,7 @@ async def test_who_shows_no_certificate_or_another_authority_is_told_so(tls: Tls
             return await PublisherLink.open(
                 listen_address(publisher.address),
                 publisher.instance,
-                LinkSettings(10_000, 60_000, 60_000, NO_PROOF, ca, certificate),
+                LinkSettings(10_000, 60_000, 60_000, ClientIdentity(NO_PROOF, ca, certificate)),
                 updated=lambda *_: None,
                 ended=lambda *_: None,
                 lost=lambda *_: None,

@@ -7,13 +7,19 @@ import msgspec
 import pytest
 from tests.values.world import Values
 
-from moorline.client.credentials import NO_PROOF
 from moorline.client.resolution import Grant
+from moorline.client.values.door import TokenCheck
 from moorline.client.values.link import LinkSettings, PublisherLink
 from moorline.client.values.publisher import Publisher
 from moorline.config.addresses import listen_address
+from moorline.core.access.principal import Proof
+from moorline.limits import CLAIMS_PER_CALL_MAX
+from moorline.net.slices import done
+from moorline.net.tls import Identity
+from moorline.wire.resolver import Holder
+from moorline.wire.value import SubscribeValues
 
-SETTINGS = LinkSettings(5_000, 60_000, 60_000, NO_PROOF)
+SETTINGS = LinkSettings(5_000, 60_000, 60_000)
 
 
 async def link_to(publisher: Publisher) -> PublisherLink:
@@ -105,3 +111,14 @@ async def test_t11_an_expired_token_is_denied(
         (answer,) = await link.subscribe([("/t/one", grant)])
         assert answer.code == code, now_ms
     link.close()
+
+
+def test_thousands_of_tokens_are_compared_in_steps() -> None:
+    check = TokenCheck(bytes(16))
+    claims = [(f"/a/{number}", 1, bytes(64)) for number in range(CLAIMS_PER_CALL_MAX)]
+    holder = Holder("anonymous", "anonymous", True)
+    call = SubscribeValues(1, claims=claims, resolver=bytes(16), holder=holder, expires_s=0)
+    steps = check.judging(call, Identity("anonymous", Proof.NOTHING))
+    assert len(list(steps)) >= 20
+    steps = check.judging(call, Identity("anonymous", Proof.NOTHING))
+    assert all(done(steps))

@@ -1,7 +1,7 @@
 """Room: access. What each message needs, checked in one place before its handler hears of it.
 
     declared = {
-        Publish: needs(WRITE, topics_published, self._publish, below="/topics"),
+        Publish: needs_each(WRITE, topics_published, self._publish, below="/topics"),
         Acknowledge: own(self._acknowledge),
         DeleteQueue: owner_or(ADMINISTER, path_of_queue, owner_of_queue, self._delete),
         ReadStream: nodes_only(self._read),
@@ -145,6 +145,16 @@ def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
     return Declared(handler, check, right, subtree)
 
 
+def needs_somewhere(right: int, apart: frozenset[str], handler: Handler) -> Declared:
+    """The right at some path at least, below other first levels than those: what comes behind it is judged
+    path by path."""
+
+    def check(rights: SessionRights, _: Any) -> Refusal | None:
+        return None if rights.somewhere(right, apart) else _refusal(rights, right, "/")
+
+    return Declared(handler, check, right, "/")
+
+
 def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: str = "") -> Declared:
     """The right at each path that a call names; a path may be a filter.
 
@@ -162,6 +172,19 @@ def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: st
         return next(iter(paths_of_call(call)), None)
 
     return Declared(handler, check, right, below, audited_path if right & ADMINISTER else None)
+
+
+def needs_each(
+    right: int, names_of_call: Callable[[Any], list[str]], handler: Handler, *, below: str
+) -> Declared:
+    """The right at `below/NAME` for each name of a call, of which there may be hundreds: what was granted
+    before is one look for all of them. What `needs` says of `below` holds here too."""
+
+    def check(rights: SessionRights, call: Any) -> Refusal | None:
+        lacking = rights.first_lacking(right, below, names_of_call(call))
+        return None if lacking is None else _refusal(rights, right, lacking)
+
+    return Declared(handler, check, right, below)
 
 
 def owner_or(

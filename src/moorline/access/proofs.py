@@ -35,9 +35,16 @@ from moorline.config.addresses import Address
 from moorline.core.access import node_proof
 from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.node_proof import NodeCall, NodeChallenge
-from moorline.core.access.principal import ANONYMOUS, Proof, has_control_character, node_principal
+from moorline.core.access.principal import (
+    ANONYMOUS,
+    CertificateRules,
+    Proof,
+    has_control_character,
+    node_principal,
+)
 from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
+from moorline.errors import CertificateMisused
 from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
 from moorline.net.authentication import Exchange, Verdict
 from moorline.net.clock import monotonic_ms, wall_ms
@@ -114,7 +121,7 @@ class PrincipalProofs:
         directory: UserDirectory,
         home: str,
         *,
-        needs_node_certificate: bool = False,
+        node_rules: CertificateRules | None = None,
         kerberos: KerberosProofs | None = None,
         cost: Cost = COST,
         clock_ms: Callable[[], int] = monotonic_ms,
@@ -122,8 +129,9 @@ class PrincipalProofs:
     ) -> None:
         self.directory = directory
         self.home = home
-        self.needs_node_certificate = needs_node_certificate
-        """Nodes have an authority of their own: `tls_node_ca` is set."""
+        self.node_rules = node_rules
+        """How a certificate names the home of its node. None where nodes have no authority of their own
+        (`tls_node_ca` is not set), and the secret alone proves one."""
         self.kerberos = kerberos
         self.now_ms = now_ms
         self._throttle = Throttle()
@@ -287,14 +295,14 @@ class NodeExchange:
         return ProofAccepted(node_principal(expected[0].caller))
 
     async def _challenge(self, proof: bytes) -> Verdict:
-        proofs, certificate = self._proofs, self._peer.certificate
-        if proofs.needs_node_certificate and (
-            certificate is None or not certificate.is_of_node_authority
-        ):
-            return NO_NODE
+        proofs = self._proofs
         call = node_proof.decode_call(proof)
         if call is not None and ids.NODE_NAME.fullmatch(call.caller) is not None:
             self.claimed = node_principal(call.caller)
+        if proofs.node_rules is not None:
+            refused = self._refused_by_certificate(proofs.node_rules, call)
+            if refused is not None:
+                return refused
         # Nobody calls itself: that would be our own words, sent back.
         if call is None or call.acceptor != proofs.home or call.caller == proofs.home:
             return NO_NODE
@@ -312,6 +320,30 @@ class NodeExchange:
         self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
         own = node_proof.acceptor_proof(secret, call, nonce)
         return ProofContinues(node_proof.encoded(NodeChallenge(nonce, own)))
+
+    def _refused_by_certificate(
+        self, rules: CertificateRules, call: NodeCall | None
+    ) -> ProofRefused | None:
+        """A certificate makes its owner the one node that it names, whatever else that one knows."""
+        certificate = self._peer.certificate
+        if certificate is None or not certificate.is_of_node_authority:
+            return NO_NODE
+        try:
+            home = rules.principal_of(certificate.named)
+        except ValueError as error:
+            return ProofRefused(f"your certificate names no node: {error}", CertificateMisused.code)
+        if call is None or call.caller == home:
+            return None
+        # Both names are its own words: it learns nothing by them, and whoever set it up learns what to mend.
+        log.warning(
+            "a node shows the certificate of another one",
+            extra={"claims": call.caller[:PRINCIPAL_CHARACTERS_MAX], "certificate": home},
+        )
+        text = (
+            f"your certificate is of the node {home!r}, and you say that you are another one: show a "
+            "certificate that names your home, or map its names by access.node_certificates"
+        )
+        return ProofRefused(text, CertificateMisused.code)
 
 
 EXCHANGES: Final[dict[str, Callable[[PrincipalProofs, Peer, bool], Exchange]]] = {

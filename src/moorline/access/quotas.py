@@ -98,6 +98,8 @@ class Quotas:
         self._listeners = Accounts()
         self._topics: dict[str, TopicNames] = {}
         """Of principals whose topics are bounded."""
+        self._topics_by_listener: dict[str, TopicNames] = {}
+        """The same of listeners."""
 
     def __len__(self) -> int:
         return len(self._principals)
@@ -144,16 +146,29 @@ class Quotas:
         if over is not None:
             raise over_quota(over)
 
-    def take_topics(self, principal: str, account: Account, topics: Collection[str]) -> None:
+    def take_topics(
+        self, principal: str, listener: str, held: Held, topics: Collection[str]
+    ) -> None:
         """They are published to: those that are new count, or none of them is taken."""
+        self._take_topics(self._topics, principal, held.principal, topics)
+        if held.listener is not None:
+            self._take_topics(self._topics_by_listener, listener, held.listener, topics)
+
+    def _take_topics(
+        self,
+        names_by: dict[str, TopicNames],
+        whose: str,
+        account: Account,
+        topics: Collection[str],
+    ) -> None:
         bound = account.bound(Quota.TOPICS)
         if bound >= UNBOUNDED:
             return
-        now_ms, names = self._now_ms(), self._topics.get(principal)
+        now_ms, names = self._now_ms(), names_by.get(whose)
         if names is not None and names.knows(map(hash, topics), now_ms):
             return
         if names is None:
-            names = self._topics[principal] = TopicNames(now_ms)
+            names = names_by[whose] = TopicNames(now_ms)
         over = names.add(map(hash, topics), bound, now_ms)
         if over is not None:
             raise over_quota(over)
@@ -185,8 +200,9 @@ class Quotas:
     def forget_idle(self) -> int:
         """To be called from time to time; how many were forgotten."""
         now_ms = self._now_ms()
-        for name in [name for name, names in self._topics.items() if not names.count(now_ms)]:
-            del self._topics[name]
+        for names_by in (self._topics, self._topics_by_listener):
+            for name in [name for name, names in names_by.items() if not names.count(now_ms)]:
+                del names_by[name]
         return self._principals.forget_idle(now_ms, ACCOUNTS_LOOKED_AT)
 
     def _bounds_of(self, name: str) -> Bounds:
@@ -197,13 +213,14 @@ class Quotas:
 class Allowance:
     """What one connection may take, of its accounts: an attribute of its session."""
 
-    __slots__ = ("_held", "_name", "_quotas")
+    __slots__ = ("_held", "_listener", "_name", "_quotas")
 
-    def __init__(self, quotas: Quotas, held: Held, name: str = "") -> None:
-        """`name` is that of its principal's account."""
+    def __init__(self, quotas: Quotas, held: Held, name: str = "", listener: str = "") -> None:
+        """`name` is that of its principal's account, `listener` the one that it came by."""
         self._quotas = quotas
         self._held = held
         self._name = name
+        self._listener = listener
 
     @property
     def is_rate_bounded(self) -> bool:
@@ -222,7 +239,7 @@ class Allowance:
 
     def take_topics(self, topics: Collection[str]) -> None:
         """Names that are taken stay so if something else refuses the call: whoever comes again uses them."""
-        self._quotas.take_topics(self._name, self._held.principal, topics)
+        self._quotas.take_topics(self._name, self._listener, self._held, topics)
 
     def take_published(self, messages: int, size_bytes: int) -> None:
         if self.is_rate_bounded:

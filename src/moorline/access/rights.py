@@ -28,6 +28,7 @@ class Rights:
         "_denied_within",
         "_everywhere",
         "_generation",
+        "_granted",
         "_is_known",
         "_table",
         "_verdicts",
@@ -71,6 +72,37 @@ class Rights:
                 bits = self._table.everywhere(self.subjects, subtree)
             self._everywhere[subtree] = bits
         return bits
+
+    def first_lacking(self, right: int, below: str, names: list[str]) -> str | None:
+        """The path of the first name below a path at which the right is missing; None if there is none.
+
+        What was granted once under this table is looked up as a name, and a whole batch at once: a path for
+        each of its messages would cost a tenth of a publish.
+        """
+        if self._generation != self._table.generation:
+            self._renew()
+        granted = self._granted.get((right, below))
+        if granted is not None and granted.issuperset(names):
+            return None
+        for name in dict.fromkeys(names):
+            path = f"{below}/{name}"
+            if not self.at(path) & right:
+                return path
+        # Behind the verdicts: to find one may have begun a new generation.
+        if self._generation != self._table.generation:
+            self._renew()
+        granted = self._granted.get((right, below))
+        if granted is None:
+            granted = self._table.granted_of(self.subjects, right, below)
+            self._granted[right, below] = granted
+        self._table.learn(granted, set(names))
+        return None
+
+    def somewhere(self, right: int, apart: frozenset[str]) -> bool:
+        """Whether any path has the right, but for those first levels; not kept, since it is asked rarely."""
+        if self.is_node:
+            return True
+        return self.is_known and self._table.reaches(self.subjects, right, apart)
 
     def denied(self, right: int, path: str) -> bool:
         """Whether a row takes away what one has without any, by knowing what is at the path."""
@@ -143,3 +175,5 @@ class Rights:
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}
         self._everywhere: dict[str, int] = {}
         self._denied_within: dict[tuple[int, str], bool] = {}
+        self._granted: dict[tuple[int, str], set[str]] = {}
+        """What was granted, by right and path above: names, in sets that the table holds and bounds."""

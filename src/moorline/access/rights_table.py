@@ -12,7 +12,7 @@ whoever runs something by a right hears of it (`on_change`) and judges again. De
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -123,7 +123,9 @@ class RightsTable:
         self._times = {"revocation_ms": revocation_ms, "stale_ms": stale_ms}
         self._knowledge: Knowledge | None = None
         self._verdicts: dict[Subjects, dict[str, int]] = {}
+        self._granted: dict[tuple[Subjects, int, str], set[str]] = {}
         self._verdict_count = 0
+        """Of both together."""
         self._listeners: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
 
@@ -224,17 +226,39 @@ class RightsTable:
         bits = verdicts[path] = self._contents.grants.rights_at(subjects, path)
         return bits
 
+    def granted_of(self, subjects: Subjects, right: int, below: str) -> set[str]:
+        """Names below a path at which these were found to have a right; shared as verdicts are."""
+        key = subjects, right, below
+        found = self._granted.get(key)
+        if found is None:
+            self._count_verdict()
+            found = self._granted[key] = set()
+        return found
+
+    def learn(self, granted: set[str], names: Collection[str]) -> None:
+        """Remembers that they were granted."""
+        before = len(granted)
+        if before + len(names) > VERDICTS_KEPT_MAX:
+            self._verdict_count -= before
+            granted.clear()
+            before = 0
+        granted.update(names)
+        self._count_verdict(len(granted) - before)
+
     def everywhere(self, subjects: Subjects, path: str) -> int:
         return self._contents.grants.everywhere(subjects, path)
 
     def denies(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies(subjects, right, path)
 
+    def reaches(self, subjects: Subjects, right: int, apart: frozenset[str]) -> bool:
+        return self._contents.grants.reaches(subjects, right, apart)
+
     def denies_within(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies_within(subjects, right, path)
 
-    def _count_verdict(self) -> None:
-        self._verdict_count += 1
+    def _count_verdict(self, count: int = 1) -> None:
+        self._verdict_count += count
         if self._verdict_count > VERDICTS_OF_ALL_MAX:
             self._forget_verdicts()
 
@@ -243,6 +267,9 @@ class RightsTable:
         for verdicts in self._verdicts.values():
             verdicts.clear()
         self._verdicts.clear()
+        for granted in self._granted.values():
+            granted.clear()
+        self._granted.clear()
         self._verdict_count = 0
         self.generation += 1
 

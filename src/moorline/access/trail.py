@@ -5,7 +5,8 @@ acts are audited is decided at these places, kind by kind:
 
     a login                     `NodeAccess.entered` (node/access.py); added up where `is_quiet`
                                 (core/access/quiet_logins.py)
-    a login that is refused     the listener, by its `refused` (net/listener.py); over a quota, node/access.py
+    a login that is refused,    the listener, by its `refused` (net/listener.py); over a quota, node/access.py
+    and who ends before one
     a call that is refused      the guard, before a handler (access/guard.py); inside of one `Demands.telling`
                                 (access/demands.py); a room that judges call by call tells it by `tell`
                                 (queues/refusals.py) or `refused` (resolver/commands.py)
@@ -23,18 +24,16 @@ from typing import Final, Protocol
 from moorline.access.audit import Audit
 from moorline.core.access.audit import NO_DETAIL, Act, AuditProof, Detail, Kind, Verdict
 from moorline.core.access.principal import ANONYMOUS, Proof, level_of
-from moorline.net.listener import LoginRefused
+from moorline.net.listener import LOGIN, LoginRefused
 from moorline.net.tls import Identity
 
-LOGIN: Final = "Login"
-"""The act of whoever comes; a message of that name there is none."""
 USERS: Final = "/admin/users"
 
 PROOFS: Final = {
     **{proof.value: AuditProof[proof.name] for proof in Proof},
     "anonymous": AuditProof.NOTHING,
 }
-"""By the mechanism that was tried."""
+"""By the mechanism that was tried, or that proved somebody."""
 
 
 class Acting(Protocol):
@@ -65,15 +64,17 @@ class Trail:
         self.logins_refused += 1
         # A stranger must not be able to invent principals: whom it claims to be is in the path.
         claimed = f"/{level_of(refused.claimed)}" if refused.claimed else ""
+        path = f"{USERS}{claimed}" if refused.act == LOGIN else "/"
         self._audit.heard(
             Act(
                 Kind.LOGIN,
                 ANONYMOUS,
                 PROOFS[refused.mechanism],
                 refused.address,
-                LOGIN,
-                f"{USERS}{claimed}",
+                refused.act,
+                path,
                 Verdict.DENIED,
+                Detail(reason=refused.code),
             )
         )
 

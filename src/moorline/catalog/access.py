@@ -82,6 +82,7 @@ QUOTA_KINDS = (
     "groups",
     "subscriptions",
     "stages",
+    "paths",
     "messages_per_s",
     "bytes_per_s",
     "stored_bytes",

@@ -76,7 +76,7 @@ def authority(
 
 @app.command(epilog="Example: moor cert node node-1 --host 192.0.2.1 --host node-1.example")
 def node(
-    name: Annotated[str, typer.Argument(help="Name of the node.")],
+    name: Annotated[str, typer.Argument(help="Home of the node: its name at its first start.")],
     hosts: Annotated[
         list[str],
         typer.Option("--host", help="A name or address by which clients reach it. Repeatable."),

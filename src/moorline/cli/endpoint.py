@@ -210,7 +210,7 @@ def _noted(folder: Path, source: str) -> str:
     try:
         note = msgspec.json.decode((folder / NOTE).read_bytes())
         return str(note["addresses"][0])
-    except (OSError, msgspec.DecodeError, LookupError, TypeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError) as error:
         raise Unreachable(
             f"{named} does not tell where its node listens: try again if it is starting, or give --address"
         ) from error

@@ -7,6 +7,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
 from moorline.cli.endpoint import Endpoint, with_node
+from moorline.core.access.first_rows import purpose_of
 from moorline.wire.access import GrantChanged
 
 app = typer.Typer(
@@ -85,9 +86,11 @@ def list_rows(
     subject: Annotated[str, typer.Option("--subject", help="Only rows about this one.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List rows by path and subject."""
+    """List rows by path and subject. Of the rows that a catalog begins with it says what each is for."""
     rows = [plain(row) for row in asked(endpoint, lambda access: access.grants(path, subject))]
-    columns = ("path", "subject", "grants", "denies", "made_by")
+    for row in rows:
+        row["purpose"] = purpose_of(row["path"], row["subject"], row["made_by"])
+    columns = ("path", "subject", "grants", "denies", "made_by", "purpose")
     output.emit(
         as_json,
         rows,

@@ -377,8 +377,10 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _capture(text: str) -> Literal["log", "notify"]:
-    if text == "log" or text == "notify":
-        return text
+    if text == "log":
+        return "log"
+    if text == "notify":
+        return "notify"
     raise ConfigError(f'--capture "{text}": accepted: log, notify')
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from moorline.cli import output
 from moorline.cli.asking import AsJson
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.core.directory.path import check_path
-from moorline.errors import BadValue, CallFailed, MoorlineError, Unreachable
+from moorline.errors import BadValue, CallFailed, ConfigError, Denied, MoorlineError, Unreachable
 
 if TYPE_CHECKING:
     # Below they are imported where they are used: the help of `moor` needs none of them.
@@ -51,7 +52,10 @@ ForS = Annotated[
 ]
 
 
-@app.command(epilog="Example: moor value publish /oslo/temperature 4.5 --for 60")
+@app.command(
+    epilog="Examples: moor value publish /oslo/temperature 4.5 --for 60; moor value publish /oslo/wind 7 "
+    "--keytab me.keytab --publisher-keytab me.keytab --publisher-service publisher/host@REALM"
+)
 @with_node
 def publish(
     endpoint: Endpoint,
@@ -70,6 +74,21 @@ def publish(
     advertise: Annotated[
         str, typer.Option(help="What they are told, if that is another.", show_default=False)
     ] = "",
+    publisher_keytab: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keys of --publisher-service: subscribers prove themselves by Kerberos, and by nothing "
+            "else.",
+            show_default=False,
+        ),
+    ] = None,
+    publisher_service: Annotated[
+        str,
+        typer.Option(
+            help="The principal that subscribers get tickets for, as publisher/HOST@REALM.",
+            show_default=False,
+        ),
+    ] = "",
     writable: Annotated[
         bool, typer.Option("--writable", help="Take values back, and print them.")
     ] = False,
@@ -80,8 +99,15 @@ def publish(
 
     With - the values are the lines of stdin, and the command goes on behind the last one, until ^C or the end
     of --for. What subscribers write back (--writable) becomes the value, and is printed.
+
+    With Kerberos there are two names: --keytab or --ccache say who we are at the resolvers, and
+    --publisher-keytab with --publisher-service who we are to our subscribers.
     """
     check_path(path)
+    if bool(publisher_keytab) != bool(publisher_service):
+        raise ConfigError(
+            "--publisher-keytab and --publisher-service go together: whose keys are they?"
+        )
 
     async def work() -> None:
         from moorline.client.values.publisher import Publisher
@@ -91,6 +117,8 @@ def publish(
             endpoint.address,
             listen=listen,
             advertise=advertise,
+            keytab=publisher_keytab,
+            service=publisher_service,
             proof=proof,
             ca=endpoint.ca,
             certificate=endpoint.certificate,
@@ -126,7 +154,10 @@ def _check_published(path: str, publisher: "Publisher") -> None:
     if code is not None:
         raise CallFailed.of(code, f"{path}: no resolver takes it from us ({code})")
     whys = "; ".join(f"{one.address}: {one.why or one.state}" for one in publisher.members)
-    raise Unreachable(f"{path}: no resolver has it: {whys}")
+    text = f"{path}: no resolver has it: {whys}"
+    if all(one.code == Denied.code for one in publisher.members):
+        raise Denied(text)
+    raise Unreachable(text)
 
 
 async def _publish_lines(publisher: "Publisher", value: "PublishedValue", *, text: bool) -> None:

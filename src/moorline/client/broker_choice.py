@@ -4,7 +4,8 @@
     moors://host1,host2          the same over TLS
 
 The resolvers know all nodes that live. One with the role `broker` is chosen by chance, the next one if it
-cannot be reached. It is called the way the resolvers are: by TLS where they are.
+cannot be reached. It is called the way the resolvers are: by TLS where they are. Whoever needs one node and
+no other names it by its home, which stays when its name and its addresses change.
 """
 
 import ipaddress
@@ -21,6 +22,8 @@ from moorline.net.caller import Caller
 
 BROKER = "broker"
 NODES = "/nodes/*"
+NODE_PRINCIPAL = "$node/"
+"""Before the home, in the principal of a node."""
 SCHEMES = ("moor://", "moors://")
 
 
@@ -30,30 +33,38 @@ class Candidate(NamedTuple):
     node: str
     address: Address
     is_certain: bool
+    home: str = ""
 
 
 def names_resolvers(address: str) -> bool:
     return address.startswith(SCHEMES)
 
 
+class Wanted(NamedTuple):
+    """Which broker it must be; without any of these, one of them."""
+
+    home: str = ""
+    number: bytes = b""
+    """Of a home: what the ids of its queues end with."""
+
+    @property
+    def paths(self) -> str:
+        return f"/homes/{self.number.hex()}" if self.number else NODES
+
+
+ANY = Wanted()
+
+
 async def open_broker(
-    resolvers: str, link: ReaderLink, *, is_steady: bool = False
+    resolvers: str, link: ReaderLink, wanted: Wanted = ANY, *, is_steady: bool = False
 ) -> tuple[Caller, Address]:
-    """A connection to some broker, and where it is. A steady choice is the same for all who make it, while
-    the brokers are the same."""
-    resolver = Resolver(
-        resolvers,
-        proof=link.proof,
-        ca=link.ca,
-        certificate=link.certificate,
-        key=link.key,
-        answer_ms=link.answer_ms,
-        connect_ms=link.connect_ms,
-    )
-    async with resolver:
-        candidates = await _candidates(resolver, is_steady=is_steady)
+    """A connection to a broker, and where it is. A steady choice is the same for all who make it, while
+    the brokers are the same. One that is wanted and not there is never replaced by another."""
+    async with Resolver.by(link, resolvers) as resolver:
+        known = await _candidates(resolver, wanted.paths, is_steady=is_steady)
+    candidates = [one for one in known if wanted.home in ("", one.home)]
     if not candidates:
-        raise Unreachable(f"{resolvers}: its resolvers know no node with the role broker")
+        raise _nobody(resolvers, wanted, known)
     failed: MoorlineError | None = None
     for candidate in candidates:
         try:
@@ -61,7 +72,7 @@ async def open_broker(
         except MoorlineError as error:
             failed = error
             continue
-        if candidate.is_certain or (caller.node is not None and caller.node.node == candidate.node):
+        if _is_meant(caller, candidate, wanted):
             return caller, candidate.address
         caller.close("DONE", "another node was meant")
     if failed is not None:
@@ -71,10 +82,29 @@ async def open_broker(
     )
 
 
-async def _candidates(resolver: Resolver, *, is_steady: bool) -> list[Candidate]:
+def _nobody(resolvers: str, wanted: Wanted, known: list[Candidate]) -> Unreachable:
+    text = f"{resolvers}: its resolvers know no node with the role broker"
+    if wanted.number:
+        text += f" that has the home {wanted.number.hex()} of that queue"
+    elif wanted.home:
+        others = ", ".join(sorted({one.home for one in known})) or "none"
+        text += f" and the home {wanted.home!r}; known: {others}"
+    return Unreachable(text)
+
+
+def _is_meant(caller: Caller, candidate: Candidate, wanted: Wanted) -> bool:
+    """Whether the node there is the one that was told; an address may be another's by now."""
+    if caller.node is None:
+        return candidate.is_certain and wanted == ANY
+    if wanted != ANY:
+        return caller.node.home == candidate.home
+    return candidate.is_certain or caller.node.node == candidate.node
+
+
+async def _candidates(resolver: Resolver, paths: str, *, is_steady: bool) -> list[Candidate]:
     """The addresses of all brokers, in an order of chance or in that of their names."""
     found: list[Candidate] = []
-    for one in await resolver.resolve_all(await resolver.match(NODES)):
+    for one in await resolver.resolve_all(await resolver.match(paths)):
         if isinstance(one, Resolution):
             found += _addresses_of(one, resolver.addresses)
     if is_steady:
@@ -99,12 +129,13 @@ def _addresses_of(node: Resolution, resolvers: tuple[Address, ...]) -> list[Cand
             continue  # of a newer node, perhaps
         if address.scheme != scheme:
             continue
+        home = publisher.principal.removeprefix(NODE_PRINCIPAL)
         if not _is_unspecified(address.host):
-            found.append(Candidate(name, address, is_certain=True))
+            found.append(Candidate(name, address, True, home))
         else:
             # It listens everywhere on its machine, which may be that of a resolver.
             hosts = {one.host for one in resolvers}
-            found += [Candidate(name, address._replace(host=host), False) for host in hosts]
+            found += [Candidate(name, address._replace(host=host), False, home) for host in hosts]
     return found
 
 

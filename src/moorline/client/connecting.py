@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from moorline.client.credentials import (
+    ClientIdentity,
     ClientProof,
     KerberosCredentials,
     PrivateCredentials,
@@ -77,9 +78,8 @@ class Connecting:
         from moorline.client.broker_choice import open_broker
         from moorline.client.resolver_cluster import ReaderLink
 
-        link = ReaderLink(
-            self._proof, self._ca, self._certificate, self._key, connect_ms=self._timeout_ms
-        )
+        identity = ClientIdentity(self._proof, self._ca, self._certificate, self._key)
+        link = ReaderLink(identity, connect_ms=self._timeout_ms)
         return await open_broker(resolvers, link)
 
     def __await__(self) -> Generator[object, None, Moor]:

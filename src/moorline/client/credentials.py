@@ -10,7 +10,7 @@ read when a connection is opened, there where it is opened, so a new token is in
 """
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import msgspec
 
@@ -100,3 +100,28 @@ async def prepared(proof: ClientProof, address: Address) -> PrivateCredentials |
 
 
 NO_PROOF = ClientProof()
+
+
+class IdentityOptions(TypedDict, total=False):
+    """The fields of `ClientIdentity`, as users of the library name them."""
+
+    proof: ClientProof
+    ca: Path | None
+    certificate: Path | None
+    key: Path | None
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """Who we are at the other end, and whose certificates we trust there. It names files: see above."""
+
+    proof: ClientProof = NO_PROOF
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def files(self) -> dict[str, Path | None]:
+        """Those of TLS, as a link is opened with them."""
+        return {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+
+
+NOBODY = ClientIdentity()

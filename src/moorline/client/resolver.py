@@ -10,18 +10,17 @@ docs/design/resolver.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import msgspec
 
-from moorline.client.credentials import NO_PROOF, ClientProof
+from moorline.client.credentials import ClientIdentity, IdentityOptions
 from moorline.client.path_watch import PathWatch
 from moorline.client.resolution import Resolution, check_referral, resolution
-from moorline.client.resolver_cluster import AskPart, ReaderLink, ResolverCluster
+from moorline.client.resolver_cluster import ReaderLink, ResolverCluster
 from moorline.config.addresses import RESOLVERS_FORM, Address, listen_address, resolver_addresses
 from moorline.core.directory.glob import Glob
 from moorline.core.directory.path import is_at_or_below, parent_of
@@ -67,6 +66,7 @@ class ListedPath(msgspec.Struct, frozen=True):
 
 
 Outcome = Resolution | MoorlineError
+AskCluster = Callable[[ResolverCluster, Caller, int], Awaitable[bool]]
 
 
 class Resolver:
@@ -76,21 +76,31 @@ class Resolver:
         self,
         resolvers: str | Sequence[str],
         *,
-        proof: ClientProof = NO_PROOF,
-        ca: Path | None = None,
-        certificate: Path | None = None,
-        key: Path | None = None,
         answer_ms: int = READ_ANSWER_MS,
         connect_ms: int = HELLO_TIMEOUT_MS,
+        **identity: Unpack[IdentityOptions],
     ) -> None:
         """`answer_ms` is the least time that a resolver has for its next answer before the next one is
-        asked, `connect_ms` the time for a connection."""
-        self._link = ReaderLink(proof, ca, certificate, key, answer_ms, connect_ms)
+        asked, `connect_ms` the time for a connection. `proof`, `ca`, `certificate` and `key` say who we
+        are there (`ClientIdentity`)."""
+        self._link = ReaderLink(ClientIdentity(**identity), answer_ms, connect_ms)
         self._home = ResolverCluster(resolvers_of(resolvers), self._link)
         self._clusters: dict[tuple[str, ...], ResolverCluster] = {}
         """Those that we were referred to, the one that was used last at the end."""
         self._referrals: dict[str, tuple[Referral, int]] = {}
         """By their paths, with the time until which they count."""
+
+    @classmethod
+    def by(cls, link: ReaderLink, resolvers: str | Sequence[str]) -> Self:
+        """One that connects as others do."""
+        one = link.identity
+        return cls(
+            resolvers,
+            answer_ms=link.answer_ms,
+            connect_ms=link.connect_ms,
+            proof=one.proof,
+            **one.files(),
+        )
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -151,12 +161,15 @@ class Resolver:
         """The published paths that match and that we may list, in their order."""
         found: dict[str, None] = {}
 
-        async def pages(caller: Caller, _: int) -> bool:
+        async def pages(cluster: ResolverCluster, caller: Caller, _: int) -> bool:
             after = ""
             while True:
                 page = await caller.call(partial(MatchPaths, glob=glob, after=after), PathsMatched)
                 self._remember(page.referrals)
-                found.update(dict.fromkeys(page.paths))
+                # What a cluster has outside of what it answers for, nobody would find there.
+                found.update(
+                    (path, None) for path in page.paths if self._cluster_for(path) is cluster
+                )
                 if not (after := _next(after, page.next)):
                     return False
 
@@ -164,7 +177,8 @@ class Resolver:
         return sorted(found, key=lambda one: one.split("/"))
 
     def watch(self, glob: str) -> PathWatch:
-        """What comes and goes from now on, of what matches and we may list. Asks the home cluster alone."""
+        """What comes and goes from now on, of what matches and we may list; in other clusters too, as far as
+        ours refers to them."""
         return PathWatch(self._home, glob)
 
     async def close(self) -> None:
@@ -199,7 +213,7 @@ class Resolver:
                 outcomes.setdefault(path, error)
         return batch.referred
 
-    async def _everywhere(self, root: str, ask: AskPart) -> None:
+    async def _everywhere(self, root: str, ask: AskCluster) -> None:
         """Asks our cluster, and all that it refers to for something at, above or below a path."""
         asked: set[ResolverCluster] = set()
         waiting = [self._home]
@@ -208,7 +222,7 @@ class Resolver:
             if cluster in asked or len(asked) > REFERRALS_MAX:
                 continue
             asked.add(cluster)
-            await cluster.run(1, PATHS_PER_CALL_MAX, ask)
+            await cluster.run(1, PATHS_PER_CALL_MAX, partial(ask, cluster))
             waiting += [
                 self._cluster_of(referral)
                 for referral in self._known_referrals()

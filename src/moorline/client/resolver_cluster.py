@@ -9,12 +9,11 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from random import Random
 
 import msgspec
 
-from moorline.client.credentials import ClientProof, prepared
+from moorline.client.credentials import ClientIdentity, prepared
 from moorline.config.addresses import Address
 from moorline.core.directory.read_batch import (
     Answered,
@@ -62,17 +61,14 @@ NOT_SERVING = (Unsupported, NotReady, RightsUnknown)
 class ReaderLink(msgspec.Struct, frozen=True):
     """How a reader connects."""
 
-    proof: ClientProof
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    identity: ClientIdentity
     answer_ms: int = READ_ANSWER_MS
     connect_ms: int = HELLO_TIMEOUT_MS
 
     async def opened(
         self, address: Address, pushed: Callable[[list[Message]], None] | None = None
     ) -> Caller:
-        credentials = await prepared(self.proof, address)
+        credentials = await prepared(self.identity.proof, address)
         return await open_caller(
             address,
             lambda: Caller(
@@ -83,9 +79,7 @@ class ReaderLink(msgspec.Struct, frozen=True):
                 credentials=credentials,
             ),
             timeout_ms=self.connect_ms,
-            ca=self.ca,
-            certificate=self.certificate,
-            key=self.key,
+            **self.identity.files(),
         )
 
 

@@ -34,6 +34,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"a list of {RULE_FORM}",
         ),
     ] = msgspec.field(default_factory=list)
+    node_certificates: Annotated[
+        list[str],
+        text_setting(
+            "The same rules for certificates of tls_node_ca: each makes its owner the node of that home, and "
+            "no other. Without rules the common name is the home.",
+            f"a list of {RULE_FORM}",
+        ),
+    ] = msgspec.field(default_factory=list)
     kerberos: Annotated[
         list[str],
         text_setting(
@@ -95,6 +103,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def certificate_rules(self) -> CertificateRules:
         return CertificateRules.parsed(self.certificates)
 
+    def node_certificate_rules(self) -> CertificateRules:
+        return CertificateRules.parsed(self.node_certificates)
+
     def kerberos_rules(self) -> KerberosRules:
         return KerberosRules.parsed(self.kerberos)
 
@@ -121,11 +132,12 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 parsed(text)
             except ValueError as error:
                 yield Problem(("quotas",), f'"{text}": {error}')
-        for text in self.certificates:
-            try:
-                Rule.parsed(text)
-            except ValueError as error:
-                yield Problem(("certificates",), f'"{text}": {error}')
+        for setting in ("certificates", "node_certificates"):
+            for text in getattr(self, setting):
+                try:
+                    Rule.parsed(text)
+                except ValueError as error:
+                    yield Problem((setting,), f'"{text}": {error}')
         for text in self.kerberos:
             try:
                 KerberosRule.parsed(text)

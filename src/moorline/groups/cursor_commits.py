@@ -114,7 +114,7 @@ def _cursor_of(row: Row) -> Cursor:
     try:
         acked = _ranges_of.decode(row.acked) if row.acked else ()
         rest = _rest_of.decode(row.failures) if row.failures else _Rest()
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallFailed(
             f"the stored place in {row.home}/{row.shard} is damaged, or of another version of Moorline "
             f"({error}): `moor group delete` and `create` begin anew"

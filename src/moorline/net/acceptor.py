@@ -68,8 +68,16 @@ class Acceptor:
     A door has one acceptor: it cuts visitors by their number, whichever address they came to.
     """
 
-    def __init__(self, door: Door, backlog: int = LISTEN_BACKLOG) -> None:
+    def __init__(
+        self,
+        door: Door,
+        backlog: int = LISTEN_BACKLOG,
+        *,
+        dropped: Callable[[socket.socket], None] = lambda _: None,
+    ) -> None:
+        """`dropped` hears of those that are closed without a word, while their socket is open."""
         self.accepted = 0
+        self._dropped = dropped
         self._door = door
         self._backlog = backlog
         self._loop = asyncio.get_running_loop()
@@ -151,6 +159,7 @@ class Acceptor:
                     self._begin(accepted, serve, visitor, is_refused=True)
                 case Drop():
                     self.note("hardly a descriptor is left: connections are closed")
+                    self._dropped(accepted)
                     accepted.close()
                 case Cut(oldest):
                     self.note("connections that said nothing are closed: others want their places")

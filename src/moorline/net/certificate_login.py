@@ -24,15 +24,7 @@ def identity_by(certificate: PeerCertificate, rules: PrincipalOf) -> Identity | 
         text = "it is of the nodes' authority: a user needs one of tls_client_ca"
         return CertificateProblem(CertificateUntrusted.code, text)
     try:
-        principal = rules.principal_of(
-            Certificate(
-                certificate.common_names,
-                certificate.dns_names,
-                certificate.emails,
-                certificate.uris,
-                certificate.issuer_name,
-            )
-        )
+        principal = rules.principal_of(certificate.named)
     except ValueError as error:
         return CertificateProblem(CertificateOfNobody.code, str(error))
     return Identity(principal, Proof.CERTIFICATE, certificate.not_after_ms, certificate)

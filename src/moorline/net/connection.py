@@ -32,6 +32,7 @@ from moorline.limits import (
     FRAME_BYTES_MAX,
     FRAMES_UNCHECKED_MAX,
     GOODBYE_MS_MAX,
+    WRAPPED_AT_ONCE_BYTES,
     WRITE_BUFFER_BYTES_MAX,
 )
 from moorline.net.clock import monotonic_ms
@@ -60,6 +61,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, protocol: LinkProtocol) -> None:
         self.peer_address = ""
         self.writable = True
+        self.is_ended_here = False
+        """Whether it was us who ended the link, for a reason that we said."""
         self._protocol = protocol
         # Of every read and every write: looked up once.
         self._feed, self._decode, self._encode = protocol.feed, protocol.decode, protocol.encode
@@ -81,6 +84,10 @@ class Connection(asyncio.Protocol):
         """Frames, or the rest of one, that came while we were behind: no more than one read gave."""
         self._records: Records | None = None
         """From the moment on from which the link is wrapped."""
+        self._to_wrap: deque[bytes | bytearray | memoryview] = deque()
+        """What is behind in its turn of being wrapped, or the rest of it."""
+        self._is_full = False
+        """Whether the transport has as much as it takes."""
         self._heard_ms = 0
         self._outflow: Outflow | None = None
         self._room: list[asyncio.Future[None]] = []
@@ -261,9 +268,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         # Who calls goes on reading its answers: if both ends waited for the other to read, neither would.
+        self._is_full = True
         self.writable = False
 
     def resume_writing(self) -> None:
+        self._is_full = False
+        if self._to_wrap:
+            return  # there is more that is to be written before
         self.writable = True
         self._wake_writers()
 
@@ -321,13 +332,46 @@ class Connection(asyncio.Protocol):
 
     def _write(self, made: Sequence[bytes | bytearray]) -> None:
         assert self._transport is not None
-        if self._records is not None and made:
-            try:
-                made = self._records.wrapped(made)
-            except WireError as error:
-                self._failed(error)
-                return
-        self._transport.writelines(made)
+        if self._records is None:
+            self._transport.writelines(made)
+            return
+        is_waiting = bool(self._to_wrap)
+        self._to_wrap += made
+        if not is_waiting:
+            self._wrap_some()
+
+    def _wrap_some(self) -> None:
+        """What a slice has time for; the rest has its next turn behind the others of the loop. Nothing
+        overtakes: what is written meanwhile waits behind it, and nobody is asked for more."""
+        if self._transport is None or self._transport.is_closing():
+            self._to_wrap.clear()
+            return
+        self._wrap_next()
+        if self._to_wrap:
+            self.writable = False
+            self._loop.call_soon(self._wrap_some)
+        elif not self.writable and not self._is_full:
+            self.resume_writing()
+
+    def _wrap_next(self) -> None:
+        assert self._records is not None
+        assert self._transport is not None
+        taken: list[bytes | bytearray | memoryview] = []
+        room = WRAPPED_AT_ONCE_BYTES
+        while self._to_wrap and room:
+            one = self._to_wrap.popleft()
+            if len(one) > room:
+                self._to_wrap.appendleft(memoryview(one)[room:])
+                one = memoryview(one)[:room]
+            room -= len(one)
+            taken.append(one)
+        if not taken:
+            return
+        try:
+            self._transport.writelines(self._records.wrapped(taken))
+        except WireError as error:
+            self._to_wrap.clear()
+            self._failed(error)
 
     def _performers(self) -> dict[type[Any], Performer]:
         return {
@@ -411,12 +455,16 @@ class Connection(asyncio.Protocol):
             if goodbye is not None:
                 self._pending.append(goodbye)
             self._flush()
+            while self._to_wrap:
+                # The last that is said: there is no turn behind it.
+                self._wrap_next()
             if end.code == "SILENT":
                 transport.abort()
             else:
                 transport.close()
                 # A peer that does not read would hold the socket for ever.
                 self._loop.call_later(GOODBYE_MS_MAX / 1_000, transport.abort)
+        self.is_ended_here = end.say
         self.ended(end.code, end.text)
 
     def _failed(self, error: Exception) -> None:

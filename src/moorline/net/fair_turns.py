@@ -5,7 +5,7 @@
                         ├─► nobody waits, and little was done since the last poll: at once
                         └─► kept as they came, reading is held, and the connection waits for its turn
 
-`core/access/principal_turns.py` says whose turn it is. Turns are given for a round's time; then the loop
+`core/access/principal_turns.py` says whose turn it is. Turns are given for CROWDED_POLL_US; then the loop
 polls, so that who comes meanwhile is in the line before the next one. Bytes are kept undecoded, since
 decoding is a part of what a turn costs, and no more of them than one read gave. Why, and what was
 not done: decision 0046.
@@ -17,8 +17,8 @@ import time
 from collections import Counter
 from typing import Protocol
 
-from moorline.core.access.principal_turns import ROUND_US, PrincipalTurns
-from moorline.limits import TURN_CHARGE_US_MIN
+from moorline.core.access.principal_turns import PrincipalTurns
+from moorline.limits import CROWDED_POLL_US, TURN_CHARGE_US_MIN
 from moorline.net.thread_turns import hold_quick_turns, release_quick_turns
 
 log = logging.getLogger("moorline.net")
@@ -51,7 +51,7 @@ class FairTurns:
         self._connections: Counter[str] = Counter()
         self._by_number: dict[int, InLine] = {}
         self._entered = 0
-        self._at_once_us = ROUND_US
+        self._at_once_us = CROWDED_POLL_US
         """What may be done without a line before the loop polls again."""
         self._is_due = False
         self._is_polling = False
@@ -111,10 +111,11 @@ class FairTurns:
             asyncio.get_running_loop().call_soon(self._give_turns)
 
     def _give_turns(self) -> None:
-        """A round's time of turns; then the loop polls."""
+        """Turns for a short time; then the loop polls. What they leave to be done behind them, commits and
+        answers, is not in turns, and is the shorter for it."""
         turns, clock = self._turns, time.monotonic_ns
         began_ns = clock()
-        ends_ns = began_ns + ROUND_US * 1_000
+        ends_ns = began_ns + CROWDED_POLL_US * 1_000
         while began_ns < ends_ns and (found := turns.next()) is not None:
             connection = self._by_number[found[1]]
             try:
@@ -136,7 +137,7 @@ class FairTurns:
 
     def _polled(self) -> None:
         self._is_polling = False
-        self._at_once_us = ROUND_US
+        self._at_once_us = CROWDED_POLL_US
 
     def _look(self) -> None:
         # As long as somebody waits nobody passes by: bytes that were kept come before those that follow.

@@ -8,7 +8,8 @@ a timer, unless the store asks for a pause: a lone client is answered after one 
 
 While this process may not answer, because its identity may be another's, no commit begins. One that was on
 its way is written, and neither committed nor answered until the identity is ours again: nobody sees what
-another process, on a copy of the folder, may lack. After a write that failed nothing is promised any more.
+another process, on a copy of the folder, may lack. After a write that failed nothing is promised any more,
+unless all that it lacked was room.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from moorline.errors import MoorlineError, OutcomeUnknown, StartError
-from moorline.limits import COMMIT_BYTES_MAX
+from moorline.errors import DiskFull, MoorlineError, OutcomeUnknown, StartError
+from moorline.limits import COMMIT_BYTES_MAX, DISK_LOOK_MS
 from moorline.wire.message import Answer
 
 log = logging.getLogger("moorline.net")
@@ -72,7 +73,8 @@ class GroupCommit(Generic[Batch]):
     """Commits the changes of one store; `name` is what is in it, such as "queues".
 
     `answered` is called behind the answers of each batch. `pause_ms` says how long after the beginning of a
-    commit the next one begins at the earliest.
+    commit the next one begins at the earliest. With `waits_for_room` a `write` that ends with `DiskFull` has
+    left the store as it was: it is tried again until there is room, and nobody is answered before.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class GroupCommit(Generic[Batch]):
         *,
         answered: Callable[[Batch], None],
         pause_ms: Callable[[Batch], int] = lambda _: 0,
+        waits_for_room: bool = False,
     ) -> None:
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         """Why nothing is promised any more: the node must end."""
@@ -109,6 +112,9 @@ class GroupCommit(Generic[Batch]):
         self._settled = asyncio.Event()
         """Nothing is being written."""
         self._settled.set()
+        self._waits_for_room = waits_for_room
+        self.lacks_room = False
+        """The one under way could not be written, and waits until the disk has room."""
         self._next: asyncio.Future[None] | None = None
         self._over: asyncio.Future[MoorlineError] = self._loop.create_future()
         """What those are told who wait for a commit that will not come."""
@@ -191,7 +197,13 @@ class GroupCommit(Generic[Batch]):
         commit = _Commit(batch, self._answers, self._callbacks, now_s)
         self._answers, self._callbacks = {}, []
         self._under_way = commit
+        self._write(commit)
+
+    def _write(self, commit: _Commit[Batch]) -> None:
+        if self._over.done():
+            return
         self._settled.clear()
+        batch = commit.batch
         if batch is None or self._store.is_quick(batch):
             # In a turn of its own: the answers of the commit before it leave first.
             self._loop.call_soon(self._write_here, commit)
@@ -215,6 +227,10 @@ class GroupCommit(Generic[Batch]):
             self._written(commit, None)
 
     def _written(self, commit: _Commit[Batch], error: BaseException | None) -> None:
+        if self._waits_for_room and isinstance(error, DiskFull):
+            self._wait_for_room(commit, error)
+            return
+        self.lacks_room = False
         if error is not None:
             self.fail(error)
         elif self.may_answer():
@@ -223,6 +239,13 @@ class GroupCommit(Generic[Batch]):
             # Stored in this folder; but the node may be another process by now, on a copy that lacks it.
             self._is_held_back = True
             self._settled.set()
+
+    def _wait_for_room(self, commit: _Commit[Batch], error: DiskFull) -> None:
+        if not self.lacks_room:
+            log.error(f"the {self._name} wait for room on the disk", extra={"error": str(error)})
+        self.lacks_room = True
+        self._settled.set()
+        self._loop.call_later(DISK_LOOK_MS / 1_000, self._write, commit)
 
     def _finish(self, commit: _Commit[Batch]) -> None:
         batch = commit.batch
@@ -309,7 +332,7 @@ class GroupCommit(Generic[Batch]):
         while not self._over.done():
             self._earliest_s = 0.0
             self._commit()
-            if self._under_way is None or self._is_held_back:
+            if self._under_way is None or self._is_held_back or self.lacks_room:
                 return
             await self._settled.wait()
 

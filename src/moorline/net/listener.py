@@ -24,6 +24,12 @@ from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.core.effects import Event
 from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
+from moorline.errors import (
+    CertificateRefused,
+    FrameTooLarge,
+    Malformed,
+    Tampered,
+)
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import (
@@ -46,6 +52,24 @@ from moorline.net.tls import Identity, why_refused_here
 
 OPEN_TO_TRANSPORT: Final = Authentication()
 """Whoever has a certificate, and whoever has none as far as `anonymous` lets it."""
+
+LOGIN: Final = "Login"
+"""The act of whoever comes; a message of that name there is none."""
+
+CUT_BY: Final = {
+    "BUSY": "Busy",
+    Malformed.code: "Malformed",
+    FrameTooLarge.code: "FrameTooLarge",
+    Tampered.code: "Tampered",
+    "HELLO_TIMEOUT": "HelloTimeout",
+    "VERSION": "Version",
+    "AUTH": LOGIN,
+}
+"""Codes by which we end a link that is not welcome, and the acts that they are: each cause is one, so that
+floods of two kinds are two sums. A peer that leaves by itself, with whatever code, is not refused."""
+
+HANDSHAKE: Final = "Handshake"
+"""The act of whoever does not speak TLS as we do."""
 
 PROOFS: Final = {proof.value: proof for proof in Proof}
 """By the mechanism that a hello names."""
@@ -122,6 +146,9 @@ class LoginRefused(msgspec.Struct, frozen=True):
     claimed: str
     """Whom it said to be; not proven, and perhaps nobody."""
     text: str
+    code: str = "AUTH"
+    act: str = LOGIN
+    """What it was at: its login, or what went wrong before that."""
 
 
 class Listeners:
@@ -146,7 +173,7 @@ class Listeners:
         self._made = 0
         account = descriptors or of_process(admission.connections_max, shards=0)
         self.door = Door(account, Use.CONNECTIONS)
-        self._acceptor = Acceptor(self.door)
+        self._acceptor = Acceptor(self.door, dropped=self._dropped)
         self._checks = Checks()
         self.turns = FairTurns()
         """Among principals, whatever listener they came by."""
@@ -211,9 +238,15 @@ class Listeners:
             )
         except ssl.SSLCertVerificationError as error:
             session.abandon()
-            self._refused(
-                LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why_refused_here(error))
-            )
+            why = why_refused_here(error)
+            code = CertificateRefused.code
+            self._refused(LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why, code))
+            raise
+        except ssl.SSLError as error:
+            # Garbage, or no version or cipher that both take.
+            session.abandon()
+            address, why = _address_of(accepted), str(error)
+            self._refused(LoginRefused(address, BY_NOTHING, "", why, "TLS", HANDSHAKE))
             raise
         except BaseException:
             # It may have been opened by then, and would never hear that its transport is gone.
@@ -244,7 +277,17 @@ class Listeners:
 
     def _joined(self, session: Session) -> None:
         self.sessions.add(session)
-        session.at_end(lambda: self.sessions.discard(session))
+        session.at_end(lambda: self._left(session))
+
+    def _left(self, session: Session) -> None:
+        self.sessions.discard(session)
+        act = CUT_BY.get(session.end_code)
+        if not session.is_judged and act is not None and session.is_ended_here:
+            self._told(session, BY_NOTHING, "", ProofRefused("", session.end_code), act)
+
+    def _dropped(self, accepted: socket.socket) -> None:
+        address = _address_of(accepted)
+        self._refused(LoginRefused(address, BY_NOTHING, "", "", "BUSY", CUT_BY["BUSY"]))
 
     # --- who is there -----------------------------------------------------------------------------
 
@@ -341,12 +384,21 @@ class Listeners:
         return self._told(session, BY_CERTIFICATE, names[0] if names else "", refused)
 
     def _told(
-        self, session: Session, mechanism: str, claimed: str, refused: ProofRefused
+        self,
+        session: Session,
+        mechanism: str,
+        claimed: str,
+        refused: ProofRefused,
+        act: str = LOGIN,
     ) -> ProofRefused:
-        self._refused(LoginRefused(session.peer_address, mechanism, claimed, refused.text))
+        session.is_judged = True
+        self._refused(
+            LoginRefused(session.peer_address, mechanism, claimed, refused.text, refused.code, act)
+        )
         return refused
 
     def _admit(self, visit: Visit, session: Session) -> None:
+        session.is_judged = True
         if self._rights_of is not None:
             session.rights = self._rights_of(session)
         if visit.is_refused:
@@ -356,10 +408,10 @@ class Listeners:
             session.stand_in_line(self.turns)
 
     def _tell_busy(self, session: Session) -> None:
-        session.close(
-            "BUSY",
-            f"this node takes {self.door.places} connections at once: close some, or try again later",
-        )
+        text = f"this node takes {self.door.places} connections at once: close some, or try again later"
+        refused = ProofRefused(text, "BUSY")
+        self._told(session, session.identity.proof.value, "", refused, CUT_BY["BUSY"])
+        session.close("BUSY", text)
 
     def _anonymous_may_enter(self, session: Session) -> bool:
         if self._admission.anonymous == "loopback":

@@ -33,7 +33,7 @@ class Records:
         self._wrap, self._unwrap = wrapping.wrap, wrapping.unwrap
         self._feed = feed
 
-    def wrapped(self, frames: Sequence[bytes | bytearray]) -> list[bytes]:
+    def wrapped(self, frames: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
         """Records for these frames, in their order."""
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         records: list[bytes] = []

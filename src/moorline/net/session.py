@@ -90,6 +90,8 @@ class Session(Connection):
         """The address through which it came, as the settings write it."""
         self.is_local = False
         """Whether it is on this machine, as far as anybody can know: no proxy stands before its listener."""
+        self.is_judged = False
+        """Whether it was heard whether it may come in: who ends before was refused otherwise."""
         self._hooks: list[Callable[[], None]] = []
         self._is_over = False
         self.end_code = ""

@@ -16,6 +16,11 @@ _holders = 0
 """Of all nodes of this process: they share the interpreter."""
 
 
+def are_quick() -> bool:
+    """Whether somebody holds them: several principals are connected."""
+    return _holders > 0
+
+
 def hold_quick_turns() -> None:
     global _holders
     _holders += 1

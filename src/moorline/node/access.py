@@ -27,7 +27,7 @@ from moorline.access.quota_commands import QuotaCommands
 from moorline.access.quotas import Allowance, Quotas, QuotaTable, account_of
 from moorline.access.rights import Rights
 from moorline.access.rights_table import RightsTable
-from moorline.access.trail import LOGIN, Trail
+from moorline.access.trail import Trail
 from moorline.catalog import Catalog
 from moorline.catalog.users import Users
 from moorline.config.access import KERBEROS, MECHANISMS
@@ -48,7 +48,7 @@ from moorline.core.access.quota import UNBOUNDED, Bounds, Quota
 from moorline.core.access.right import EVERYTHING
 from moorline.core.access.web_origin import WebNames
 from moorline.core.queue.queue import NODES_OWN
-from moorline.errors import Malformed, MoorlineError, OverQuota
+from moorline.errors import FrameTooLarge, Malformed, MoorlineError, OverQuota, Tampered
 from moorline.journal.disk import FileDisk
 from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
 from moorline.metrics import Metrics
@@ -56,7 +56,8 @@ from moorline.net.authentication import Authentication
 from moorline.net.http.logins import WebAdmission
 from moorline.net.http.peer import Peer
 from moorline.net.kerberos import KerberosService
-from moorline.net.listener import LoginRefused
+from moorline.net.listener import CUT_BY, LOGIN, LoginRefused
+from moorline.net.pem import Pem
 from moorline.net.session import Handlers, Session
 from moorline.net.session_rights import SessionRights
 from moorline.node.folder import opening
@@ -74,6 +75,9 @@ BY_NODE: Final = "node"
 
 OF_LINKS: Final = frozenset({Hello, Response, Ping, Pong, Goodbye, CallsGivenUp})
 """What a node hears without a handler: the link and the session know what to do."""
+
+BROKEN: Final = frozenset({Malformed.code, FrameTooLarge.code, Tampered.code})
+"""Codes of a link whose peer broke the protocol."""
 
 CONNECTION: Final = (Quota.CONNECTIONS, 1)
 KINDS: Final = frozenset(quota.value for quota in Quota)
@@ -173,8 +177,8 @@ class NodeAccess:
 
     def _tell_if_cut(self, session: Entrant) -> None:
         """Who says what nobody may, or what only the other end of a link says, loses it: a refusal too."""
-        if session.end_code == Malformed.code:
-            self.trail.refused(session, Malformed.__name__, "/", session.end_code)
+        if session.end_code in BROKEN and session.is_ended_here:
+            self.trail.refused(session, CUT_BY[session.end_code], "/", session.end_code)
 
     def _take_place(self, session: Entrant) -> None:
         name = account_of(session.identity.principal, session.is_local)
@@ -185,7 +189,7 @@ class NodeAccess:
             self.trail.refused(session, LOGIN, error.path, error.code)
             session.close(error.code, str(error))
         else:
-            session.allowance = Allowance(self.quotas, held, name)
+            session.allowance = Allowance(self.quotas, held, name, session.listener)
             session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
 
     # --- who is judged again ----------------------------------------------------------------------
@@ -307,7 +311,7 @@ async def open_access(
             PrincipalProofs(
                 CatalogDirectory(users, nodes),
                 home,
-                needs_node_certificate=bool(config.tls_node_ca),
+                node_rules=config.access.node_certificate_rules() if config.tls_node_ca else None,
                 kerberos=await _kerberos(config),
             )
         )
@@ -321,6 +325,7 @@ async def open_access(
         forgetting = asyncio.create_task(access.forget_accounts_forever())
         stack.callback(forgetting.cancel)
         await _tell_of_rows(access)
+        _tell_of_own_certificate(config, home)
         yield access
 
 
@@ -395,6 +400,26 @@ async def _tell_of_rows(access: NodeAccess) -> None:
             "this catalog is older than rights: rows keep what was allowed before. Look at them with "
             "`moor grant list`, remove what is too much, or say `moor grant keep`",
             extra={"rows": rows},
+        )
+
+
+def _tell_of_own_certificate(config: Config, home: str) -> None:
+    """Other nodes refuse a link by a certificate that names another home: here is where to mend it."""
+    if not config.tls_node_ca or not config.tls_certificate:
+        return
+    # Not at the top: a node without TLS needs no package for certificates.
+    from moorline.net.peer_certificate import described, load_certificates
+
+    own = load_certificates(Pem("tls_certificate", config.tls_certificate))[0]
+    try:
+        named = config.access.node_certificate_rules().principal_of(described(own).named)
+    except ValueError as error:
+        named = f"nobody ({error})"
+    if named != home:
+        log.warning(
+            "tls_certificate does not name the home of this node: other nodes refuse its links. Issue one "
+            "whose common name is the home, or map its names by access.node_certificates on all nodes",
+            extra={"home": home, "certificate": named},
         )
 
 

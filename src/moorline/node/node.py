@@ -346,12 +346,20 @@ class Node:
         assert self._catalog is not None
         self._resolver = await stack.enter_async_context(
             open_resolver(
-                self.config, self._catalog, self._access, self._known_shards, is_new=is_new
+                self.config,
+                self._catalog,
+                self._access,
+                None if self._topics is None else self._known_shards,
+                is_new=is_new,
             )
         )
         self._declared.update(self._resolver.declared())
         stack.callback(self._access.table.on_change(self._resolver.judge_soon))
         watch_resolver(self.metrics, self._resolver)
+        registry = self._resolver.registry
+        self._access.quota_commands.owned[Quota.PATHS] = lambda owner: (
+            registry.entries_of_strangers(name_of(owner) or ANONYMOUS)
+        )
 
     async def _open_records(self, stack: contextlib.AsyncExitStack) -> None:
         assert self._catalog is not None
@@ -366,8 +374,7 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
 
     def _known_shards(self) -> list[ShardPlace]:
-        if self._topics is None:
-            return []
+        assert self._topics is not None
         found = self._topics.directory.shard_extents()
         return [ShardPlace(shard.home, shard.number) for shard in found]
 

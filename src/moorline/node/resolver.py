@@ -18,7 +18,7 @@ async def open_resolver(
     config: Config,
     catalog: Catalog,
     access: NodeAccess,
-    shards: Callable[[], Iterable[ShardPlace]],
+    shards: Callable[[], Iterable[ShardPlace]] | None,
     *,
     is_new: bool,
 ) -> AsyncIterator[ResolverBroker]:

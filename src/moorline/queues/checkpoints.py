@@ -6,11 +6,12 @@ senders share what is left of the log, so that it never overflows, and commits g
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from moorline.errors import NodeDiskFull
+from moorline.errors import DiskFull, NodeDiskFull
 from moorline.journal.queues import checkpoint
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
@@ -63,6 +64,8 @@ class Checkpoints:
         self._checkpointing: asyncio.Task[None] | None = None
         self._checkpointed_ms = monotonic_ms()
         self._looked_ms = 0
+        self._is_stuck = False
+        """The disk ran full under a checkpoint, which waits and goes on when there is room."""
 
     def hold_if_ahead(self, session: Session) -> None:
         """Stops reading from a sender while a checkpoint empties the log slower than it fills."""
@@ -94,13 +97,15 @@ class Checkpoints:
         wanted = checkpoint.wanted_bytes(self._store, free_bytes - DISK_FREE_BYTES_MIN)
         is_tight = free_bytes < DISK_FREE_BYTES_MIN + wanted
         self._note_room(free_bytes, wanted)
-        self._segments.is_tight(is_tight)
+        # Somebody else may have filled the disk: what is under way could not be written.
+        is_tight = is_tight or self._is_stuck or self._commits.lacks_room
+        self._segments.look_for_room(-1 if is_tight else free_bytes - DISK_FREE_BYTES_MIN - wanted)
         if is_tight and self._store.log.size_bytes and not self.lacks_room:
             self._begin()
         return is_tight
 
     def _note_room(self, free_bytes: int, wanted_bytes: int) -> None:
-        lacks, self.lacks_room = self.lacks_room, free_bytes < wanted_bytes
+        lacks, self.lacks_room = self.lacks_room, self._is_stuck or free_bytes < wanted_bytes
         self._looked_ms = monotonic_ms()
         if self.lacks_room and not lacks:
             extra = {"free_bytes": free_bytes, "wanted_bytes": wanted_bytes}
@@ -127,7 +132,7 @@ class Checkpoints:
 
     async def checkpoint_anew(self) -> CheckpointDone:
         """A checkpoint that begins now, with all that has changed so far."""
-        if self._checkpointing is not None:
+        if self._checkpointing is not None and not self._is_stuck:
             await asyncio.shield(self._checkpointing)
         if not self._has_room():
             raise NodeDiskFull("the node's disk has no room for a checkpoint: free some")
@@ -209,10 +214,8 @@ class Checkpoints:
             for disk_work in under_way.steps():
                 if disk_work is None:
                     await self._turn()
-                elif disk_work == store.begin_segment:
-                    await self._begin_segment()
                 else:
-                    await self._loop.run_in_executor(self._disk_thread, disk_work)
+                    await self._do_on_disk(disk_work)
                 if self._commits.failed.done():
                     raise OSError("the disk of the queues failed")
             self.count += 1
@@ -226,7 +229,31 @@ class Checkpoints:
             self._checkpointed_ms = monotonic_ms()
             self._checkpointing = None
             self._under_way = None
+            self._is_stuck = False
             self._paced.release_all()
+
+    async def _do_on_disk(self, disk_work: Callable[[], None]) -> None:
+        """On a disk that somebody filled it is done when there is room; until then no message is taken."""
+        store = self._store
+        while not self._commits.failed.done():
+            try:
+                if disk_work == store.begin_segment:
+                    await self._begin_segment()
+                else:
+                    await self._loop.run_in_executor(self._disk_thread, disk_work)
+                if self._is_stuck:
+                    log.warning("the checkpoint goes on")
+                self._is_stuck = False
+                return
+            except DiskFull as error:
+                if disk_work == store.disk.sync_all:
+                    raise  # nobody knows what it has not stored
+                if not self._is_stuck:
+                    log.error("a checkpoint waits for room on the disk", extra={"why": str(error)})
+                self._is_stuck = self.lacks_room = True
+            # Whoever waits for its pace would wait for room.
+            self._paced.release_all()
+            await asyncio.sleep(DISK_LOOK_MS / 1_000)
 
     async def _begin_segment(self) -> None:
         """Where the log is written: between two batches, and not on the loop if that syncs."""

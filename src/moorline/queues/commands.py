@@ -105,7 +105,7 @@ class QueueBroker(FillsDisk):
         self._turns = Turns()
         self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
-        self.commits = GroupCommit(store, "queues", answered=self._answered)
+        self.commits = GroupCommit(store, "queues", answered=self._answered, waits_for_room=True)
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
 
     async def close(self) -> None:

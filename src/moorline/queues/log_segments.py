@@ -34,7 +34,9 @@ class LogSegments:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="moorline-log")
         self._under_way: asyncio.Future[None] | None = None
         self._earliest_ms = 0
+        self._has_room = True
         self._is_tight = False
+        self._is_told = False
 
     def after_commit(self) -> None:
         """Prepares a segment, if the log has grown so far that one will be needed."""
@@ -45,7 +47,7 @@ class LogSegments:
             queue_log.ready < wanted
             and self._under_way is None
             and self._store.options.sync
-            and not self._is_tight
+            and self._has_room
             and monotonic_ms() >= self._earliest_ms
         ):
             self._under_way = self._loop.run_in_executor(self._thread, self._prepare)
@@ -58,26 +60,38 @@ class LogSegments:
             raise DiskFull("the disk is nearly full")
         self._store.log.prepare(self.segment_bytes)
 
-    def is_tight(self, is_tight: bool) -> None:  # noqa: FBT001
-        """Whether the disk has little room: then what is prepared goes, for what is needed more."""
-        self._is_tight = is_tight
-        if is_tight and self._store.log.ready and self._under_way is None:
+    def look_for_room(self, room_bytes: int) -> None:
+        """What the disk has beside its reserve and the next checkpoint. With none, what is prepared goes.
+
+        Far more than that is wanted before more is prepared: or what it takes would be what makes the room
+        small, again and again.
+        """
+        self._has_room = room_bytes >= 2 * LOG_SEGMENTS_READY_MAX * self.segment_bytes
+        self._is_tight = room_bytes < 0
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._is_tight and self._store.log.ready and self._under_way is None:
             self._under_way = self._loop.run_in_executor(self._thread, self._store.log.give_back)
             self._under_way.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Behind the last commit."""
-        self._is_tight = True
+        """Nothing more is prepared; what is ready goes with the log."""
+        self._has_room = self._is_tight = False
         await asyncio.to_thread(self._thread.shutdown)
 
     def _done(self, done: "asyncio.Future[None]") -> None:
         self._under_way = None
+        # What was prepared while the disk ran full.
+        self._give_back()
         error = None if done.cancelled() else done.exception()
         if error is None:
+            self._is_told = False
             return
         self._earliest_ms = monotonic_ms() + LOG_PREPARE_PAUSE_MS
         if not isinstance(error, DiskFull | OSError):
             # A mistake of ours; the log goes on without.
             log.error("a segment of the log could not be prepared", exc_info=error)
-        else:
+        elif not self._is_told:
+            self._is_told = True
             log.warning("no segment of the log is prepared: it grows", extra={"why": str(error)})

@@ -1,1 +1,1 @@
-"""Room: records. Kept free for the rows of Postgres tables, streamed to clients."""
+"""Room: records. Tables of Postgres, whose rows are streamed to clients: registration, capture."""

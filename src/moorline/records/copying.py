@@ -41,18 +41,21 @@ async def copied(
 
     task = asyncio.create_task(copy())
     try:
-        async for lines in _parts(blocks, rows_max, bytes_max):
+        async for lines in parts(blocks, rows_max, bytes_max):
             yield lines
         if failures:
             raise failures[0]
     finally:
-        # A reader that leaves early ends the statement.
+        if not task.done():
+            # A reader that leaves early ends the connection with the statement: asyncpg cannot always go on
+            # behind a COPY that is cancelled in the middle.
+            connection.terminate()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def _parts(
+async def parts(
     blocks: "asyncio.Queue[bytes | None]", rows_max: int, bytes_max: int
 ) -> AsyncIterator[list[bytes]]:
     lines: list[bytes] = []

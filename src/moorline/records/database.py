@@ -100,13 +100,18 @@ class Database:
     async def reading(self, snapshot_id: str | None = None) -> AsyncIterator[Any]:
         """A connection whose statements all see one snapshot: a new one, or one that another transaction
         exports."""
-        async with (
-            self.connection() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            if snapshot_id is not None:
-                await connection.execute(f"set transaction snapshot {literal(snapshot_id)}")
-            yield connection
+        async with self.connection() as connection:
+            transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+            await transaction.start()
+            try:
+                if snapshot_id is not None:
+                    await connection.execute(f"set transaction snapshot {literal(snapshot_id)}")
+                yield connection
+            finally:
+                # Nothing was written: it ends in one way. A reader that left early has closed the connection,
+                # and who lost it has heard so already.
+                with suppress(*LOST_ERRORS):
+                    await transaction.rollback()
 
     @asynccontextmanager
     async def scanning(self, snapshot_id: str) -> AsyncIterator[Any]:

@@ -79,7 +79,7 @@ async def _raise_limit(connection: Any, number: int) -> bool:
     if bounds is None:
         return False
     first, last = bounds["first_n"], bounds["log_n"]
-    is_lost = last > bounds["log_limit"]
+    is_lost: bool = last > bounds["log_limit"]
     limit = last if first is None or is_lost else min(first - 1, last)
     limit = max(limit + bounds["log_rows_max"], bounds["limit_now"])
     if not is_lost and limit - bounds["log_limit"] < max(

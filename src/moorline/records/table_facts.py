@@ -7,7 +7,7 @@ Everything that a trigger would fail on later, in somebody's write, is refused h
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -162,7 +162,7 @@ class TableFacts(msgspec.Struct, frozen=True):
             )
         return column
 
-    def _refuse(self, why: str) -> Any:
+    def _refuse(self, why: str) -> NoReturn:
         raise TableRefused(f"{self.name} {why}.")
 
 

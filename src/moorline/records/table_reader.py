@@ -6,13 +6,14 @@ or epoch
 change.
 """
 
+import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 
 from moorline.core.records.snapshot import Snapshot
-from moorline.core.records.table import Column, Key, Scopes, Table
+from moorline.core.records.table import Column, Key, Scopes, ScopeValue, Table
 from moorline.core.records.value import value_of
 from moorline.errors import TableRefused, TableRestored
 from moorline.limits import (
@@ -20,6 +21,7 @@ from moorline.limits import (
     RECORDS_CHUNK_ROWS_MAX,
     RECORDS_KEYS_ASKED_MAX,
     RECORDS_KEYS_CHUNK_ROWS_MAX,
+    RECORDS_VALUES_KEPT_MAX,
 )
 from moorline.records.capture import Resync, ScannedRow
 from moorline.records.condition import Condition
@@ -179,10 +181,13 @@ async def check_xids(connection: Any, registered: Registered, now: Snapshot) -> 
 
 def scopes_of(columns: Sequence[Column], values: Sequence[bytes | None]) -> Scopes:
     """Their one form, of texts of Postgres."""
-    return tuple(
-        None if value is None else value_of(column, value.decode())
-        for column, value in zip(columns, values, strict=True)
-    )
+    return tuple(map(_scope_value, columns, values))
+
+
+@functools.lru_cache(maxsize=RECORDS_VALUES_KEPT_MAX)
+def _scope_value(column: Column, value: bytes | None) -> ScopeValue:
+    # Owners and states are few, and to read one of them takes longer than to find it.
+    return None if value is None else value_of(column, value.decode())
 
 
 def key_of(values: Sequence[bytes | None]) -> Key:

@@ -1,8 +1,9 @@
 """Room: resolver. Which addresses a publisher may claim, and the proof that it listens there.
 
 Refused at once: addresses that nobody can listen at for others (unspecified, multicast, link-local,
-reserved), and loopback ones of publishers that are elsewhere. Everything else is dialled. What is found
-there is never told: a login that fails says the same words after the same time, whatever answered or did not.
+reserved, of translators between IPv6 and IPv4), and loopback ones of publishers that are elsewhere.
+Everything else is dialled. What is found there is never told: a login that fails says the same words after
+the same time, whatever answered or did not.
 """
 
 import asyncio
@@ -30,8 +31,21 @@ from moorline.net.address_dial import answered_proof
 from moorline.net.clock import monotonic_ms
 
 NONCE_BYTES: Final = 32
-_NOBODYS: Final = (ipaddress.ip_network("0.0.0.0/8"), ipaddress.ip_network("240.0.0.0/4"))
-"""Networks that no machine has an address of: "this one", and what is reserved, broadcast included."""
+_NOBODYS: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "240.0.0.0/4",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "2001::/32",
+        "2002::/16",
+    )
+)
+"""Networks that no machine has an address of: "this one", and what is reserved, broadcast included. Those of
+IPv6 are of translators and tunnels: the address of IPv4 inside, 127.0.0.1 perhaps, is what is dialled."""
+_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
+"""Addresses of IPv4 as they were once written, and at the beginning "unspecified" and "loopback"."""
 
 
 def claimed(text: str, *, is_peer_local: bool) -> Address:
@@ -59,6 +73,8 @@ def is_allowed(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, *, is_peer_loc
     if one.is_unspecified or one.is_multicast or one.is_link_local:
         return False
     if any(one in network for network in _NOBODYS):
+        return False
+    if one in _COMPATIBLE and not one.is_loopback:
         return False
     return is_peer_local or not one.is_loopback
 

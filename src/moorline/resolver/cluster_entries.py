@@ -5,7 +5,8 @@
     /shards/HOME/NUMBER         the node that has that shard of the topics
 
 There is one entry for all queues of a node, and never one a queue. Whoever is let in may look for them,
-unless a row says otherwise: they are what a client needs to find anything else.
+unless a row says otherwise: they are what a client needs to find anything else. Nodes that serve topics tell
+each other of their shards: a resolver that is no such node knows none (`shards` is None), and says so.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from moorline.wire.resolver import PublisherFacts
 
 log = logging.getLogger("moorline.resolver")
 
-OPEN_SUBTREES = ("/nodes", "/homes", "/shards")
+SHARDS = "/shards"
+OPEN_SUBTREES = ("/nodes", "/homes", SHARDS)
 """What is not secret for those who are let in."""
 
 
@@ -40,11 +42,12 @@ class ClusterEntries:
         registry: Registry,
         nodes: Callable[[int], Awaitable[list[NodeRow]]],
         homes: Callable[[], Awaitable[dict[bytes, HomeRow]]],
-        shards: Callable[[], Iterable[ShardPlace]],
+        shards: Callable[[], Iterable[ShardPlace]] | None,
         changed: Callable[[Changed], None],
     ) -> None:
         self._registry = registry
         self._nodes, self._homes, self._shards = nodes, homes, shards
+        self.knows_shards = shards is not None
         self._changed = changed
         self._facts: dict[str, tuple[PublisherFacts, ...]] = {}
 
@@ -71,7 +74,7 @@ class ClusterEntries:
         for number, home in homes.items():
             if home.is_alive and (facts := by_id.get(bytes(home.node_id))):
                 found[f"/homes/{number.hex()}"] = facts
-        for shard in self._shards():
+        for shard in self._shards() if self._shards is not None else ():
             if facts := by_home.get(shard.home):
                 found[f"/shards/{shard.home}/{shard.number}"] = facts
         self._facts = {path: facts for path, facts in found.items() if is_path(path)}

@@ -22,7 +22,7 @@ from moorline.core.directory.registry import Changed, Registry
 from moorline.errors import Denied, NotFound, NotReady
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session, each
-from moorline.net.slices import in_slices
+from moorline.net.slices import done, in_slices
 from moorline.net.turns import Turns
 from moorline.resolver.claimed_address import Dials
 from moorline.resolver.cluster_entries import ClusterEntries, ShardPlace
@@ -33,6 +33,7 @@ from moorline.resolver.listing import listing, matching
 from moorline.resolver.publishers import Bounds, Publishers, Refused
 from moorline.resolver.rights import may_list
 from moorline.resolver.watches import Watches
+from moorline.wire.message import Answer
 from moorline.wire.resolver import (
     ListPaths,
     MatchPaths,
@@ -49,6 +50,8 @@ from moorline.wire.resolver import (
 log = logging.getLogger("moorline.resolver")
 
 RESOLVER_ID_BYTES = 16
+PATHS_AT_ONCE = 100
+"""Paths of a call that is answered where it is heard: well within a slice, also with several tokens each."""
 READY_MORE_MS = 1_000
 """Beyond half a ttl, within which every publisher says something."""
 
@@ -65,7 +68,7 @@ class ResolverBroker:
         refused: Refused,
         *,
         is_new: bool,
-        shards: Callable[[], Iterable[ShardPlace]] = tuple,
+        shards: Callable[[], Iterable[ShardPlace]] | None = None,
         rules: Sequence[str] = (),
         kerberos_rules: Sequence[str] = (),
     ) -> None:
@@ -109,6 +112,7 @@ class ResolverBroker:
         )
         self._refused = refused
         self._turns = Turns()
+        self._resolve_long = self._turns.spawned(self._resolve_in_slices)
         self._ticked_ms = now_ms
 
     def declared(self) -> Declarations:
@@ -132,17 +136,32 @@ class ResolverBroker:
 
     # --- what readers ask -------------------------------------------------------------------------
 
-    def _resolve(self, session: Session, calls: list[ResolvePaths]) -> Iterator[PathsResolved]:
+    def _resolve(self, session: Session, calls: list[ResolvePaths]) -> Iterator[Answer]:
+        """Short ones at once, since a task would cost as much as they do; long ones in slices."""
+        long = [call for call in calls if len(call.paths) > PATHS_AT_ONCE]
+        if long:
+            yield from self._resolve_long(session, long)
         for call in calls:
-            answer = self.finder.resolved_for(session, call, monotonic_ms())
-            denied = (
-                path
-                for path, one in zip(call.paths, answer.found, strict=True)
-                if one.code == Denied.code
-            )
-            if (path := next(denied, None)) is not None:
-                self._refused(session, "ResolvePaths", path, Denied.code)
-            yield answer
+            if len(call.paths) <= PATHS_AT_ONCE:
+                steps = self.finder.resolving(session, call, monotonic_ms())
+                yield self._answered(session, call, done(steps))
+
+    async def _resolve_in_slices(self, session: Session, call: ResolvePaths) -> PathsResolved:
+        steps = self.finder.resolving(session, call, monotonic_ms())
+        answer = await in_slices(steps, session.rights.principal)
+        return self._answered(session, call, answer)
+
+    def _answered(
+        self, session: Session, call: ResolvePaths, answer: PathsResolved
+    ) -> PathsResolved:
+        denied = (
+            path
+            for path, one in zip(call.paths, answer.found, strict=True)
+            if one.code == Denied.code
+        )
+        if (path := next(denied, None)) is not None:
+            self._refused(session, "ResolvePaths", path, Denied.code)
+        return answer
 
     async def _list(self, session: Session, call: ListPaths) -> PathsListed:
         if call.path != "/":
@@ -172,9 +191,11 @@ class ResolverBroker:
 
     def _watch(self, session: Session, call: WatchPaths) -> PathsWatched:
         glob = Glob.parsed(call.glob)
+        if (referral := self._delegations.of(glob.root)) is not None:
+            return PathsWatched(call.call, [referral])
         self._check_ready(glob.root)
         self.watches.add(session, call.call, glob)
-        return PathsWatched(call.call)
+        return PathsWatched(call.call, self._delegations.below(glob.root))
 
     def _unwatch(self, session: Session, call: UnwatchPaths) -> PathsUnwatched:
         if not self.watches.remove(session, call.watch):

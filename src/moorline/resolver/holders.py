@@ -5,7 +5,7 @@ entry, or does not know the holder's rights just now, that is said: another reso
 means that a right was taken away.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from moorline.core.access.principal import Proof
 from moorline.core.directory.path import DEFAULT, is_path, parent_of
@@ -20,10 +20,14 @@ Judge = Callable[..., SessionRights]
 _PROOFS = {name: proof for proof, name in BY_PROOF.items()}
 
 
-def judged(
+Judged = tuple[list[int], list[int]]
+"""The permissions of each claim, and the places of those that cannot be judged here."""
+
+
+def judging(
     judge: Judge, registration: Registration, claims: Sequence[tuple[str, int, Holder]]
-) -> tuple[list[int], list[int]]:
-    """The permissions of each claim, and the places of those that cannot be judged here."""
+) -> Generator[None, None, Judged]:
+    """To be run in slices: a thousand holders of deep paths take many milliseconds."""
     known: dict[Holder, SessionRights | None] = {}
     permissions: list[int] = []
     unknown: list[int] = []
@@ -37,6 +41,7 @@ def judged(
             unknown.append(place)
         else:
             permissions.append(rights.at(path))
+        yield
     return permissions, unknown
 
 

@@ -11,17 +11,27 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 
-from moorline.access.guard import Declarations, each_by_itself, own
+from moorline.access.guard import Declarations, each_by_itself, needs_somewhere, own
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import DEFAULT as MAKE_DEFAULT
 from moorline.core.access.right import PUBLISH
-from moorline.core.directory.path import DEFAULT, FLAGS, is_path, is_reserved
+from moorline.core.directory.path import DEFAULT, FLAGS, RESERVED, is_path, is_reserved
 from moorline.core.directory.registry import Changed, Claim, Registration, Registry
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
-from moorline.errors import BadPath, Denied, LimitReached, Malformed, PublisherGone, Referred
+from moorline.errors import (
+    BadPath,
+    Denied,
+    LimitReached,
+    Malformed,
+    OverQuota,
+    PublisherGone,
+    Referred,
+)
 from moorline.limits import (
+    PATHS_PER_CALL_MAX,
     PAYLOAD_OF_HEARTBEAT_BYTES_MAX,
     RIGHTS_CHANGED_MS,
 )
@@ -33,7 +43,7 @@ from moorline.net.turns import Turns
 from moorline.resolver.answering_entries import AnsweringEntries
 from moorline.resolver.claimed_address import Dials, claimed, not_proven
 from moorline.resolver.delegations import Delegations
-from moorline.resolver.holders import Judge, judged
+from moorline.resolver.holders import Judge, judging
 from moorline.resolver.whose import whose
 from moorline.wire.resolver import (
     AskEntryLists,
@@ -122,7 +132,8 @@ class Publishers:
     def declared(self) -> Declarations:
         later = self._turns.later
         return {
-            OpenPublisher: own(later(self._open)),
+            # It makes the resolver dial: only for those who have something to publish.
+            OpenPublisher: needs_somewhere(PUBLISH, RESERVED, later(self._open)),
             PublishPaths: each_by_itself(later(self._publish)),
             UnpublishPaths: own(later(self._unpublish)),
             UnpublishHashes: own(later(self._unpublish_hashes)),
@@ -255,17 +266,16 @@ class Publishers:
                 refused.append((place, code))
             else:
                 entries.append((path, flags))
-        room = self._room_of(registration)
-        if len(entries) > room:
-            entries, over = self._fitting(registration, entries, room)
-            refused += [
-                (place, LimitReached.code)
-                for place, (path, _) in enumerate(call.entries)
-                if path in over
-            ]
-        denied = next((place for place, code in refused if code == Denied.code), None)
-        if denied is not None:
-            self._refused(session, "PublishPaths", call.entries[denied][0], Denied.code)
+        for room, code in (
+            (self._room_of(registration), LimitReached.code),
+            (self._quota_left(session, registration), OverQuota.code),
+        ):
+            if len(entries) > room:
+                entries, over = self._fitting(registration, entries, room)
+                refused += [
+                    (place, code) for place, (path, _) in enumerate(call.entries) if path in over
+                ]
+        self._tell_refused(session, call, refused)
         self._changed(self._registry.publish(registration, entries, monotonic_ms()))
         digest = registration.digest()
         return PathsPublished(
@@ -284,6 +294,24 @@ class Publishers:
             return Denied.code
         needed = PUBLISH | MAKE_DEFAULT if flags & DEFAULT else PUBLISH
         return "" if rights.at(path) & needed == needed else Denied.code
+
+    def _tell_refused(
+        self, session: Session, call: PublishPaths, refused: Sequence[tuple[int, str]]
+    ) -> None:
+        """The audit hears of one path of a call, and of a quota once."""
+        codes = {code: place for place, code in reversed(refused)}
+        if (denied := codes.get(Denied.code)) is not None:
+            self._refused(session, "PublishPaths", call.entries[denied][0], Denied.code)
+        if OverQuota.code in codes:
+            path = f"/quotas/{Quota.PATHS.value}"
+            self._refused(session, "PublishPaths", path, OverQuota.code)
+
+    def _quota_left(self, session: Session, registration: Registration) -> int:
+        """Paths that its principal may have yet, whichever of its publishers they are of."""
+        if session.allowance is None or session.rights.is_node:
+            return PATHS_PER_CALL_MAX
+        held = self._registry.entries_of(registration.claim.whose)
+        return max(0, session.allowance.bound(Quota.PATHS) - held)
 
     def _room_of(self, registration: Registration) -> int:
         bounds = self._bounds
@@ -378,7 +406,8 @@ class Publishers:
     # --- holders of tokens ------------------------------------------------------------------------
 
     async def _judge_holders(self, session: Session, call: JudgeHolders) -> HoldersJudged:
-        permissions, unknown = judged(self._judge, self._mine(session), call.claims)
+        steps = judging(self._judge, self._mine(session), call.claims)
+        permissions, unknown = await in_slices(steps, session.rights.principal)
         return HoldersJudged(call.call, permissions, unknown)
 
 

@@ -161,8 +161,7 @@ def address_of(text: str) -> Address:
     except ValueError as error:
         hint = ""
         if text.startswith(("moor://", "moors://")):
-            # That a batch is published once is promised by the node that has committed it.
-            hint = "; resolvers are for reads of topics and queues, and a write names its node"
+            hint = "; resolvers stand for a node in reads and writes of Spark, and not here"
         raise ConfigError(f"address: {text!r}: {error}{hint}") from None
 
 

@@ -18,6 +18,7 @@ import msgspec
 from moorline.client.credentials import ClientProof, KerberosCredentials
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
+from moorline.ids import home_number
 from moorline.limits import READ_FILTERS_MAX, SPARK_PARTITIONS_MAX
 
 TIME_MS_MAX = 253_402_300_799_999
@@ -215,6 +216,34 @@ def reading_endpoint_of(options: Mapping[str, str]) -> Endpoint:
     from moorline.spark.found_broker import found_address
 
     found = found_address(given.address, given.proof(), given.ca, given.certificate, given.key)
+    return msgspec.structs.replace(given, address=found)
+
+
+def writing_endpoint_of(
+    options: Mapping[str, str], *, queue: bytes = b"", has_query: bool
+) -> Endpoint:
+    """The same for writes. The node that commits the batches of a query must be the same one each time: it
+    is the home of the queue, or named by the option `node`, or else any one for a write without a query."""
+    given = endpoint_of(options)
+    home = _lowered(options).get("node", "")
+    if not given.address.startswith(("moor://", "moors://")):
+        if home:
+            raise ConfigError("node: it is for an address that names resolvers: leave it out")
+        return given
+    if home and queue:
+        raise ConfigError("node and queue: the id of the queue says where it is: leave node out")
+    if has_query and not home and not queue:
+        raise ConfigError(
+            "address: the batches of a query are remembered by one node, and resolvers know several: name it "
+            "by the option node (its home: `moor resolve '/nodes/*'` shows them as $node/HOME)"
+        )
+    from moorline.client.broker_choice import Wanted
+    from moorline.spark.found_broker import found_address
+
+    wanted = Wanted(home, home_number(queue) if queue else b"")
+    found = found_address(
+        given.address, given.proof(), given.ca, given.certificate, given.key, wanted
+    )
     return msgspec.structs.replace(given, address=found)
 
 

@@ -9,6 +9,8 @@ no `df.write` of values: whoever holds this object holds the values.
 """
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -29,7 +31,7 @@ from pyspark.sql.types import (
 from moorline.client.values.frames import check_length, check_value
 from moorline.client.values.publisher import MemberFacts, PublishedValue, Publisher
 from moorline.core.directory.path import check_path
-from moorline.errors import BadValue, ConfigError, Denied, Unreachable
+from moorline.errors import BadValue, ConfigError, Denied, MoorlineError, Unreachable
 from moorline.limits import SPARK_VALUES_TOLD_MS_MAX
 from moorline.spark.loop_thread import LoopThread
 from moorline.spark.options import ENDPOINT, check_names, endpoint_of
@@ -58,22 +60,33 @@ class ValuePublisher(LoopThread):
         *,
         listen: str = "tcp://127.0.0.1:0",
         advertise: str = "",
+        keytab: str = "",
+        service: str = "",
         **options: str,
     ) -> None:
         """`address` is a list of resolvers, or a node. Subscribers come to `listen`, and are told `advertise`
-        if that is another one. `options` say who we are, as those of the data source do."""
+        if that is another one. With `keytab`, a file of the driver's machine, they prove themselves by
+        Kerberos to `service`, and in no other way. `options` say who we are at the resolvers, as those of the
+        data source do: `keytabFile` or `ccacheFile` among them."""
         check_names(options, ENDPOINT)
         endpoint = endpoint_of({"address": address, **options})
         super().__init__("moorline-publisher")
         self._published: dict[str, PublishedValue] = {}
 
         async def opened() -> Publisher:
-            made = Publisher(address, listen=listen, advertise=advertise, **endpoint.given())
+            made = Publisher(
+                address,
+                listen=listen,
+                advertise=advertise,
+                keytab=Path(keytab) if keytab else None,
+                service=service,
+                **endpoint.given(),
+            )
             try:
                 await made.open()
                 told = await made.replicated(TOLD_S_MAX)
                 if not any(one.is_current for one in told):
-                    raise Unreachable("; ".join(f"{one.address}: {one.why}" for one in told))
+                    raise _no_resolver(told)
             except BaseException:
                 await made.close()
                 raise
@@ -161,6 +174,13 @@ class ValuePublisher(LoopThread):
     async def _say_goodbye(self) -> None:
         if self._publisher is not None:
             await self._publisher.close()
+
+
+def _no_resolver(told: Sequence[MemberFacts]) -> MoorlineError:
+    """A right that is not granted is not a resolver that is away."""
+    text = "; ".join(f"{one.address}: {one.why}" for one in told)
+    is_denied = all(one.code == Denied.code for one in told)
+    return Denied(text) if is_denied else Unreachable(text)
 
 
 def check_schema(schema: StructType) -> None:

@@ -39,7 +39,7 @@ from moorline.limits import (
 )
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.node_link import Links, address_of
-from moorline.spark.options import ENDPOINT, TABLES, Endpoint, check_names, endpoint_of
+from moorline.spark.options import ENDPOINT, TABLES, Endpoint, check_names, writing_endpoint_of
 from moorline.spark.rows import Columns, chunks_of, columns_of
 from moorline.spark.write_pace import pace_of, stage_in_time
 from moorline.wire.access import Identified, WhoAmI
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moorline.spark")
 
-OPTIONS = (*ENDPOINT, "topic", "queue", "query", "batch", "deadLetterTopic")
+OPTIONS = (*ENDPOINT, "node", "topic", "queue", "query", "batch", "deadLetterTopic")
 SPARKS_OPTIONS = ("checkpointLocation", "path", "queryName")
 """What Spark itself puts among the options of a query."""
 
@@ -99,8 +99,9 @@ def writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """The writer of `df.write`."""
-    destination = _destination(options, schema, overwrite=overwrite)
-    return BatchWriter(destination, *_named_batch(options))
+    query, batch = _named_batch(options)
+    destination = _destination(options, schema, overwrite=overwrite, has_query=bool(query))
+    return BatchWriter(destination, query, batch)
 
 
 def stream_writer(
@@ -109,7 +110,7 @@ def stream_writer(
     """The writer of `df.writeStream`."""
     if {"query", "batch"} & {name.lower() for name in options}:
         raise ConfigError("query, batch: a streaming query has its own; they are for df.write")
-    return StreamWriter(_destination(options, schema, overwrite=overwrite))
+    return StreamWriter(_destination(options, schema, overwrite=overwrite, has_query=True))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -322,7 +323,9 @@ def _once(endpoint: Endpoint, make: Callable[[int], Message], reply: type[Reply]
 # --- options --------------------------------------------------------------------------------------
 
 
-def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Destination:
+def _destination(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool, has_query: bool
+) -> Destination:
     own = {name: value for name, value in options.items() if name.lower() not in _SPARKS}
     if "values" in {name.lower() for name in own}:
         raise ConfigError(
@@ -343,14 +346,16 @@ def _destination(options: Mapping[str, str], schema: StructType, *, overwrite: b
         raise ConfigError("topic and queue: give one")
     if topic:
         _check_topic(topic, "topic")
-    endpoint = endpoint_of(options)
-    address_of(endpoint.address)
-    columns = columns_of(schema, topic, _queue_id(queue))
+    queue_id = _queue_id(queue)
+    columns = columns_of(schema, topic, queue_id)
     aside = given.get("deadlettertopic", "")
     if aside and not columns.is_queues:
         raise ConfigError("deadLetterTopic: topics refuse nothing; it is for writes to queues")
     if aside:
         _check_topic(aside, "deadLetterTopic")
+    # Last: to find a node takes a while, and what is wrong with the rest is said at once.
+    endpoint = writing_endpoint_of(options, queue=queue_id, has_query=has_query)
+    address_of(endpoint.address)
     return Destination(endpoint, columns, aside)
 
 

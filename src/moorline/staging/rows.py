@@ -57,7 +57,7 @@ class RowChecker:
         """How many they are, and the queues that they are for."""
         try:
             found = queue_rows_decoder.decode(rows)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CallFailed(f"these are no rows for queues: {error}") from error
         for row in found:
             if len(row.body) > bytes_max:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, heavy, needs, nodes_only
+from moorline.access.guard import Declarations, heavy, needs, needs_each, nodes_only
 from moorline.config.settings import Streams as Settings
 from moorline.core.access.right import LIST, WRITE
 from moorline.core.frames.frame import QOS0, RETAIN, TOMBSTONE, encode_headers
@@ -104,7 +104,7 @@ class TopicBroker:
     def declared(self) -> Declarations:
         turns = self._turns
         return {
-            Publish: needs(WRITE, topics_published, self._publish, below=TOPICS),
+            Publish: needs_each(WRITE, topics_published, self._publish, below=TOPICS),
             ListTopics: heavy(needs(LIST, topics_listed, turns.later(self._list_topics))),
             DescribeStreams: heavy(needs(LIST, all_topics, turns.spawned(self._describe))),
             DescribeShards: heavy(lists_or_reads(each(self._describe_shards))),

@@ -146,13 +146,14 @@ class PathsMatched(Answer, frozen=True, gc=False, tag=305):
 
 
 class WatchPaths(Call, frozen=True, gc=False, tag=306):
-    """From the answer on, changes of what matches are pushed under the number of this call."""
+    """From the answer on, changes of what matches are pushed under the number of this call; none for a glob
+    that begins in another cluster, which the answer refers to."""
 
     glob: Path
 
 
 class PathsWatched(Answer, frozen=True, gc=False, tag=307):
-    pass
+    referrals: Annotated[list[Referral], Meta(max_length=PATHS_PER_CALL_MAX)] = []  # noqa: RUF012
 
 
 class UnwatchPaths(Call, frozen=True, gc=False, tag=308):

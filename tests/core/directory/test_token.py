@@ -1,5 +1,6 @@
 """Tokens: nothing but what a resolver has signed is taken, for whom, for what, and until when."""
 
+import hmac
 from typing import Any
 
 import msgspec
@@ -114,3 +115,16 @@ def test_a_question_is_found_again_in_its_bytes_and_does_not_tell_the_key() -> N
     assert AddressQuestion.parse(b"") is None
     assert question.login == login_of(SECRET)
     assert SECRET[:4] not in bytes(question)
+
+
+@given(st.binary(min_size=32, max_size=32), st.text(max_size=80), st.integers(0, 255))
+def test_a_token_is_the_hmac_of_the_design(secret: bytes, path: str, permissions: int) -> None:
+    claim = Claim(b"r" * 16, b"i" * 16, "ann", "password", True, 77, path, permissions)
+    said = b"moorline token 1" + b"r" * 16 + b"i" * 16 + (77).to_bytes(8)
+    said += bytes((1, permissions))
+    for text in ("ann", "password", path):
+        said += len(text.encode()).to_bytes(4) + text.encode()
+    signer = Signer(secret, claim)
+    wanted = hmac.digest(secret, said, "sha512")
+    # Twice: what is kept from the first does not change the second.
+    assert [signer.token(path, permissions) for _ in range(2)] == [wanted, wanted]

@@ -6,7 +6,7 @@ TokenCheck      whether a subscriber was granted what it claims: docs/design/res
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import msgspec
@@ -66,6 +66,10 @@ class SubscriberRules:
         if not self._is_told:
             # Without them a name could be another one's.
             raise ValueError("this publisher has not reached a resolver yet: try again")
+
+
+CLAIMS_PER_STEP = 50
+"""Tokens that are compared between two looks at the clock."""
 
 
 class Door:
@@ -148,8 +152,10 @@ class TokenCheck:
         """How long what a resolver said counts: of several the shortest."""
         return min((login.life_ms for login in self._logins.values()), default=0)
 
-    def refusals(self, call: SubscribeValues, identity: Identity) -> Sequence[str]:
-        """For each claim why it is not taken; empty if it is."""
+    def judging(
+        self, call: SubscribeValues, identity: Identity
+    ) -> Generator[None, None, Sequence[str]]:
+        """For each claim why it is not taken; empty if it is. In steps, at which it may be interrupted."""
         if (why := self._why_not_holder(call, identity)) is not None:
             return [why] * len(call.claims)
         login = next((one for one in self._logins.values() if one.resolver == call.resolver), None)
@@ -168,11 +174,15 @@ class TokenCheck:
         )
         # One second more: a resolver's clock may be ahead by less than a tick.
         judge = TokenJudge(secret, claim, wall_ms() // 1_000, life_s + 1)
-        return [
-            judge.why_not(path, permissions, token)
-            or ("" if permissions & SUBSCRIBE else "the token does not grant to subscribe")
-            for path, permissions, token in call.claims
-        ]
+        whys: list[str] = []
+        for place, (path, permissions, token) in enumerate(call.claims):
+            if place and place % CLAIMS_PER_STEP == 0:
+                yield
+            whys.append(
+                judge.why_not(path, permissions, token)
+                or ("" if permissions & SUBSCRIBE else "the token does not grant to subscribe")
+            )
+        return whys
 
     def _why_not_holder(self, call: SubscribeValues, identity: Identity) -> str | None:
         """Who is there by proof must be the one that was judged. Who is nobody has what the token says:

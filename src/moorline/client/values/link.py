@@ -8,12 +8,18 @@ lost, whatever its link says: its kernel may answer for a process that hangs.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from moorline.client.credentials import NO_PROOF, ClientProof, KerberosCredentials, prepared
+from moorline.client.credentials import (
+    NO_PROOF,
+    NOBODY,
+    ClientIdentity,
+    ClientProof,
+    KerberosCredentials,
+    prepared,
+)
 from moorline.client.resolution import Grant
 from moorline.config.addresses import Address
 from moorline.errors import CallFailed, Malformed
@@ -46,10 +52,7 @@ class LinkSettings(msgspec.Struct, frozen=True):
     timeout_ms: int
     keepalive_ms: int
     dead_ms: int
-    proof: ClientProof
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    identity: ClientIdentity = NOBODY
     conflate: bool = False
 
 
@@ -99,7 +102,7 @@ class PublisherLink:
         service: str = "",
     ) -> "PublisherLink":
         """`service` is the name of the publisher in Kerberos, as its resolver told it."""
-        credentials = await prepared(proof_for(settings.proof, service), address)
+        credentials = await prepared(proof_for(settings.identity.proof, service), address)
         caller = await open_caller(
             address,
             lambda: Caller(
@@ -110,9 +113,7 @@ class PublisherLink:
                 tongue=OF_PUBLISHERS,
             ),
             timeout_ms=settings.timeout_ms,
-            ca=settings.ca,
-            certificate=settings.certificate,
-            key=settings.key,
+            **settings.identity.files(),
         )
         return PublisherLink(instance, caller, settings, updated=updated, ended=ended, lost=lost)
 

@@ -125,6 +125,8 @@ class Member:
         self.address = address
         self.why = ""
         """Why it is not current, in words; empty while it is."""
+        self.code = ""
+        """The code of that, where the resolver has answered with one."""
         self.view = MemberView(cluster.published)
         self._cluster = cluster
         self._home = home
@@ -237,7 +239,7 @@ class Member:
         except TimeoutError:
             return self._failed(f"{self.address}: no answer in time")
         except MoorlineError as error:
-            return self._failed(str(error))
+            return self._failed(str(error), error.code if isinstance(error, CallFailed) else "")
         finally:
             self._is_busy = False
         if self._caller is not None and not self._caller.is_open:
@@ -245,8 +247,8 @@ class Member:
             return self._failed(f"{self.address}: the connection was lost")
         return event
 
-    def _failed(self, why: str) -> Failed:
-        self.why = why
+    def _failed(self, why: str, code: str = "") -> Failed:
+        self.why, self.code = why, code
         return Failed(why)
 
     async def _log_in(self) -> Event:
@@ -302,7 +304,7 @@ class Member:
         self._home.news(self)
 
     def _tell_current(self) -> None:
-        self.why = ""
+        self.why = self.code = ""
         self._home.news(self)
 
     def _broken(self, error: Exception) -> None:

@@ -131,6 +131,8 @@ class MemberFacts(msgspec.Struct, frozen=True):
     is_degraded: bool
     why: str
     refused: int
+    code: str = ""
+    """Of the error by which the resolver refuses this publisher as a whole, as DENIED."""
 
 
 class Publisher:
@@ -452,6 +454,7 @@ def _facts_of(member: Member) -> MemberFacts:
         member.is_degraded,
         member.why,
         len(member.view.refused),
+        member.code,
     )
 
 

@@ -14,14 +14,13 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from moorline.client.credentials import NO_PROOF, ClientProof
+from moorline.client.credentials import ClientIdentity, IdentityOptions
 from moorline.client.resolver import Resolver
 from moorline.client.values.handles import Handles, Heard
 from moorline.client.values.link import LinkSettings, PublisherLink
@@ -84,22 +83,24 @@ class Subscriber:
         self,
         resolvers: str | Sequence[str],
         *,
-        proof: ClientProof = NO_PROOF,
-        ca: Path | None = None,
-        certificate: Path | None = None,
-        key: Path | None = None,
         conflate: bool = False,
         settings: SubscriberSettings | None = None,
         heard: Heard | None = None,
+        **identity: Unpack[IdentityOptions],
     ) -> None:
         """With `conflate` a slow reader gets the latest value of each path in place of all of them. `heard`
-        is called with every value of every subscription, first ones too, and must return at once."""
+        is called with every value of every subscription, first ones too, and must return at once. `proof`,
+        `ca`, `certificate` and `key` say who we are, to resolvers and publishers (`ClientIdentity`)."""
         used = settings or SubscriberSettings()
         self.is_conflating = conflate
         self._settings = LinkSettings(
-            used.timeout_ms, used.keepalive_ms, used.dead_ms, proof, ca, certificate, key, conflate
+            used.timeout_ms,
+            used.keepalive_ms,
+            used.dead_ms,
+            ClientIdentity(**identity),
+            conflate,
         )
-        self._resolver = Resolver(resolvers, proof=proof, ca=ca, certificate=certificate, key=key)
+        self._resolver = Resolver(resolvers, **identity)
         self._failures = Failures()
         self._steps = SubscriptionSteps(
             self._resolver,

@@ -4,7 +4,8 @@
     lines = trail.looked(now_ms)                   from time to time, `due_ms` says when
 
 An operator's act and a change of rights are a line each, at once. Logins and refusals may come by the
-thousand, and are added up where they are alike, that is of the same principal, proof, act, path and verdict:
+thousand, and are added up where they are alike, that is of the same principal, proof, act, path, verdict and
+reason:
 
     the first one                       a line at once, and a sum begins
     those within AUDIT_SUM_MS of it     one line when the sum ends, with how many, the first and the last time
@@ -135,6 +136,9 @@ class _Like(NamedTuple):
     act: str
     path: str
     verdict: str
+    reason: str = ""
+    """Of those that were one cause: a login that is refused for want of room is another than one that is
+    refused for its proof."""
 
 
 class _Sum:
@@ -238,7 +242,15 @@ class AuditTrail:
 
     def _like(self, line: AuditLine, now_ms: int) -> _Like:
         """Which sum it belongs to; one that is open, one that may be begun, or one for all that is left."""
-        like = _Like(line.kind, line.principal, line.proof, line.act, line.path, line.verdict)
+        like = _Like(
+            line.kind,
+            line.principal,
+            line.proof,
+            line.act,
+            line.path,
+            line.verdict,
+            line.detail.reason,
+        )
         # One that is open costs no new line, whatever the bounds say.
         if like in self._sums:
             return like

@@ -7,7 +7,7 @@ that is empty, that could be read as two, or that ends a line or a level of a pa
 
 import msgspec
 
-from moorline.core.access.principal import ANONYMOUS, has_control_character
+from moorline.core.access.principal import ANONYMOUS, Certificate, has_control_character
 from moorline.errors import (
     CertificateExpired,
     CertificateMisused,
@@ -52,6 +52,13 @@ class PeerCertificate(msgspec.Struct, frozen=True, kw_only=True):
             *self.emails,
             *self.uris,
             *self.ip_addresses,
+        )
+
+    @property
+    def named(self) -> Certificate:
+        """What rules are asked about."""
+        return Certificate(
+            self.common_names, self.dns_names, self.emails, self.uris, self.issuer_name
         )
 
 

@@ -187,6 +187,15 @@ class Grants:
                 bits &= self._rights(subjects, at, reserved)
         return bits
 
+    def reaches(self, subjects: Subjects, right: int, apart: frozenset[str]) -> bool:
+        """Whether they have a right anywhere, but for what is below those first levels."""
+        if self._rights(subjects, levels_of("/")) & right:
+            return True
+        return any(
+            row.grants & right and at[0] not in apart and self._rights(subjects, at) & right
+            for at, row in self._rows_below(subjects, levels_of("/"))
+        )
+
     def reach(self, subjects: Subjects, right: int, path: str) -> Reach:
         """How much of what is at and below a path has a right; `$…` topics are a part of it.
 

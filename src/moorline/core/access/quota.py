@@ -40,6 +40,7 @@ class Quota(StrEnum):
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
     STAGES = "stages"
+    PATHS = "paths"
     STORED_BYTES = "stored_bytes"
     MESSAGES_PER_S = "messages_per_s"
     BYTES_PER_S = "bytes_per_s"
@@ -48,11 +49,14 @@ class Quota(StrEnum):
 
 RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
 COUNTS: Final = frozenset(Quota) - RATES
-OWNED: Final = frozenset({Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.STORED_BYTES})
+OWNED: Final = frozenset(
+    {Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.PATHS, Quota.STORED_BYTES}
+)
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
-SHARED: Final = frozenset(Quota) - OWNED
-"""Those that all who come through one listener can have together."""
+SHARED: Final = frozenset(Quota) - OWNED | {Quota.TOPICS}
+"""Those that all who come through one listener can have together. Topics are among them: counted are names
+that were brought up within an hour or two, and nobody owns those."""
 PUBLISHED: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S})
 """Rates that a publish has to ask for."""
 
@@ -66,6 +70,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     groups: int | None = None
     subscriptions: int | None = None
     stages: int | None = None
+    paths: int | None = None
     stored_bytes: int | None = None
     messages_per_s: int | None = None
     bytes_per_s: int | None = None

@@ -109,6 +109,8 @@ class Registry:
         """Of all registrations, those included that are gone and not purged: what is kept in memory."""
         self._by_whose: Counter[str] = Counter()
         """How many PROVEN ones each has."""
+        self._entries_by_whose: Counter[str] = Counter()
+        """Entries of those. Who comes back while what it had is purged does not have it twice."""
         self._cluster: set[str] = set()
         self._next_number = CLUSTER + 1
 
@@ -120,6 +122,17 @@ class Registry:
 
     def count_of(self, whose: str) -> int:
         return self._by_whose[whose]
+
+    def entries_of(self, whose: str) -> int:
+        return self._entries_by_whose[whose]
+
+    def entries_of_strangers(self, name: str) -> int:
+        """Of all who are called so, wherever they come from (resolver/whose.py)."""
+        return sum(
+            count
+            for whose, count in self._entries_by_whose.items()
+            if whose == name or whose.startswith(f"{name} at ")
+        )
 
     def has_place_for(self, claim: Claim) -> bool:
         """Whether a login makes no registration more: it is known, or takes the place of another one."""
@@ -147,6 +160,8 @@ class Registry:
         if known is not None:
             self._count(known.claim.whose, -1)
             self._count(claim.whose, 1)
+            self._count_entries(known.claim.whose, -len(known.entries))
+            self._count_entries(claim.whose, len(known.entries))
             known.claim, known.secret = claim, secret
             self.heard(known, now_ms)
             return known
@@ -193,6 +208,7 @@ class Registry:
         del self._by_key[claim.key]
         del self._by_address[claim.address]
         self._count(claim.whose, -1)
+        self._count_entries(claim.whose, -len(registration.entries))
         registration.entries.forget_sums()
         if len(registration.entries):
             self._leaving[registration.number] = registration
@@ -201,6 +217,12 @@ class Registry:
         self._by_whose[whose] += change
         if not self._by_whose[whose]:
             del self._by_whose[whose]
+
+    def _count_entries(self, whose: str, change: int) -> None:
+        if change:
+            self._entries_by_whose[whose] += change
+            if not self._entries_by_whose[whose]:
+                del self._entries_by_whose[whose]
 
     # --- entries ----------------------------------------------------------------------------------
 
@@ -211,6 +233,7 @@ class Registry:
         before = len(registration.entries)
         changed, _ = registration.entries.change(entries, ())
         self.entry_count += len(registration.entries) - before
+        self._count_entries(registration.claim.whose, len(registration.entries) - before)
         number, tree = registration.number, self.tree
         return Changed([path for path, flags in changed if tree.put(path, number, flags)], [])
 
@@ -219,6 +242,7 @@ class Registry:
         self.heard(registration, now_ms)
         _, gone = registration.entries.change((), paths)
         self.entry_count -= len(gone)
+        self._count_entries(registration.claim.whose, -len(gone))
         number, tree = registration.number, self.tree
         return Changed([], [path for path in gone if tree.remove(path, number)])
 
@@ -310,6 +334,10 @@ class Registry:
             "entries are counted wrongly"
         )
         assert self._by_whose == counted, "registrations are counted wrongly"
+        entries: Counter[str] = Counter()
+        for one in self._registrations.values():
+            entries[one.claim.whose] += len(one.entries)
+        assert self._entries_by_whose == +entries, "entries of somebody are counted wrongly"
         assert ticked_ms <= now_ms
 
     def _held(self, path: str) -> Sequence[tuple[int, int]]:

@@ -12,9 +12,12 @@ another cannot use, where the publisher knows who is there.
 import hashlib
 import hmac
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 TOKEN_BYTES: Final = 64
 
@@ -23,6 +26,11 @@ _ADDRESS_LABEL = b"moorline address 1"
 _QUESTION_BYTES = 16 + 16 + 32
 _FIXED = Struct(">16s16sQBB")
 _LENGTH = Struct(">I")
+_BLOCK_BYTES = 128
+"""Of SHA-512."""
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
+"""The keys of both hashes, by the bytes of the secret."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -39,13 +47,22 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Signer:
-    """Makes the tokens of one holder for one publisher: most of what is signed is the same for each path."""
+    """Makes the tokens of one holder for one publisher: most of what is signed is the same for each path.
 
-    __slots__ = ("_head", "_secret", "_tail")
+    HMAC is two hashes, H(outer key ‖ H(inner key ‖ said)) (RFC 2104). What both begin with is hashed once
+    here and copied for each path, which is a third of the work of `hmac.digest`; a test compares the two.
+    """
+
+    __slots__ = ("_head", "_inner", "_outer", "_tail", "_with")
 
     def __init__(self, secret: bytes, claim: Claim) -> None:
         """Path and permissions of the claim are of no matter here."""
-        self._secret = secret
+        assert len(secret) <= _BLOCK_BYTES, "a longer key is hashed first"
+        key = secret.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha512(key.translate(_INNER))
+        self._outer = hashlib.sha512(key.translate(_OUTER))
+        self._with: dict[int, Hash] = {}
+        """The inner hash up to the path, by the permissions before it."""
         self._head = _LABEL
         fixed = _FIXED.pack(claim.resolver, claim.instance, claim.expires_s, claim.is_local, 0)
         # The byte of the permissions is the last of the fixed ones.
@@ -53,9 +70,15 @@ class Signer:
         self._tail = _sized(claim.principal) + _sized(claim.proof)
 
     def token(self, path: str, permissions: int) -> bytes:
+        begun = self._with.get(permissions)
+        if begun is None:
+            begun = self._with[permissions] = self._inner.copy()
+            begun.update(self._head + bytes((permissions,)) + self._tail)
         said = path.encode()
-        parts = (self._head, bytes((permissions,)), self._tail, _LENGTH.pack(len(said)), said)
-        return hmac.digest(self._secret, b"".join(parts), "sha512")
+        inner, outer = begun.copy(), self._outer.copy()
+        inner.update(_LENGTH.pack(len(said)) + said)
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 def token_of(secret: bytes, claim: Claim) -> bytes:

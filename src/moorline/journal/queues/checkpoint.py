@@ -64,7 +64,8 @@ class Checkpoint:
         """A step gives back disk work to be done before the next one, in a thread, or None.
 
         With None others have their turn; where something is not committed, the next step is asked for behind
-        a commit. `store.begin_segment` is done by whoever writes the log, between two batches.
+        a commit. `store.begin_segment` is done by whoever writes the log, between two batches. Disk work that
+        ended with `DiskFull` may be done again, all but the sync of the whole disk.
         """
         store = self._store
         yield store.begin_segment
@@ -294,12 +295,13 @@ class Fold:
     def save(self) -> None:
         """Writes it; the one before is kept for a rebuild, if it was worth anything."""
         rows = _joined(self._rows)
-        self.index = self.index.with_rows(rows, self._deleted, self._owners, self._lsn)
-        self.index.save(self._disk, INDEX_NEXT)
+        index = self.index.with_rows(rows, self._deleted, self._owners, self._lsn)
+        index.save(self._disk, INDEX_NEXT)
         if self._disk.exists(INDEX):
             self._disk.rename(INDEX, INDEX_BEFORE)
         self._disk.rename(INDEX_NEXT, INDEX)
         self._disk.sync_folder("")
+        self.index = index
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -224,11 +224,15 @@ class QueueFiles:
                 # A state that was retired and not yet removed makes way for the new one.
                 self.handles.forget(f"{reader.folder.path}/{STATE_FILE}")
                 self.removals.perform_now(Removal(reader.folder.path, STATE_FILE))
+            superseded: list[Removal] = []
             reader.lines = reader.folder.perform(
-                effects, records, self.stamp(), reader.lines, self.removals.add
+                effects, records, self.stamp(), reader.lines, superseded.append
             )
         except OSError as error:
             raise damage_of(error) from error
+        # Not before the state is written that does not need them: a full disk may have been in its way.
+        for removal in superseded:
+            self.removals.add(removal)
 
     def quarantine(self, queue: Queue, why: str) -> None:
         """Sets a damaged queue aside with its files; it answers nothing until it is repaired."""
@@ -326,6 +330,11 @@ class QueueFiles:
         if reader is not None:
             self.handles.forget_folder(reader.folder.path)
         return reader
+
+    def let_go(self, queue: Queue) -> None:
+        """A flush was cut short: what is known of the queue's files may be wrong, and they are read again."""
+        self._readers.pop(queue, None)
+        self.handles.forget_folder(path_of(queue.id, self._options.levels))
 
     def take_in(self, queue: Queue, reader: Reader | None) -> None:
         """What is known of a queue's files comes back from another: they need not be read again."""

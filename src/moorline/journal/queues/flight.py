@@ -17,6 +17,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from moorline.core.queue.queue import Copied, Queue
+from moorline.errors import DiskFull
 from moorline.journal.queues.files import QueueFiles, Reader
 from moorline.journal.queues.record import record_bytes
 from moorline.limits import CACHE_BYTES_PER_QUEUE
@@ -34,13 +35,15 @@ class Stage(Enum):
 class _Passenger:
     """One queue of the group."""
 
-    __slots__ = ("copied", "queue", "reader", "stage")
+    __slots__ = ("copied", "is_tried", "queue", "reader", "stage")
 
     def __init__(self, queue: Queue, copied: Copied, reader: Reader | None) -> None:
         self.queue = queue
         self.copied = copied
         self.reader = reader
         self.stage = Stage.COPIED
+        self.is_tried = False
+        """A full disk cut its flush short: its files may be ahead of it, as behind a crash."""
 
 
 class Flight:
@@ -66,12 +69,17 @@ class Flight:
         self._group[queue.id] = _Passenger(queue, queue.copied(), reader)
 
     def write(self, now_ms: int) -> None:
-        """Flushes the copies, those that are left of them; the first error of the disk ends it."""
+        """Flushes the copies, those that are left of them; the first error of the disk ends it.
+
+        Behind `DiskFull` it may be called again: the queue that found no room is as it was, but for what its
+        folder holds, and that is brought in order as behind a crash.
+        """
         for passenger in list(self._group.values()):
             if self._is_stopped:
                 return
             with self._turn:
-                if self._group.get(passenger.queue.id) is not passenger:
+                is_here = self._group.get(passenger.queue.id) is passenger
+                if not is_here or passenger.stage is not Stage.COPIED:
                     continue
                 passenger.stage = Stage.WRITING
             copy, stage = passenger.copied.queue, Stage.FAILED
@@ -80,6 +88,10 @@ class Flight:
                 self._flush(self._writer, copy, now_ms)
                 passenger.reader = self._writer.hand_over(copy)
                 stage = Stage.WRITTEN
+            except DiskFull:
+                self._writer.let_go(copy)
+                passenger.reader, passenger.is_tried, stage = None, True, Stage.COPIED
+                raise
             finally:
                 with self._turn:
                     passenger.stage = stage
@@ -105,7 +117,8 @@ class Flight:
         with self._turn:
             if passenger.stage is Stage.COPIED:
                 del self._group[queue.id]
-                queue.drop_copy(passenger.copied)
+                if not passenger.is_tried:
+                    queue.drop_copy(passenger.copied)
                 self._claimed.append(queue)
                 return
             while passenger.stage is Stage.WRITING:

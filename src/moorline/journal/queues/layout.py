@@ -31,7 +31,7 @@ def read_layout(disk: Disk) -> Layout | None:
     file = disk.open(LAYOUT, create=False)
     try:
         return msgspec.json.decode(file.read_at(0, file.size()), type=Layout)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FolderUnusable(
             f"{LAYOUT} cannot be read ({error}): run `moor journal check --repair`"
         ) from error

@@ -41,7 +41,7 @@ def found_manifest(disk: Disk) -> tuple[QueueManifest | None, str]:
     data = read_all(disk, MANIFEST)
     try:
         found = msgspec.json.decode(data, type=QueueManifest)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
     if found is None or found.encoded() != data:
         return None, f"{MANIFEST} is damaged"

@@ -207,7 +207,7 @@ def _from_metadata(path: Path, metadata: dict[bytes, bytes], kind: type[AnyRow])
         raise ImportRefused(f"{path} is not an export of queues: nothing was imported")
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportRefused(f"the metadata of {path}: {error}; nothing was imported") from error
 
 

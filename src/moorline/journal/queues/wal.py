@@ -238,8 +238,9 @@ class WriteAheadLog:
         self.give_back()
         if self._file is not None:
             if self._end:
-                # Nobody needs the zeros behind it any more.
-                self._file.truncate(PREPARED_HEAD.size + self._file_bytes)
+                # Nobody needs the zeros behind it any more, and nobody is harmed by them.
+                with contextlib.suppress(OSError):
+                    self._file.truncate(PREPARED_HEAD.size + self._file_bytes)
             self._file.close()
             self._file = None
 
@@ -261,7 +262,7 @@ class WriteAheadLog:
         try:
             zeros = bytes(LOG_PREPARE_SYNC_BYTES)
             for start in range(0, size, len(zeros)):
-                # In parts: who syncs the log meanwhile waits for one of them, not for all.
+                # In parts that bound what is in memory, and few: each sync is a transaction of its own.
                 file.append(memoryview(zeros)[: size - start])
                 file.sync()
             self._disk.sync_folder(self._folder)

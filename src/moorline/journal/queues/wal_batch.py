@@ -1,4 +1,4 @@
-"""Room: journal/queues. Changes and batches of the write-ahead log, as bytes; the format is drawn in wal.py."""
+"""Room: journal/queues. Changes and batches of the write-ahead log as bytes; wal.py draws the format."""
 
 import struct
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ def _read(disk: Disk, path: str, *, with_memory: bool) -> tuple[Summary, Memory]
     try:
         memory = _memories.decode(second) if with_memory else Memory()
         return _summaries.decode(first), memory
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

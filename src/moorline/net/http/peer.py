@@ -46,6 +46,8 @@ class Peer:
         self.is_open = True
         self.end_code = ""
         self.end_text = ""
+        self.is_ended_here = True
+        """A client of HTTP says no code of its own."""
         self.cut: Callable[[str, str], None] = lambda _code, _text: None
         """Ends what it came by; whoever serves it replaces this."""
         self._prove = prove

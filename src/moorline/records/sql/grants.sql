@@ -2,4 +2,4 @@
 grant usage on schema moorline_records to {role};
 grant select, update (good_from, log_limit) on moorline_records.registration to {role};
 grant select on {table} to {role};
-grant select on sequence moorline_records.seq_{n}, moorline_records.log_n_{n} to {role};
+grant select on sequence moorline_records.seq_{n} to {role};

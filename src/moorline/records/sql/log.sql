@@ -1,19 +1,19 @@
--- The small log: what a row was before each change. Writers take a number for every line, and write it only up to
--- the limit, so that without a reader the log ends and nobody fails or waits.
-create sequence moorline_records.log_n_{n};
+-- The small log: what a row was before each change. A line has the number that the change gave its row, or one from the
+-- same sequence, and is written only up to the limit: without a reader the log ends, and nobody fails or waits.
 create sequence moorline_records.log_limit_{n};
 select setval('moorline_records.log_limit_{n}', {log_rows_max});
 
 create table moorline_records.log_{n} (
-    n bigint primary key,
+    n bigint not null,
     xid xid8 not null,
     at timestamptz not null,
     kind "char" not null,
     {log_columns},
     prev_seq bigint,
-    prev_xid xid8
+    prev_xid xid8,
+    -- One index for all: lines are asked for by transaction, and go in about that order.
+    primary key (xid, n)
 );
-create index on moorline_records.log_{n} (xid);
 
 -- As in the stamp, every name is qualified.
 create function moorline_records.log_{n}() returns trigger
@@ -25,7 +25,12 @@ begin
         case when {is_key_changed} then 'D' else 'U' end,
         {old_values}, old.moor_seq, old.moor_xid
     from
-        (select pg_catalog.nextval('moorline_records.log_n_{n}'::pg_catalog.regclass) as n offset 0) as line,
+        (
+            select case
+                when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
+                else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
+            end as n offset 0
+        ) as line,
         moorline_records.log_limit_{n} as bound
     where line.n operator(pg_catalog.<=) bound.last_value;
     return null;
@@ -38,7 +43,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $moor
 begin
     insert into moorline_records.log_{n} (n, xid, at, kind)
     select line.n, pg_current_xact_id(), clock_timestamp(), 'T'
-    from (select nextval('moorline_records.log_n_{n}') as n offset 0) as line, moorline_records.log_limit_{n} as bound
+    from (select nextval('moorline_records.seq_{n}') as n offset 0) as line, moorline_records.log_limit_{n} as bound
     where line.n <= bound.last_value;
     return null;
 end

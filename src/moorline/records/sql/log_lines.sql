@@ -1,1 +1,1 @@
-(select last_value from moorline_records.log_n_{n} where is_called)
+(select last_value from moorline_records.seq_{n} where is_called)

@@ -2,7 +2,7 @@
 -- for a negative moor_seq gets new ones; a transaction number from the future (a restored dump) may be set to 0.
 --
 -- It runs as who registered the table, for every row that anybody writes. So every name in it is qualified, operators
--- too: that is as safe as a search_path of its own, which would cost more than all the rest.
+-- too: that is as safe as a search_path of its own, which would be set and taken back for each row.
 create function moorline_records.stamp_{n}() returns trigger
 language plpgsql security definer as $moorline$
 begin

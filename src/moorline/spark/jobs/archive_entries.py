@@ -198,7 +198,7 @@ class EntryLocation(ArchiveLocation):
     def decoded(self, data: bytes, kind: type[Value], path: str) -> Value:
         try:
             return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DriftFound(
                 f"{self.uri(path)} is not as it was written ({error}): bring it back from a copy"
             ) from error

@@ -189,7 +189,7 @@ class Archive(EntryLocation):
     def _sealed(self, path: str) -> list[SealedStream] | None:
         try:
             record = msgspec.json.decode(self.read(path) or b"", type=SealRecord)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         return record.seals if record == SealRecord.of(record.seals) else None
 

@@ -247,7 +247,7 @@ def query_of(checkpoint: str) -> str | None:
         return None
     try:
         return str(msgspec.json.decode(found)["id"])
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise DriftFound(
             f"{checkpoint} is not a checkpoint of Spark's ({error}): remove it, {_GOES_ON}"
         ) from error
@@ -264,7 +264,7 @@ def _logged(checkpoint: str, number: int) -> Offsets:
         )
     try:
         return dict(msgspec.json.decode(logged.splitlines()[-1], type=dict[str, int]))
-    except (msgspec.DecodeError, IndexError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise DriftFound(
             f"{location.uri(path)} is not what Spark wrote there ({error}): remove the checkpoint, {_GOES_ON}"
         ) from error

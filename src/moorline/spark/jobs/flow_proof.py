@@ -178,5 +178,5 @@ def _began_ms(checkpoint: str, run: "Run") -> int:
     logged = ArchiveLocation(checkpoint).read(f"offsets/{run.numbers[0]}") or b""
     try:
         return int(msgspec.json.decode(logged.splitlines()[1])["batchTimestampMs"])
-    except (OSError, LookupError, msgspec.DecodeError, TypeError):
+    except (OSError, LookupError, msgspec.DecodeError, UnicodeDecodeError, TypeError):
         return 0

@@ -174,7 +174,7 @@ def _offsets(value: Any) -> dict[str, int]:
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return {}
     if not isinstance(value, dict):
         return {}
