@@ -22,7 +22,7 @@ HARBOURS = ("1", "2")
 LOST = "2"
 WHERE = {"state": ["taken", "booked"]}
 SOON = moorline.RecordSettings(return_ms=100)
-"""Who is cut returns within five seconds, by chance, so that many do not return at once. Here there is one."""
+"""Who is cut returns within five seconds, by chance: many do not return at once. Here there is one."""
 PATIENCE_S = 60
 
 MAKE = f"""
@@ -117,8 +117,9 @@ async def return_and_lose(
         started_s = time.perf_counter()
         await operator.access.remove_grant(f"/records/{TABLE}/{LOST}", USER, "s")
         left = tuple(one for one in HARBOURS if one != LOST)
-        while not table.is_synced or len(table.rows) != await seen(postgres, left):
-            await asyncio.sleep(0.005)
+        wanted, changes = await seen(postgres, left), table.changes()
+        while not table.is_synced or len(table.rows) != wanted:
+            await anext(changes)
         took_ms = (time.perf_counter() - started_s) * 1_000
         assert {row["harbour"] for row in table.rows.values()} == {int(one) for one in left}
         stage.tell(

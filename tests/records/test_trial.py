@@ -67,4 +67,3 @@ async def test_t2_every_copy_is_its_table_and_the_control_misses_rows(
     drifted = [client for client in trial.clients if client.heard["drifted"]]
     assert not drifted, [(client.name, client.story) for client in drifted]
     assert hows["replay"], hows
-    print(f"control missed {len(missed)}; {dict(hows)}; {dict(heard)}")

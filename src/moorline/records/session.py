@@ -227,6 +227,7 @@ class RecordSession:
         if found is None or message.sync != self.sync or found[1].offer is None:
             return  # of a set, or a sync, that is over
         host, receiver = found
+        offer = receiver.offer
         try:
             if isinstance(message, Fetch):
                 await self._fetch(host, receiver, message)
@@ -236,7 +237,7 @@ class RecordSession:
             self._end_one(host, receiver)
             self.refuse(message.table, "BUSY", str(error))
             return
-        if receiver.offer is not None and self.sync == message.sync:
+        if receiver.offer is offer and self.sync == message.sync:
             self.say(told)
         await self.writable()
 

@@ -122,9 +122,7 @@ class RowCache:
                     f"{self.path} is the cache of another copy, which is open: give each its own"
                 ) from error
             # The last one where a table of ours is missing, or has other columns.
-            if _is_code(
-                error, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR
-            ):
+            if _is_code(error, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
                 raise _Unfit(f"it is damaged: {error}") from error
             raise FolderUnusable(f"{self.path} cannot be a cache: {error}") from error
 
