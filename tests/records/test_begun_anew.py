@@ -1,4 +1,4 @@
-"""A sync by digest that has to begin anew: the questions of the first one must not be taken for the second's."""
+"""A sync by digest that begins anew: the questions of the first one are not taken for the second's."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
