@@ -82,7 +82,7 @@ def test_status_finds_the_node_and_speaks_json(tmp_path: Path) -> None:
         assert "harbour" in shown.stdout
         facts = json.loads(run_moor("status", f"--address={node.address}", "--json").stdout)
         assert facts["node"] == "harbour"
-        assert facts["roles"] == ["resolver", "broker", "console"]
+        assert facts["roles"] == ["resolver", "broker", "records", "console"]
         assert facts["process"] == node.process.pid
 
 

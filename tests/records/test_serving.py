@@ -13,6 +13,7 @@ from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.core.records.known_ids import ranges_text
+from moorline.records import offer
 from moorline.records.registration import remove
 from moorline.wire.records import Deletion, Record
 
@@ -469,3 +470,47 @@ async def test_t47_ranges_that_are_none_are_refused(site: Site, ids: str) -> Non
     async with client(url_of(node), held):
         await until(lambda: held.refused, "a refusal")
     assert held.refused[0].code == "BAD_FILTER"
+
+
+async def test_t41_where_everything_differs_all_rows_are_sent(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offer, "LISTED_BYTES_MAX", 80)
+    await site.execute(MANY)
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    await site.execute("update things set note = 'other'", "delete from things where id % 7 = 0")
+    held.left()
+    held.cursor = ""
+    async with client(url_of(node), held):
+        await site.equal(held)
+        await site.execute("update things set note = 'later' where id < 10")
+        await site.equal(held)
+    assert held.hows[:2] == ["digest", "full"]
+    assert held.drifts == 0
+
+
+async def test_t56_all_who_are_booted_come_back_at_a_rate(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node(records={"boot": "all", "admitted_per_s": 20})
+    clients = [Held("things", where={"workspace_id": number % 3}) for number in range(30)]
+
+    async def follow(held: Held) -> None:
+        async with client(url_of(node), held) as made:
+            await until(lambda: made.close_code is not None, "a boot")
+        held.left()
+        async with client(url_of(node), held):
+            await until(lambda: held.ends, "its return")
+
+    following = [asyncio.create_task(follow(held)) for held in clients]
+    await until(lambda: all(held.ends for held in clients), "first syncs")
+    tables = node._records
+    assert tables is not None
+    tables._permits._changed()
+    await asyncio.gather(*following)
+    for number, held in enumerate(clients):
+        assert held.rows == await site.table(f"workspace_id = {number % 3}")
+    assert {held.drifts for held in clients} == {0}
+    assert {held.hows[0] for held in clients} == {"replay"}

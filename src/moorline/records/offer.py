@@ -6,13 +6,17 @@ from collections.abc import AsyncIterator
 
 from moorline.core.records.filter import Filter
 from moorline.core.sets.answerer import Answerer
+from moorline.core.sets.asker import LISTED_BYTES
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
-from moorline.limits import RECORDS_FETCH_ROWS_MAX
+from moorline.limits import FRAME_BYTES_MAX, RECORDS_FETCH_ROWS_MAX
 from moorline.records.capture import Capture, ScannedRow
 from moorline.records.condition import Condition
 from moorline.records.key_set import KeySet
 from moorline.wire.records import Lists, RangeFacts, Ranges, Told, Verify
+
+LISTED_BYTES_MAX = FRAME_BYTES_MAX
+"""Of lists in one answer. Where more would have to be listed so much differs that all rows are sent."""
 
 
 class Offer:
@@ -39,11 +43,14 @@ class Offer:
         # One connection for all fetches of a scan: those who share it take turns.
         self._turn = asyncio.Lock()
 
-    async def verify(self, asked: Verify) -> Told:
+    async def verify(self, asked: Verify) -> Told | None:
+        """None: all rows are cheaper than an answer."""
         if not asked.sketches:
             return Told(asked.sync, asked.table, bytes(self.digest))
         theirs = Digest.from_bytes(asked.digest)
         answered = await self._answerer.verify(theirs, asked.estimate, asked.cells_min)
+        if len(answered.payload) > LISTED_BYTES_MAX:
+            return None
         return Told(
             asked.sync,
             asked.table,
@@ -58,8 +65,13 @@ class Offer:
         facts = [RangeFacts(one.count, f"{one.hash:016x}") for one in found]
         return Told(asked.sync, asked.table, ranges=facts)
 
-    async def lists(self, asked: Lists) -> Told:
-        found = await self._answerer.lists([prefix_of(text) for text in asked.prefixes])
+    async def lists(self, asked: Lists) -> Told | None:
+        """None as above."""
+        prefixes = [prefix_of(text) for text in asked.prefixes]
+        counted = await self._answerer.ranges(prefixes)
+        if sum(one.count for one in counted) * LISTED_BYTES > LISTED_BYTES_MAX:
+            return None
+        found = await self._answerer.lists(prefixes)
         return Told(asked.sync, asked.table, lists=found)
 
     async def rows(self, prefixes: list[str]) -> AsyncIterator[list[ScannedRow]]:
@@ -70,6 +82,14 @@ class Offer:
         async with self._turn:
             async for rows in self._capture.scan_rows(
                 self._condition, self._snapshot_id, keys=keys, columns=self._filter.columns
+            ):
+                yield rows
+
+    async def everything(self) -> AsyncIterator[list[ScannedRow]]:
+        """All rows of the scope, as they were at the step."""
+        async with self._turn:
+            async for rows in self._capture.scan_rows(
+                self._condition, self._snapshot_id, columns=self._filter.columns
             ):
                 yield rows
 

@@ -14,11 +14,20 @@ asks, and ends with what it asked.
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from moorline.errors import CallFailed, NotAuthorized, OverQuota
-from moorline.limits import RECORDS_ASKED_MAX
+from moorline.core.records.feed_events import How
+from moorline.errors import (
+    CallFailed,
+    DatabaseUnreachable,
+    NotAuthorized,
+    OverQuota,
+    TableRefused,
+)
+from moorline.limits import RECORDS_ASKED_MAX, RECORDS_AWAY_MS_MAX
 from moorline.net.session_rights import SessionAllowance, SessionRights
+from moorline.records.capture import ScannedRow
 from moorline.records.form import Form
 from moorline.records.receiver import Receiver
 from moorline.records.scans import records_of
@@ -233,12 +242,21 @@ class RecordSession:
                 await self._fetch(host, receiver, message)
                 return
             told = await _told(receiver, message)
-        except CallFailed as error:
+            if receiver.offer is not offer or self.sync != message.sync:
+                return  # it was cut, or begins anew
+            if told is None:
+                receiver.pending = How.FULL
+                await self._bring(host, receiver, offer.everything())
+                if receiver.offer is offer:
+                    host.sync_done(receiver)
+                return
+        except (CallFailed, DatabaseUnreachable, TableRefused):
+            # What it has of it may be a part: it subscribes again with that.
             self._end_one(host, receiver)
-            self.refuse(message.table, "BUSY", str(error))
+            text = "the database of the table does not answer"
+            self.refuse(message.table, "BUSY", text, RECORDS_AWAY_MS_MAX)
             return
-        if receiver.offer is offer and self.sync == message.sync:
-            self.say(told)
+        self.say(told)
         await self.writable()
 
     async def _fetch(self, host: TableHost, receiver: Receiver, message: Fetch) -> None:
@@ -247,7 +265,13 @@ class RecordSession:
         if not message.prefixes:
             host.sync_done(receiver)
             return
-        async for rows in offer.rows(list(message.prefixes)):
+        await self._bring(host, receiver, offer.rows(list(message.prefixes)))
+
+    async def _bring(
+        self, host: TableHost, receiver: Receiver, parts: AsyncIterator[list[ScannedRow]]
+    ) -> None:
+        offer = receiver.offer
+        async for rows in parts:
             if receiver.offer is not offer or self.is_over:
                 return  # it was cut, or begins anew
             host.sending.rows([receiver], receiver.filter, (), list(records_of(rows)))
@@ -258,7 +282,8 @@ class RecordSession:
         host.unsubscribe(receiver)
 
 
-async def _told(receiver: Receiver, message: Verify | Ranges | Lists) -> Told:
+async def _told(receiver: Receiver, message: Verify | Ranges | Lists) -> Told | None:
+    """None: all rows are cheaper than an answer."""
     offer = receiver.offer
     assert offer is not None
     if isinstance(message, Verify):

@@ -13,7 +13,7 @@ from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.form import JSON, MSGPACK, Form
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
-from moorline.wire.records import Login, node_json, node_msgpack
+from moorline.wire.records import FromClient, Login, node_json, node_msgpack
 
 PATH: Final = "/records"
 AS_JSON: Final = "moorline.records.json"
@@ -85,8 +85,7 @@ class RecordSocket:
 
     def message(self, data: str | bytes, /) -> None:
         try:
-            decoder = node_json if isinstance(data, str) else node_msgpack
-            messages = decoder.decode(data)
+            messages = decoded(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._socket.close(MALFORMED, f"MALFORMED: {error}")
             return
@@ -100,6 +99,14 @@ class RecordSocket:
 
     def closed(self, code: int, text: str, /) -> None:  # noqa: ARG002
         self._session.closed()
+
+
+def decoded(data: str | bytes) -> list[FromClient]:
+    if isinstance(data, str):
+        heard: list[FromClient] = node_json.decode(data)
+    else:
+        heard = node_msgpack.decode(data)
+    return heard
 
 
 def register(routes: Routes, tables: Tables) -> None:
