@@ -1633,8 +1633,17 @@ RECORD_CLIENT_RETURN_MS_MAX = 60_000
 RECORD_CACHES_ASIDE_MAX = 100
 """Caches that were set aside beside one: whoever has so many has something else to mend."""
 
-RECORD_LISTS_PER_ASK = 2_048
-"""Short lists of hashes asked for at once: with 24 in each the answer has 400 KB, and fits a frame."""
+RECORD_LISTED_MAX = 65_536
+"""Hashes in the lists that are asked for at once: 512 KB, which fit a frame."""
+
+RECORD_ANSWER_MS_MAX = 120_000
+"""Time for an answer in a sync by digest: the sketch of 10^7 rows takes some seconds."""
+
+RECORD_PART_BYTES = 512 * KIB
+"""Of messages over the native protocol that fit no frame."""
+
+RECORD_PARTS_BYTES_MAX = 64 * MIB
+"""All parts together: as much as a client holds of one row before it is whole."""
 
 # --- records --------------------------------------------------------------------------------------
 

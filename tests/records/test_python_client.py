@@ -346,3 +346,46 @@ async def test_columns_and_ranges(site: Site) -> None:
     async with opened(address_of(node), where=where, columns=["state"]) as table:
         assert table.rows[1] == {"id": 1, "state": "NEW"}
         assert len(table.rows) == 334
+
+
+async def test_t60_a_client_that_does_not_read_delays_nobody_and_catches_up(site: Site) -> None:
+    node = await site.node()
+    async with opened(address_of(node)) as slow, opened(address_of(node)) as other:
+        caller = slow._copy._caller
+        assert caller is not None
+        caller.hold_reading("a test wants it")
+        for turn in range(6):
+            await site.execute(
+                f"update things set note = repeat('{turn}', 30000) where workspace_id = 1"
+            )
+            await equal(site, other)
+        assert slow.rows[1]["note"] != other.rows[1]["note"]
+        caller.release_reading("a test wants it")
+        await equal(site, slow)
+        assert slow.is_connected
+
+
+async def test_t68_records_of_a_frame_and_of_many_pass(site: Site) -> None:
+    node = await site.node()
+    async with opened(address_of(node)) as table:
+        for size in (500_000, 1 << 20, 5_000_000):
+            await site.execute(f"update things set note = repeat('x', {size}) where id in (1, 4)")
+            await equal(site, table)
+        changes = table.changes()
+        await site.execute("update things set note = '' where id in (1, 4)")
+        await equal(site, table)
+        assert {(await anext(changes)).kind.value for _ in range(2)} == {"record"}
+
+
+async def test_t41_where_everything_differs_all_rows_come(site: Site, tmp_path: Path) -> None:
+    """Of 140,000 rows the hashes are more than a message: the node answers with the rows."""
+    many = "insert into things select n, 1, 'NEW', '' from generate_series(2000, 141999) n"
+    await site.execute(many)
+    node = await site.node()
+    path = tmp_path / "cache"
+    async with opened(address_of(node), cache=path) as table:
+        assert len(table.rows) == 140_334
+    await site.execute("truncate things", many)
+    async with opened(address_of(node), cache=path) as table:
+        assert table.how == "full"
+        await equal(site, table)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -214,3 +216,37 @@ def test_terms_of_a_filter(given: list[str], meant: dict[str, Any]) -> None:
 def test_terms_that_are_none(given: list[str]) -> None:
     with pytest.raises(BadFilter):
         parse_where(given)
+
+
+async def test_on_a_terminal_it_is_a_live_table(dsn: str, node: NodeProcess) -> None:
+    near, far = pty.openpty()
+    arguments = ["records", "watch", f"--address={node.address}", "experiments"]
+    environment = clean_environment() | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    process = await asyncio.create_subprocess_exec(
+        *MOOR, *arguments, stdin=far, stdout=far, stderr=far, env=environment
+    )
+    os.close(far)
+    os.set_blocking(near, False)
+    try:
+        await shown(near, "3 rows · live")
+        await execute(dsn, "update experiments set state = E'ev\\x1bil' where id = 3")
+        drawn = await shown(near, "ev\\x1bil")
+        assert "\x1bil" not in drawn, "what a row has does not steer a terminal"
+        await execute(dsn, "delete from experiments where id = 3")
+        await shown(near, "2 rows · live")
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.wait(), PATIENCE_S)
+        os.close(near)
+
+
+async def shown(terminal: int, text: str) -> str:
+    """All that was drawn until that text is there."""
+    drawn = ""
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in drawn:
+            try:
+                drawn += os.read(terminal, 65_536).decode(errors="replace")
+            except BlockingIOError:
+                await asyncio.sleep(0.02)
+    return drawn

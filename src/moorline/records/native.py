@@ -1,9 +1,12 @@
 """Room: records. Clients over the native protocol: a session becomes one of records with what it says."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from moorline.access.guard import Declarations, each_by_itself
 from moorline.errors import NotAuthorized
+from moorline.limits import RECORD_PART_BYTES
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.form import NATIVE, Form
@@ -41,7 +44,8 @@ class NativeOutlet:
         return self._session.writable or not self._session.is_open
 
     def write(self, packet: RecordMessages, /) -> None:
-        self._session.push(packet, len(packet.messages))
+        for part in _parts(packet):
+            self._session.push(part, len(part.messages))
         if not self._session.writable and not self._is_paused:
             self._is_paused = True
             self._tables.spawn(self._pause())
@@ -72,6 +76,16 @@ class NativeOutlet:
         self.records.resume()
 
 
+def _parts(packet: RecordMessages) -> Iterator[RecordMessages]:
+    data = packet.messages
+    if len(data) <= RECORD_PART_BYTES:
+        yield packet
+        return
+    for start in range(0, len(data), RECORD_PART_BYTES):
+        end = start + RECORD_PART_BYTES
+        yield RecordMessages(data[start:end], end < len(data))
+
+
 class NativeRecords:
     """The handler of what clients say."""
 
@@ -89,6 +103,9 @@ class NativeRecords:
             outlet = self._outlets[session] = NativeOutlet(session, self._tables)
             session.at_end(lambda: self._left(session))
         for packet in packets:
+            if packet.is_part:
+                session.close("MALFORMED", "what a client says of records fits a frame")
+                break
             try:
                 messages = node_msgpack.decode(packet.messages)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -22,6 +22,7 @@ from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import Key
 from moorline.core.sets.digest import Digest
 from moorline.errors import Malformed, MoorlineError
+from moorline.limits import RECORD_PARTS_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Message
@@ -73,6 +74,8 @@ class CopyOverLink:
         self._exchange: DigestExchange | None = None
         self._comparing: asyncio.Task[None] | None = None
         self._healing: asyncio.TimerHandle | None = None
+        self._parts = bytearray()
+        """Of messages that fit no frame, until they are whole."""
 
     @property
     def is_synced(self) -> bool:
@@ -92,6 +95,7 @@ class CopyOverLink:
 
     def connect(self, caller: Caller) -> None:
         self._caller = caller
+        self._parts = bytearray()
         caller.pushed = self._pushed
         self._handle(machine.Connected())
 
@@ -131,11 +135,22 @@ class CopyOverLink:
         try:
             for message in messages:
                 if isinstance(message, RecordMessages):
-                    for one in client_msgpack.decode(message.messages):
-                        self._hear(one)
+                    self._gathered(message)
         except (MoorlineError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             # The link is of no use any more; the next one may lead to a node that makes sense.
             self._give_up(caller, error)
+
+    def _gathered(self, message: RecordMessages) -> None:
+        data = message.messages
+        if message.is_part or self._parts:
+            self._parts += data
+            if len(self._parts) > RECORD_PARTS_BYTES_MAX:
+                raise Malformed(f"more than {RECORD_PARTS_BYTES_MAX} bytes in parts")
+            if message.is_part:
+                return
+            data, self._parts = bytes(self._parts), bytearray()
+        for one in client_msgpack.decode(data):
+            self._hear(one)
 
     def _hear(self, message: FromNode) -> None:
         if message.table != self.asked.table:
@@ -184,6 +199,8 @@ class CopyOverLink:
             self._is_stale = True
             self._resubscribe()
             return
+        # A node that has to tell too much answers a question with all rows.
+        self._stop_comparing()
         self.facts, self.how = told, how
         self._handle(machine.Started(start.sync, how, int(start.salt, 16)))
 

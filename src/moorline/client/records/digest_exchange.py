@@ -5,7 +5,7 @@ rows of one fetch: the empty one ends the sync, and the digest at its end is the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from moorline.core.records.copy import Copy, CopySet
 from moorline.core.records.table import Key
@@ -14,7 +14,7 @@ from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
 from moorline.core.sets.sketch import Salt
 from moorline.errors import Malformed
-from moorline.limits import RECORD_LISTS_PER_ASK, RECORD_PREFIXES_MAX
+from moorline.limits import RECORD_ANSWER_MS_MAX, RECORD_LISTED_MAX, RECORD_PREFIXES_MAX
 from moorline.net.reconcile import Comparison
 from moorline.wire.records import Fetch, FromClient, Lists, Ranges, Told, Verify
 
@@ -34,6 +34,8 @@ class DigestExchange:
         self._table = table
         self._say = say
         self._answer: asyncio.Future[Told] | None = None
+        self._counts: dict[str, int] = {}
+        """Of ranges, as they were told."""
 
     def hear(self, told: Told) -> None:
         if told.sync != self._sync:
@@ -56,14 +58,30 @@ class DigestExchange:
         found: list[RangeDigest] = []
         for some in _cut(prefixes, RECORD_PREFIXES_MAX):
             told = await self._ask(Ranges(self._sync, self._table, some))
-            found += [RangeDigest(one.count, int(one.hash or "0", 16)) for one in told.ranges]
+            ranges = [RangeDigest(one.count, int(one.hash or "0", 16)) for one in told.ranges]
+            self._counts.update(zip(some, (one.count for one in ranges), strict=False))
+            found += ranges
         return found
 
     async def lists(self, prefixes: list[Prefix]) -> list[bytes]:
         found: list[bytes] = []
-        for some in _cut(prefixes, RECORD_LISTS_PER_ASK):
+        for some in self._portions([hexadecimal(prefix) for prefix in prefixes]):
             found += (await self._ask(Lists(self._sync, self._table, some))).lists
         return found
+
+    def _portions(self, prefixes: list[str]) -> Iterator[list[str]]:
+        """So many at once that the answer fits a message."""
+        some: list[str] = []
+        listed = 0
+        for prefix in prefixes:
+            count = self._counts.get(prefix, 0)
+            if some and (listed + count > RECORD_LISTED_MAX or len(some) == RECORD_PREFIXES_MAX):
+                yield some
+                some, listed = [], 0
+            some.append(prefix)
+            listed += count
+        if some:
+            yield some
 
     async def fetch(self, prefixes: list[Prefix]) -> None:
         """Asks for rows; with nothing to ask for, for the end."""
@@ -79,7 +97,8 @@ class DigestExchange:
     async def _ask(self, question: FromClient) -> Told:
         self._answer = asyncio.get_running_loop().create_future()
         await self._say(question)
-        return await self._answer
+        async with asyncio.timeout(RECORD_ANSWER_MS_MAX / 1_000):
+            return await self._answer
 
 
 async def compare(
