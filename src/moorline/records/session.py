@@ -237,6 +237,7 @@ class RecordSession:
             return  # of a set, or a sync, that is over
         host, receiver = found
         offer = receiver.offer
+        assert offer is not None
         try:
             if isinstance(message, Fetch):
                 await self._fetch(host, receiver, message)
