@@ -186,6 +186,8 @@ class CopyOverLink:
             self.how = how if start.sync == self.copy.sync else self.how
             self._handle(machine.Started(start.sync, how))
             return
+        # One that begins anew: what was asked and compared so far is of another moment.
+        self._stop_comparing()
         if start.hash != NAME:
             raise Malformed(f"a digest of {start.hash[:40]!r}, and we know {NAME}")
         told = Facts(tuple(start.key), tuple((one.name, one.type) for one in start.columns))
