@@ -1619,6 +1619,35 @@ WRITER_MS_MAX = 30_000
 VALUE_BATCH_UPDATES_MAX = 16_000_000
 """Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""
 
+# --- the copy of a client of records --------------------------------------------------------------
+
+RECORD_CHANGES_MAX = 65_536
+"""Changes that wait for a program that reads those of its copy; beyond it, the latest of each key."""
+
+RECORD_CLIENT_RETURN_MS = 5_000
+"""A client of records that was cut returns within it, by chance: a change of rights cuts many at once."""
+
+RECORD_CLIENT_RETURN_MS_MAX = 60_000
+"""The same, behind many tries that led to nothing."""
+
+RECORD_CACHES_ASIDE_MAX = 100
+"""Caches that were set aside beside one: whoever has so many has something else to mend."""
+
+RECORD_LISTED_MAX = 65_536
+"""Hashes in the lists that are asked for at once: 512 KB, which fit a frame."""
+
+RECORD_PAYLOAD_BYTES_MAX = 768 * KIB
+"""Sketch or list that goes with an answer: it fits a frame. Where more is needed, all rows are sent."""
+
+RECORD_ANSWER_MS_MAX = 120_000
+"""Time for an answer in a sync by digest: the sketch of 10^7 rows takes some seconds."""
+
+RECORD_PART_BYTES = 512 * KIB
+"""Of messages over the native protocol that fit no frame."""
+
+RECORD_PARTS_BYTES_MAX = 64 * MIB
+"""All parts together: as much as a client holds of one row before it is whole."""
+
 # --- records --------------------------------------------------------------------------------------
 
 RECORD_TABLES_MAX = 64

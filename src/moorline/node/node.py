@@ -65,6 +65,7 @@ from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
 from moorline.records.subscribing import Tables
@@ -367,6 +368,7 @@ class Node:
         )
         self._records = tables
         register_records(self.routes, tables)
+        self._declared.update(NativeRecords(tables).declared())
         register_polls(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))

@@ -13,6 +13,7 @@ from moorline.wire import (
     publication,
     queue,
     queue_contents,
+    records,
     resolver,
     service,
     staging,
@@ -54,6 +55,7 @@ HeardByNode = (
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
+    | records.RecordMessages
     | publication.COMMANDS
 )
 HeardByClient = (
@@ -78,6 +80,7 @@ HeardByClient = (
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS
+    | records.RecordMessages
     | publication.EVENTS
 )
 
