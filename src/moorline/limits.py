@@ -1636,6 +1636,9 @@ RECORD_CACHES_ASIDE_MAX = 100
 RECORD_LISTED_MAX = 65_536
 """Hashes in the lists that are asked for at once: 512 KB, which fit a frame."""
 
+RECORD_PAYLOAD_BYTES_MAX = 768 * KIB
+"""Sketch or list that goes with an answer: it fits a frame. Where more is needed, all rows are sent."""
+
 RECORD_ANSWER_MS_MAX = 120_000
 """Time for an answer in a sync by digest: the sketch of 10^7 rows takes some seconds."""
 
