@@ -1853,3 +1853,24 @@ RECORDS_KEYS_LOOK_MS = 60_000
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may
 have drawn it."""
+
+# --- records: into a topic ------------------------------------------------------------------------
+
+RECORDS_PUBLISH_ROWS_MAX = 1_000
+"""Messages of a batch that is stored before it is published: a few milliseconds of the streams."""
+
+RECORDS_PUBLISH_BYTES = 1 * MIB
+"""Bytes at which such a batch ends, one message beyond it included; the catalog takes four times as many."""
+
+RECORDS_PUBLISHED_TABLES_MAX = 1_000
+"""Tables that one home publishes: each is looked at all the time."""
+
+RECORDS_PUBLISH_KEEP_MS = 60_000
+"""Between two places that are stored though nothing changed: far below the life of a log."""
+
+RECORDS_PUBLISH_LOOK_MS = 5_000
+"""Within it a node notices that a publication of its own was stopped elsewhere."""
+
+RECORDS_PUBLISH_AGAIN_MS_MAX = 10_000
+"""Longest pause between two tries of a publication that does not go on: a snapshot that is cut short is
+published anew from its first row."""

@@ -37,6 +37,7 @@ from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
 from moorline.wire.node import ClockConfirmed, ConfirmClock, Describe, Described, Echo, Echoed
+from moorline.wire.publication import PublishTable, StopTable, TablePublished, TableStopped
 from moorline.wire.queue import (
     CheckpointQueues,
     Get,
@@ -231,6 +232,17 @@ class Moor:
     def access(self) -> Access:
         """Who may do what: rows of rights, users, quotas."""
         return Access(self._caller)
+
+    async def publish_table(self, table: str, topic: str) -> str:
+        """This node feeds the topic with a registered table from now on; its home."""
+        made = await self._caller.call(
+            lambda call: PublishTable(call, table, topic), TablePublished
+        )
+        return made.home
+
+    async def stop_table(self, table: str) -> str:
+        """Ends that; the topic that was fed."""
+        return (await self._caller.call(lambda call: StopTable(call, table), TableStopped)).topic
 
     async def topics(
         self, filter_text: str = "#", after: str = "", count: int = 1_000

@@ -54,7 +54,7 @@ from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
-from moorline.node.records import away, open_records
+from moorline.node.records import away, open_publications, open_records
 from moorline.node.records import watch as watch_records
 from moorline.node.resolver import open_resolver
 from moorline.node.resolver import watch as watch_resolver
@@ -372,6 +372,17 @@ class Node:
         register_polls(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
+        publications = await stack.enter_async_context(
+            open_publications(
+                self.config,
+                self._catalog,
+                tables,
+                self._topics.streams if self._topics is not None else None,
+                self._identity.home,
+                Demands(self._access.trail, self._access.trail),
+            )
+        )
+        self._declared.update(publications.declared())
 
     def _known_shards(self) -> list[ShardPlace]:
         assert self._topics is not None

@@ -10,6 +10,7 @@ from moorline.wire import (
     access,
     audit,
     group,
+    publication,
     queue,
     queue_contents,
     records,
@@ -55,6 +56,7 @@ HeardByNode = (
     | audit.COMMANDS
     | resolver.COMMANDS
     | records.RecordMessages
+    | publication.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -79,6 +81,7 @@ HeardByClient = (
     | audit.EVENTS
     | resolver.EVENTS
     | records.RecordMessages
+    | publication.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
