@@ -21,7 +21,7 @@ TAIL_BYTES = 4_096
 END = re.compile(rb'"cursor":"([^"]+)","digest"')
 REFUSED = b'"type":"refused"'
 GOODBYE = b"come back with your cursor"
-WAIT_S = 90
+WAIT_S = 170
 
 
 class Socket(asyncio.Protocol):
