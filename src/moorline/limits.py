@@ -246,11 +246,19 @@ HTTP_CONNECTIONS_MAX = 64
 WebSockets and long polls are not among them: they take places of the node's connections."""
 
 HTTP_REQUEST_BYTES_MAX = 16 * KIB
-"""Largest head of a request: a browser sends the cookies of every program on its machine. As much may wait
-behind a request that is being answered."""
+"""Largest head of a request: a browser sends the cookies of every program on its machine. When
+more than that waits behind a request that is being answered, nothing is read until it is less."""
 
 HTTP_HEADERS_MAX = 100
 """Headers of a request; a browser sends some twenty, a proxy adds a few."""
+
+HTTP_TURN_MS = 5
+"""Time of one turn of the loop for what the connections of the port have sent beyond what is heard at once:
+little beside an fsync, and the same for all of them together."""
+
+HTTP_EVENTS_PER_TURN = 64
+"""Parts of a request that are heard at once: its head, its end, and chunks of its body, which may be of one
+byte."""
 
 HTTP_TIMEOUT_MS = 5_000
 """Time a client has for its TLS handshake, and for the head of a request, however slowly it sends it."""
@@ -300,7 +308,16 @@ WEBSOCKET_SUBPROTOCOLS_MAX = 16
 """Subprotocols that a client may offer."""
 
 WEBSOCKET_CONTROLS_MAX = 64
-"""Pings of a peer that are answered in one turn of reading; a flood of them ends the connection."""
+"""Pings, pongs and empty frames of a peer within WEBSOCKET_CONTROLS_MS: they cost as much as a message, and
+say nothing. A flood of them ends the connection; programs send one in some seconds."""
+
+WEBSOCKET_CONTROLS_MS = 1_000
+
+WEBSOCKET_FRAMES_PER_TURN = 64
+"""Frames of one socket that are heard at once, within HTTP_TURN_MS: less than a millisecond of parsing."""
+
+WEBSOCKET_STRANGER_FRAMES_MAX = WEBSOCKET_FRAGMENTS_MAX
+"""Frames of whoever has not brought its proof yet: one message, in as many fragments as it may have."""
 
 CLOCK_JUMP_MS_MAX = 300_000
 """Difference of the wall clock and the machine's own from which on it has jumped: above what time servers
