@@ -246,11 +246,19 @@ HTTP_CONNECTIONS_MAX = 64
 WebSockets and long polls are not among them: they take places of the node's connections."""
 
 HTTP_REQUEST_BYTES_MAX = 16 * KIB
-"""Largest head of a request: a browser sends the cookies of every program on its machine. As much may wait
-behind a request that is being answered."""
+"""Largest head of a request: a browser sends the cookies of every program on its machine. When
+more than that waits behind a request that is being answered, nothing is read until it is less."""
 
 HTTP_HEADERS_MAX = 100
 """Headers of a request; a browser sends some twenty, a proxy adds a few."""
+
+HTTP_TURN_MS = 5
+"""Time of one turn of the loop for what the connections of the port have sent beyond what is heard at once:
+little beside an fsync, and the same for all of them together."""
+
+HTTP_EVENTS_PER_TURN = 64
+"""Parts of a request that are heard at once: its head, its end, and chunks of its body, which may be of one
+byte."""
 
 HTTP_TIMEOUT_MS = 5_000
 """Time a client has for its TLS handshake, and for the head of a request, however slowly it sends it."""
@@ -300,7 +308,16 @@ WEBSOCKET_SUBPROTOCOLS_MAX = 16
 """Subprotocols that a client may offer."""
 
 WEBSOCKET_CONTROLS_MAX = 64
-"""Pings of a peer that are answered in one turn of reading; a flood of them ends the connection."""
+"""Pings, pongs and empty frames of a peer within WEBSOCKET_CONTROLS_MS: they cost as much as a message, and
+say nothing. A flood of them ends the connection; programs send one in some seconds."""
+
+WEBSOCKET_CONTROLS_MS = 1_000
+
+WEBSOCKET_FRAMES_PER_TURN = 64
+"""Frames of one socket that are heard at once, within HTTP_TURN_MS: less than a millisecond of parsing."""
+
+WEBSOCKET_STRANGER_FRAMES_MAX = WEBSOCKET_FRAGMENTS_MAX
+"""Frames of whoever has not brought its proof yet: one message, in as many fragments as it may have."""
 
 CLOCK_JUMP_MS_MAX = 300_000
 """Difference of the wall clock and the machine's own from which on it has jumped: above what time servers
@@ -1619,6 +1636,35 @@ WRITER_MS_MAX = 30_000
 VALUE_BATCH_UPDATES_MAX = 16_000_000
 """Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""
 
+# --- the copy of a client of records --------------------------------------------------------------
+
+RECORD_CHANGES_MAX = 65_536
+"""Changes that wait for a program that reads those of its copy; beyond it, the latest of each key."""
+
+RECORD_CLIENT_RETURN_MS = 5_000
+"""A client of records that was cut returns within it, by chance: a change of rights cuts many at once."""
+
+RECORD_CLIENT_RETURN_MS_MAX = 60_000
+"""The same, behind many tries that led to nothing."""
+
+RECORD_CACHES_ASIDE_MAX = 100
+"""Caches that were set aside beside one: whoever has so many has something else to mend."""
+
+RECORD_LISTED_MAX = 65_536
+"""Hashes in the lists that are asked for at once: 512 KB, which fit a frame."""
+
+RECORD_PAYLOAD_BYTES_MAX = 768 * KIB
+"""Sketch or list that goes with an answer: it fits a frame. Where more is needed, all rows are sent."""
+
+RECORD_ANSWER_MS_MAX = 120_000
+"""Time for an answer in a sync by digest: the sketch of 10^7 rows takes some seconds."""
+
+RECORD_PART_BYTES = 512 * KIB
+"""Of messages over the native protocol that fit no frame."""
+
+RECORD_PARTS_BYTES_MAX = 64 * MIB
+"""All parts together: as much as a client holds of one row before it is whole."""
+
 # --- records --------------------------------------------------------------------------------------
 
 RECORD_TABLES_MAX = 64
@@ -1824,3 +1870,24 @@ RECORDS_KEYS_LOOK_MS = 60_000
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may
 have drawn it."""
+
+# --- records: into a topic ------------------------------------------------------------------------
+
+RECORDS_PUBLISH_ROWS_MAX = 1_000
+"""Messages of a batch that is stored before it is published: a few milliseconds of the streams."""
+
+RECORDS_PUBLISH_BYTES = 1 * MIB
+"""Bytes at which such a batch ends, one message beyond it included; the catalog takes four times as many."""
+
+RECORDS_PUBLISHED_TABLES_MAX = 1_000
+"""Tables that one home publishes: each is looked at all the time."""
+
+RECORDS_PUBLISH_KEEP_MS = 60_000
+"""Between two places that are stored though nothing changed: far below the life of a log."""
+
+RECORDS_PUBLISH_LOOK_MS = 5_000
+"""Within it a node notices that a publication of its own was stopped elsewhere."""
+
+RECORDS_PUBLISH_AGAIN_MS_MAX = 10_000
+"""Longest pause between two tries of a publication that does not go on: a snapshot that is cut short is
+published anew from its first row."""

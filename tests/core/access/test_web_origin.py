@@ -137,12 +137,30 @@ def test_a_header_that_decides_is_there_once() -> None:
         (b"x-forwarded-for", True),
         (b"x-forwarded-anything", True),
         (b"x-real-ip", True),
+        (b"cf-connecting-ip", True),
+        (b"true-client-ip", True),
+        (b"x-cluster-client-ip", True),
+        (b"x-original-forwarded-for", True),
+        (b"x-envoy-external-address", True),
+        (b"fly-client-ip", True),
+        (b"x_forwarded_for", True),
+        (b"x-forwarded_host", True),
+        (b"true_client_ip", True),
+        (b"x_real_ip", True),
         (b"x-forwarder", False),
+        (b"user-agent", False),
         (b"host", False),
     ],
 )
 def test_a_proxy_is_known_by_its_headers(name: bytes, expected: bool) -> None:
     assert is_forwarded([b"host", name]) is expected
+
+
+@pytest.mark.parametrize("value", ["http://localhost:7412/", "https://evil.example/", ""])
+def test_a_referer_is_a_page(value: str) -> None:
+    assert judge() == Judged(is_page=False)
+    assert judge(referer=value) == Judged(is_page=True)
+    assert judge(referer=value, sec_fetch_site="none") == Judged(is_page=True)
 
 
 def test_only_a_named_origin_may_read_the_answer() -> None:

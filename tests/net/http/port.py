@@ -5,6 +5,7 @@ import base64
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
 from tests.access.directory import LIGHT, Directory
 
@@ -211,8 +212,11 @@ async def is_closed(reader: asyncio.StreamReader) -> bytes:
             return b""
 
 
+AnyPort = TypeVar("AnyPort", bound=Port)
+
+
 @contextlib.asynccontextmanager
-async def opened(port: Port) -> AsyncIterator[Port]:
+async def opened(port: AnyPort) -> AsyncIterator[AnyPort]:
     async with port.proofs:
         port.address = await port.server.open(Address("http", "127.0.0.1", 0))
         try:

@@ -329,3 +329,24 @@ async def test_hundreds_of_idle_sockets_beside_a_probe() -> None:
             writer.close()
         await until(lambda: port.connections.guests == 0)
         assert all(handler.ends == [(1006, "the connection is gone")] for handler in port.handlers)
+
+
+@pytest.mark.parametrize(
+    ("version", "header", "status"),
+    [
+        ("1.0", "X: y", 400),
+        ("1.1", "Content-Length: 3", 413),
+        ("1.1", "Transfer-Encoding: chunked", 413),
+    ],
+)
+async def test_an_upgrade_is_of_http_1_1_and_without_a_body(
+    version: str, header: str, status: int
+) -> None:
+    async with opened(Port()) as port:
+        reader, writer = await port.connect()
+        lines = [f"GET /socket HTTP/{version}", f"Host: {port.host}", *UPGRADE, header, "", ""]
+        writer.write("\r\n".join(lines).encode())
+        assert (await answer_of(reader))[0] == status
+        assert await is_closed(reader) == b""
+        assert port.handlers == []
+        writer.close()

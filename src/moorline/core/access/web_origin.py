@@ -10,6 +10,7 @@ So what a request says of itself is judged before it is answered:
     Origin               the page that asks: ours, or one of those that are named, or else refused.
     Sec-Fetch-Site       how the page stands to us. Without an Origin (an image, a script) only its own page
                          may ask, and whoever follows a link.
+    Referer              a page as well: browsers say it where they say no Origin.
     Forwarded, Via, …    a proxy stands between: the address is the proxy's, and says nothing.
 
 What comes from a page, or by a proxy, is never `@loopback`: the rights of whoever sits at this machine
@@ -27,8 +28,30 @@ LOOPBACK_NAME: Final = "localhost"
 PORTS: Final = {"http": 80, "https": 443}
 """By scheme: the port that is not written."""
 
-_FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-real-ip", b"x-client-ip"})
-_FORWARDED_PREFIX: Final = b"x-forwarded-"
+_FORWARDED: Final = frozenset(
+    {
+        b"cf-connecting-ip",
+        b"cf-connecting-ipv6",
+        b"client-ip",
+        b"fastly-client-ip",
+        b"fly-client-ip",
+        b"forwarded",
+        b"forwarded-for",
+        b"true-client-ip",
+        b"via",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-envoy-external-address",
+        b"x-original-forwarded-for",
+        b"x-originating-ip",
+        b"x-proxyuser-ip",
+        b"x-real-ip",
+        b"x-remote-addr",
+        b"x-remote-ip",
+    }
+)
+"""By which the proxies that are in use name the client that they stand for."""
+_FORWARDED_PREFIX: Final = b"x-forwarded"
 _NOT_BY_A_PAGE: Final = frozenset({b"", b"none"})
 """Of Sec-Fetch-Site: a program, or somebody who typed the address."""
 
@@ -87,6 +110,7 @@ class Asking(msgspec.Struct, frozen=True):
     fetch_mode: bytes = b""
     fetch_dest: bytes = b""
     is_forwarded: bool = False
+    has_referer: bool = False
 
     @classmethod
     def of(cls, method: str, headers: Collection[tuple[bytes, bytes]]) -> "Asking":
@@ -106,6 +130,7 @@ class Asking(msgspec.Struct, frozen=True):
             found.get(b"sec-fetch-mode", b""),
             found.get(b"sec-fetch-dest", b""),
             is_forwarded(name for name, _ in headers),
+            any(name == b"referer" for name, _ in headers),
         )
 
 
@@ -116,7 +141,9 @@ _DECIDING: Final = frozenset(
 
 def is_forwarded(names: Iterable[bytes]) -> bool:
     """Whether a proxy says that it stands between."""
-    return any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in names)
+    # Some programs write a name with underscores, and mean the same.
+    dashed = (name.replace(b"_", b"-") for name in names)
+    return any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in dashed)
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -160,7 +187,7 @@ class WebNames:
         if asking.origin is not None:
             return self._judge_origin(asking.origin, own)
         if asking.fetch_site in _NOT_BY_A_PAGE:
-            return Judged(is_page=False)
+            return Judged(is_page=asking.has_referer)
         if asking.fetch_site == b"same-origin" or _follows_link(asking):
             return Judged(is_page=True)
         return _OTHER_ORIGIN

@@ -5,6 +5,8 @@
     peer.py          Peer: who is asking, with rights, quotas and an end
     logins.py        how a request becomes a peer: certificate, Authorization, the token among subprotocols
     head.py          which route a request means, and what is refused by its head alone
+    intake.py        what has come and h11 has not taken: counted, and heads looked at as they were written
+    turns.py         the line of those who have sent more than is heard at once
     connection.py    one connection: h11, keep-alive, bounds and times
     upgrade.py       the head of a request that becomes a WebSocket
     websocket.py     one WebSocket: wsproto, pings, slow readers

@@ -4,7 +4,8 @@
                                    └──────► upgraded    the transport is the WebSocket's from then on
 
 h11 parses. What comes while a request is answered waits, within a bound; nothing that a client sends is read
-twice or unboundedly, and no step of it has more than its time.
+twice or unboundedly, and no step of it has more than its time. Of requests that come together one is answered
+at a time, and the next when it is this connection's turn again.
 """
 
 import asyncio
@@ -18,17 +19,20 @@ from moorline.core.access.web_origin import cors_headers
 from moorline.core.door import Door
 from moorline.limits import (
     HTTP_BODY_MS,
+    HTTP_EVENTS_PER_TURN,
     HTTP_IDLE_MS,
     HTTP_REQUEST_BYTES_MAX,
     HTTP_TIMEOUT_MS,
     HTTP_WRITE_MS,
 )
 from moorline.net.acceptor import Visit
-from moorline.net.http.head import Head, declared_bytes, judged_head, too_large
+from moorline.net.http.head import Head, declared_bytes, framing_problem, judged_head, too_large
+from moorline.net.http.intake import Intake
 from moorline.net.http.logins import Brought, Facts, Logins
 from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import AnyRoute, Entry, Route, Routes, SocketRoute
+from moorline.net.http.turns import Turns
 from moorline.net.http.websocket import WebSocket
 
 log = logging.getLogger("moorline.net")
@@ -53,6 +57,7 @@ class HttpConnection(asyncio.Protocol):
         routes: Routes,
         logins: Logins,
         visit: Visit,
+        turns: Turns,
         long_stays: Door | None,
         keepalive_ms: int,
     ) -> None:
@@ -60,13 +65,14 @@ class HttpConnection(asyncio.Protocol):
         self._routes = routes
         self._logins = logins
         self._visit = visit
+        self._turns = turns
         self._long_stays = long_stays
         self._keepalive_ms = keepalive_ms
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.socket: WebSocket | None = None
         self._transport: asyncio.Transport | None = None
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_REQUEST_BYTES_MAX)
+        self._intake = Intake()
         self._timer: asyncio.TimerHandle | None = None
         self._facts = Facts("", "", False)
         self._peer: Peer | None = None
@@ -78,8 +84,9 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()
         self._is_answering = False
         self._answer: asyncio.Future[Response] | None = None
-        self._behind_bytes = 0
-        """What has come behind the request that is answered."""
+        self._is_reading = True
+        self._is_in_line = False
+        """Whether it waits for its turn."""
         self._is_idle = True
         """Whether nothing of the next request has come."""
         self._has_ended = False
@@ -87,6 +94,15 @@ class HttpConnection(asyncio.Protocol):
         self._is_settled = False
         self._is_writable = True
         self._is_over = False
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come and is not heard yet."""
+        return len(self._intake)
+
+    @property
+    def _h11(self) -> h11.Connection:
+        return self._intake.h11
 
     # --- asyncio ----------------------------------------------------------------------------------
 
@@ -111,22 +127,21 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        self._h11.receive_data(data)
-        if self._is_answering or not self._is_writable:
-            self._behind_bytes += len(data)
-            if self._behind_bytes > HTTP_REQUEST_BYTES_MAX and self._transport is not None:
-                self._transport.pause_reading()
-            return
-        if self._h11.their_state is h11.IDLE:
-            self._begin_head()
-        self._advance()
+        self._intake.receive(data)
+        if self._is_answering or not self._is_writable or self._is_in_line:
+            self._read_or_not()
+        elif self._turns.is_crowded:
+            self._wait_in_line()
+        else:
+            self._go_on()
 
     def eof_received(self) -> bool:
         if self._is_over:
             return False
         is_held = isinstance(self._route, Route) and self._route.is_held
-        if self._is_answering and not is_held and not self._facts.is_encrypted:
-            # It has said all that it wants to, and hears the answer.
+        is_asking = self._is_answering or self._is_in_line or not self._is_writable
+        if is_asking and not is_held and not self._facts.is_encrypted:
+            # It has said all that it wants to, and hears the answers.
             self._has_ended = True
             return True
         return False
@@ -141,6 +156,9 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_writable = False
+        if not self._is_settled:
+            # Who does not read what it asked for makes room for others.
+            self._visit.quiet()
         self._within(HTTP_WRITE_MS, self.abort)
 
     def resume_writing(self) -> None:
@@ -173,22 +191,61 @@ class HttpConnection(asyncio.Protocol):
             self._is_idle = False
             self._within(HTTP_TIMEOUT_MS, self._too_slow)
 
-    def _advance(self) -> None:
+    def _go_on(self) -> None:
+        """Hears of what has come as much as one turn allows: a request at most. The rest waits in line."""
+        self._is_in_line = False
+        if self._is_over or self._is_answering or not self._is_writable:
+            return
+        if self._intake and self._h11.their_state is h11.IDLE:
+            self._begin_head()
+        is_left = self._advance()
+        if self._is_over or self._is_answering or not self._is_writable:
+            self._read_or_not()
+        elif is_left:
+            self._wait_in_line()
+        elif self._has_ended:
+            self._close()  # in the middle of a request, or behind the last
+        else:
+            self._read_or_not()
+
+    def _wait_in_line(self) -> None:
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._turns.wait(self._go_on)
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Nothing is read while more waits here than may."""
+        is_wanted = len(self._intake) <= HTTP_REQUEST_BYTES_MAX
+        if self._transport is None or self._is_over or is_wanted is self._is_reading:
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _advance(self) -> bool:
+        """Whether something of what has come may be left."""
         try:
-            while not self._is_answering and not self._is_over and self._is_writable:
-                event = self._h11.next_event()
+            for _ in range(HTTP_EVENTS_PER_TURN):
+                if self._is_answering or self._is_over or not self._is_writable:
+                    return True
+                event = self._intake.next_event()
                 if event is h11.NEED_DATA or event is h11.PAUSED:
-                    return
+                    return False
                 if isinstance(event, h11.Request):
                     self._take_head(event)
                 elif isinstance(event, h11.Data):
                     self._take_body(event.data)
                 elif isinstance(event, h11.EndOfMessage):
                     self._whole()
+                    return len(self._intake) > 0
                 else:
                     self._close()
         except h11.RemoteProtocolError as error:
             self._refuse(text_response("this is not HTTP\n", error.error_status_hint))
+        return True
 
     def _take_head(self, event: h11.Request) -> None:
         self._visit.heard()
@@ -202,12 +259,20 @@ class HttpConnection(asyncio.Protocol):
         self._head = judged_head(self._routes, self._logins, self._facts, request)
         self._route = self._head.route
         has_body = declared_bytes(headers) != 0
+        refused = framing_problem(event.http_version, headers, self._head)
+        if refused is not None:
+            # Where it ends is in doubt, and so is all that follows.
+            self._refuse(refused)
+            return
         refused = self._head.refused
         if refused is not None and has_body:
             # Its body is not worth reading: whoever sends it hears so at once.
             self._refuse(refused)
             return
         if has_body:
+            if not self._is_settled:
+                # It has not said all yet: as long as it does not, it makes room for others.
+                self._visit.quiet()
             self._within(HTTP_BODY_MS, self._too_slow)
         else:
             self._stop_timer()
@@ -229,6 +294,7 @@ class HttpConnection(asyncio.Protocol):
     def _whole(self) -> None:
         request, route = self._request, self._route
         assert request is not None
+        self._visit.heard()
         self._stop_timer()
         self._is_answering = True
         if route is None:
@@ -383,25 +449,21 @@ class HttpConnection(asyncio.Protocol):
         if self._is_over:
             return
         is_answered = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
-        if not is_answered or (self._has_ended and not self._behind_bytes):
+        if not is_answered:
             self._close()
             return
-        self._h11.start_next_cycle()
+        self._intake.next_cycle()
+        if self._has_ended and not self._intake:
+            self._close()
+            return
         if not self._is_settled:
             self._visit.quiet()
         self._within(HTTP_IDLE_MS, self._close)
-        if self._behind_bytes:
-            assert self._transport is not None
-            if self._behind_bytes > HTTP_REQUEST_BYTES_MAX:
-                self._transport.resume_reading()
-            self._behind_bytes = 0
+        if self._intake:
             # Not within this turn: a thousand requests in one read are not one step of the loop.
-            self._loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        if not self._is_over and not self._is_answering:
-            self._begin_head()
-            self._advance()
+            self._wait_in_line()
+        else:
+            self._read_or_not()
 
     def _refuse(self, response: Response) -> None:
         """Answers, if that can be, and closes: what the client says from here on is not understood."""
@@ -439,12 +501,13 @@ class HttpConnection(asyncio.Protocol):
             subprotocol=upgrade.subprotocol,
             keepalive_ms=self._keepalive_ms,
             message_bytes_max=route.message_bytes_max,
+            turns=self._turns,
             extensions=upgrade.extensions,
             gone=self._set_gone,
         )
-        if self._behind_bytes > HTTP_REQUEST_BYTES_MAX:
+        if not self._is_reading:
             self._transport.resume_reading()
-        self.socket.begin(self._h11.trailing_data[0])
+        self.socket.begin(self._intake.rest())
 
     # --- ends -------------------------------------------------------------------------------------
 

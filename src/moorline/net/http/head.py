@@ -59,7 +59,8 @@ def _refusal(
         if isinstance(upgrade, Response):
             return upgrade
         head.upgrade = upgrade
-    if declared_bytes(request.headers) > route.body_bytes_max and not is_chunked(request.headers):
+    # Where none is taken, one without a length is refused too: it would be waited for.
+    if declared_bytes(request.headers) > route.body_bytes_max:
         return too_large(route)
     if route.is_prefix:
         request.take_rest(route.path)
@@ -93,6 +94,22 @@ def declared_bytes(headers: list[tuple[bytes, bytes]]) -> int:
         return 1
     # h11 has looked at it: digits, and twenty of them at most.
     return next((int(value) for name, value in headers if name == b"content-length"), 0)
+
+
+def framing_problem(
+    version: bytes, headers: list[tuple[bytes, bytes]], head: Head
+) -> Response | None:
+    """Of a head that another program between may read otherwise (RFC 9112, 6.1 and 11.2)."""
+    names = {name for name, _ in headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        text = "Content-Length and Transfer-Encoding are both there"
+    elif version < b"1.1" and b"transfer-encoding" in names:
+        text = "HTTP/1.0 has no Transfer-Encoding"
+    elif version < b"1.1" and head.upgrade is not None:
+        text = "HTTP/1.0 has no Upgrade"
+    else:
+        return None
+    return refusal(400, "BAD_REQUEST", text)
 
 
 def too_large(route: AnyRoute | None) -> Response:

@@ -1,6 +1,7 @@
 """Room: net/http. Requests as handlers see them, and the answers that they give."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -15,6 +16,8 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON: Final = "application/json"
 PLAIN: Final = "text/plain"
+
+_NO_LEVEL: Final = re.compile(r"[/\\\0]")
 
 
 class BadRequest(ValueError):
@@ -65,10 +68,15 @@ class Request:
         return found
 
     def take_rest(self, prefix: str) -> None:
+        """Its levels are those that were written: what would be another path once it is read is refused."""
+        written = self.path[len(prefix) :]
         try:
-            self.rest = unquote_to_bytes(self.path[len(prefix) :]).decode()
+            levels = [unquote_to_bytes(level).decode() for level in written.split("/")]
         except UnicodeDecodeError:
             raise BadRequest("the path is not UTF-8") from None
+        if any(level in {".", ".."} or _NO_LEVEL.search(level) for level in levels):
+            raise BadRequest("the path has a level that is none: . or .., or a slash or NUL within")
+        self.rest = "/".join(levels)
 
 
 class Response(msgspec.Struct, frozen=True):

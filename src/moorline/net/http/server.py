@@ -16,6 +16,7 @@ from moorline.net.http.connection import HttpConnection
 from moorline.net.http.logins import Logins, WebAdmission
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import Routes
+from moorline.net.http.turns import Turns
 from moorline.net.listener import Describer, FixedTls, LoginRefused, ServerTls
 from moorline.net.tls import why_refused_here
 
@@ -42,6 +43,7 @@ class HttpServer:
         self._long_stays = long_stays
         self._keepalive_ms = keepalive_ms
         self._connections: set[HttpConnection] = set()
+        self._turns = Turns()
         self.door = Door(descriptors, Use.HTTP)
         # A short queue: a probe is not to wait behind thousands that say nothing.
         self._acceptor = Acceptor(self.door, backlog=2 * HTTP_CONNECTIONS_MAX)
@@ -75,7 +77,7 @@ class HttpServer:
 
     async def _serve(self, accepted: socket.socket, visit: Visit) -> "asyncio.Future[None]":
         connection = HttpConnection(
-            self._routes, self._logins, visit, self._long_stays, self._keepalive_ms
+            self._routes, self._logins, visit, self._turns, self._long_stays, self._keepalive_ms
         )
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

@@ -6,7 +6,8 @@ heard once.
           └────────────┘           the peer said close, was silent for too long, or does not read at all
 
 There is no task: the transport calls, and the subject's handler is called. wsproto parses what comes;
-what goes out is made in wire/websocket.py.
+what goes out is made in wire/websocket.py. Of what comes together a few frames are heard; the rest waits for
+the next turn (net/http/turns.py), and until it is heard nothing more is read.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Any, Final, cast
 
 from wsproto import ConnectionType
 from wsproto.connection import Connection, ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.extensions import Extension
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
@@ -25,14 +26,20 @@ from moorline.limits import (
     GOODBYE_MS_MAX,
     HTTP_LOGIN_MS,
     HTTP_REQUEST_BYTES_MAX,
+    HTTP_TURN_MS,
     WEBSOCKET_BUFFER_BYTES,
     WEBSOCKET_BUFFER_BYTES_MAX,
     WEBSOCKET_CONTROLS_MAX,
+    WEBSOCKET_CONTROLS_MS,
     WEBSOCKET_FRAGMENTS_MAX,
+    WEBSOCKET_FRAMES_PER_TURN,
     WEBSOCKET_INFLATE_BYTES,
+    WEBSOCKET_STRANGER_FRAMES_MAX,
 )
+from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import SocketHandler
+from moorline.net.http.turns import Turns
 from moorline.net.slow_reader import Outflow
 from moorline.wire.websocket import (
     frame_binary,
@@ -76,6 +83,7 @@ class WebSocket(asyncio.Protocol):
         subprotocol: str,
         keepalive_ms: int,
         message_bytes_max: int,
+        turns: Turns,
         extensions: Iterable[Extension] = (),
         gone: Callable[[], None] = lambda: None,
     ) -> None:
@@ -97,7 +105,18 @@ class WebSocket(asyncio.Protocol):
         self._parts: list[str | bytes] = []
         self._parts_bytes = 0
         self._frames = 0
+        self._turns = turns
+        self._unheard = bytearray()
+        """What has come and the parser does not have yet."""
+        self._is_behind = False
+        """Whether something may be left there, or in the parser."""
+        self._is_in_line = False
+        self._is_held = False
+        """Whether the subject wants to hear nothing for now."""
         self._is_reading = True
+        self._frames_heard = 0
+        self._controls = 0
+        self._controls_since_ms = 0
         self._was_heard = True
         self._is_asked = False
         """Whether a ping is on its way, and nothing has come since."""
@@ -144,16 +163,15 @@ class WebSocket(asyncio.Protocol):
 
     def hold_reading(self) -> None:
         """Nothing more is read until it is released: what the peer sends waits on its side."""
-        if self._is_reading and not self._transport.is_closing():
-            self._is_reading = False
-            self._transport.pause_reading()
+        self._is_held = self._state is State.OPEN
+        self._read_or_not()
 
     def release_reading(self) -> None:
-        if not self._is_reading and not self._transport.is_closing():
-            self._is_reading = True
+        if self._is_held:
+            self._is_held = False
             # A held peer was not silent: we did not listen.
             self._was_heard = True
-            self._transport.resume_reading()
+            self._wait_or_read()
 
     # --- asyncio ----------------------------------------------------------------------------------
 
@@ -170,15 +188,14 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._was_heard = True
-        step = WEBSOCKET_INFLATE_BYTES if self._is_deflated else len(data)
-        try:
-            for start in range(0, len(data), step):
-                if self._state in {State.FAILED, State.GONE}:
-                    return  # read, so that our close arrives, and not heard
-                self._parser.receive_data(data[start : start + step])
-                self._hear()
-        except (LocalProtocolError, RemoteProtocolError):
-            self._finish()
+        if self._is_deaf:
+            return  # read, so that our close arrives, and not heard
+        self._unheard += data
+        is_first = not self._is_behind
+        self._is_behind = True
+        if is_first and not self._is_held and not self._turns.is_crowded:
+            self._hear()
+        self._wait_or_read()
 
     def eof_received(self) -> bool:
         return False
@@ -201,32 +218,101 @@ class WebSocket(asyncio.Protocol):
 
     # --- inside -----------------------------------------------------------------------------------
 
+    @property
+    def held_bytes(self) -> int:
+        """What has come and waits for its turn."""
+        return len(self._unheard)
+
+    @property
+    def _is_deaf(self) -> bool:
+        return self._state in {State.FAILED, State.GONE}
+
+    def _go_on(self) -> None:
+        """It is its turn."""
+        self._is_in_line = False
+        if not self._is_held and not self._is_deaf:
+            self._hear()
+        self._wait_or_read()
+
+    def _wait_or_read(self) -> None:
+        if self._is_deaf:
+            self._unheard.clear()
+            self._is_behind = False
+        elif self._is_behind and not self._is_held and not self._is_in_line:
+            self._is_in_line = True
+            self._turns.wait(self._go_on)
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        is_wanted = not self._is_behind and not self._is_held
+        if is_wanted is self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
     def _hear(self) -> None:
-        controls = 0
-        for event in self._parser.events():
-            match event:
-                case TextMessage() | BytesMessage():
-                    if self._state is State.OPEN:
-                        self._take(event)
-                case Ping():
-                    controls += 1
-                    if controls > WEBSOCKET_CONTROLS_MAX:
-                        self._fail(POLICY, "too many pings")
-                    elif self._state is State.OPEN and self.is_writable:
-                        # One that does not read its answers gets none: they would pile up.
-                        self._transport.write(frame_pong(bytes(event.payload)))
-                case Pong():
-                    pass
-                case CloseConnection():
-                    self._hear_close(event)
-            if self._state in {State.FAILED, State.GONE}:
-                return
+        """As much as one turn allows, while the subject listens; `_is_behind` says whether more is left."""
+        frames, ends_ms = 0, monotonic_ms() + HTTP_TURN_MS
+        try:
+            while True:
+                for event in self._parser.events():
+                    self._hear_event(event)
+                    frames += 1
+                    is_over = frames >= WEBSOCKET_FRAMES_PER_TURN or monotonic_ms() >= ends_ms
+                    if is_over or self._is_deaf or self._is_held:
+                        return
+                if not self._unheard:
+                    self._is_behind = False
+                    return
+                # A piece without an event counts too: what is unpacked from it may be large.
+                frames += 1
+                step = WEBSOCKET_INFLATE_BYTES if self._is_deflated else len(self._unheard)
+                piece = bytes(self._unheard[:step])
+                del self._unheard[:step]
+                self._parser.receive_data(piece)
+        except (LocalProtocolError, RemoteProtocolError):
+            self._finish()
+
+    def _hear_event(self, event: Event) -> None:
+        self._frames_heard += 1
+        if self._frames_heard > WEBSOCKET_STRANGER_FRAMES_MAX and not self.peer.is_entered:
+            self._fail(POLICY, f"more than {WEBSOCKET_STRANGER_FRAMES_MAX} frames without a proof")
+            return
+        match event:
+            case TextMessage() | BytesMessage():
+                if self._state is State.OPEN:
+                    self._take(event)
+            case Ping():
+                # One that does not read its answers gets none: they would pile up.
+                if self._may_say_nothing() and self._state is State.OPEN and self.is_writable:
+                    self._transport.write(frame_pong(bytes(event.payload)))
+            case Pong():
+                self._may_say_nothing()
+            case CloseConnection():
+                self._hear_close(event)
+
+    def _may_say_nothing(self) -> bool:
+        """Counts a frame that says nothing; too many of them within a time end the socket."""
+        now_ms = monotonic_ms()
+        if now_ms - self._controls_since_ms >= WEBSOCKET_CONTROLS_MS:
+            self._controls, self._controls_since_ms = 0, now_ms
+        self._controls += 1
+        if self._controls > WEBSOCKET_CONTROLS_MAX:
+            self._fail(POLICY, "too many pings, pongs or empty frames")
+        return self._controls <= WEBSOCKET_CONTROLS_MAX
 
     def _take(self, event: TextMessage | BytesMessage) -> None:
         """A piece of a message, until it is whole: wsproto gives what has come, also of one frame."""
         piece: str | bytes = event.data if isinstance(event, TextMessage) else bytes(event.data)
         self._parts_bytes += len(piece.encode()) if isinstance(piece, str) else len(piece)
         self._frames += event.frame_finished
+        # The last fragment of a message is empty with some programs, and ends it.
+        is_end = event.message_finished and self._parts_bytes > 0
+        if event.frame_finished and not piece and not is_end and not self._may_say_nothing():
+            return
         # A stranger has a proof to say, and no more.
         bytes_max = self._bytes_max if self.peer.is_entered else HTTP_REQUEST_BYTES_MAX
         if self._parts_bytes > bytes_max:
@@ -276,9 +362,8 @@ class WebSocket(asyncio.Protocol):
         self._state = State.CLOSING
         self._timer.cancel()
         self._timer = self._loop.call_later(GOODBYE_MS_MAX / 1_000, self._transport.abort)
-        if not self._is_reading and not self._transport.is_closing():
-            self._is_reading = True
-            self._transport.resume_reading()  # or the peer's close would never be read
+        self._is_held = False  # or the peer's close would never be read
+        self._wait_or_read()
 
     def _finish(self) -> None:
         """Both have said close: what is left is written, within the time of a goodbye."""
