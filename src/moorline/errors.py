@@ -12,7 +12,7 @@
     │   ├── CatalogTooNew      the catalog was written by a newer Moorline
     │   ├── IdentityTaken      another process runs under the identity of this node
     │   ├── DiskFull           no room left on the device
-    │   └── LogDamaged         the queues' write-ahead log is damaged before its end
+    │   └── LogDamaged         the queues' write-ahead log is damaged
     ├── WireError              the peer's: bytes that break the protocol
     │   ├── FrameTooLarge
     │   ├── Malformed
