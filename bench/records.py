@@ -1,13 +1,14 @@
-"""What captures cost whoever writes to a table: commits of 32 writers a second.
+"""Records: what captures cost whoever writes, and what clients see.
 
     python -m bench.records [--quick] [--json]
 
-Three tables alike in one Postgres, with fsync: without a capture, with `log`, with `notify`. pgbench
-writes to each of them in turn, one row a transaction, round by round: a machine with other work slows all
-three down. Told
-is the median of the rounds, with `none` as the peer. Nobody reads meanwhile; a reader of `log` costs its own
-statements
-only.
+Commits of 32 writers a second: three tables alike in one Postgres, with fsync: without a capture, with `log`,
+with `notify`. pgbench writes to each of them in turn, one row a transaction, round by round: a machine with
+other work slows all three down. Told is the median of the rounds, with `none` as the peer. Nobody reads
+meanwhile; a reader of `log` costs its own statements only.
+
+Clients: a node in its own process, many connections in four others, and Postgres, all on one machine
+(`record_clients.py`).
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 import asyncpg
 
+from bench.record_clients import FAN_ROWS, boots, fan_out, latency, make_table, reconnects, served
 from bench.report import Report, run_bench, tell
 from moorline.catalog import EmbeddedPostgres
 from moorline.catalog.datafolder import binaries
@@ -37,27 +39,52 @@ SCRIPTS = {
 class Plan(NamedTuple):
     rounds: int
     seconds: int
+    changes: int
+    fans: tuple[int, ...]
+    fan_changes: int
+    booted: int
+    known: int
 
 
-FULL = Plan(7, 6)
-QUICK = Plan(2, 2)
+FULL = Plan(7, 6, 1_000, (1_000, 10_000), 20, 10_000, 1_000_000)
+QUICK = Plan(1, 1, 150, (200,), 5, 200, 20_000)
 
 
 async def run(report: Report, folder: Path, quick: bool) -> None:
     plan = QUICK if quick else FULL
     async with EmbeddedPostgres(folder / "postgres") as postgres:
-        await _make_tables(postgres.dsn)
-        host = postgres.dsn.split("host=")[1].split("&")[0]
-        for kind, script in SCRIPTS.items():
-            found: dict[str, list[float]] = {capture: [] for capture in CAPTURES}
-            for number in range(plan.rounds):
-                for capture in CAPTURES:
-                    commits = await _commits_per_s(folder, host, script, capture, plan.seconds)
-                    found[capture].append(commits)
-                    tell(
-                        f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second"
-                    )
-            _report(report, kind, found)
+        await _captures(report, folder, postgres.dsn, plan)
+    async with EmbeddedPostgres(folder / "clients") as postgres:
+        await _clients(report, folder, postgres, plan)
+
+
+async def _captures(report: Report, folder: Path, dsn: str, plan: Plan) -> None:
+    await _make_tables(dsn)
+    host = dsn.split("host=")[1].split("&")[0]
+    for kind, script in SCRIPTS.items():
+        found: dict[str, list[float]] = {capture: [] for capture in CAPTURES}
+        for number in range(plan.rounds):
+            for capture in CAPTURES:
+                commits = await _commits_per_s(folder, host, script, capture, plan.seconds)
+                found[capture].append(commits)
+                tell(
+                    f"{kind} round {number + 1}, capture={capture}: {commits:,.0f} commits a second"
+                )
+        _report(report, kind, found)
+
+
+async def _clients(report: Report, folder: Path, postgres: EmbeddedPostgres, plan: Plan) -> None:
+    connection = await asyncpg.connect(postgres.dsn)
+    try:
+        async with served(folder, "node", postgres) as node:
+            await latency(report, node, connection, plan.changes)
+            await make_table(connection, "fans", FAN_ROWS)
+            for clients in plan.fans:
+                await fan_out(report, node, connection, clients, plan.fan_changes)
+            await reconnects(report, node, connection, plan.known)
+        await boots(report, folder, postgres, plan.booted)
+    finally:
+        await connection.close()
 
 
 def _report(report: Report, kind: str, found: dict[str, list[float]]) -> None:

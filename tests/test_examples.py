@@ -20,7 +20,7 @@ NO_LINT = "# ruff: noqa: T201\n"
 """An example prints. The README leaves this line out."""
 
 PRINTED = {
-    "hello": r"node-1 runs resolver, broker, console\nb'ahoy'\n",
+    "hello": r"node-1 runs resolver, broker, records, console\nb'ahoy'\n",
     "queues": r"b'one'\nb'two'\nb'three'\n",
     "full_queue": (
         r"refused after 128: the queue is full; .*\n"
@@ -63,6 +63,9 @@ PRINTED_ON_SPARK = {
     ),
 }
 """They are run by tests/spark/test_spark_examples.py, which has a session for all of them."""
+
+PRINTED_OF_RECORDS = {"records": r"1 NEW\n2 NEW\nrecord 1 DONE\n"}
+"""It needs a table: tests/records/test_watch_command.py makes one, and changes it."""
 
 DECLARED_ON_SPARK = ("spark_declarative", "spark_flows")
 """They only declare something. Commands run it, and the same test does."""
@@ -133,7 +136,7 @@ def example(name: str) -> str:
 
 
 def test_every_example_is_here() -> None:
-    known = [*PRINTED, *PRINTED_ON_SPARK, *DECLARED_ON_SPARK]
+    known = [*PRINTED, *PRINTED_OF_RECORDS, *PRINTED_ON_SPARK, *DECLARED_ON_SPARK]
     assert sorted(known) == [path.stem for path in EXAMPLES]
 
 

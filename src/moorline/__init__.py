@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from moorline.client.credentials import KerberosCredentials
     from moorline.client.moor import Moor
     from moorline.client.queue import Message, Queue
+    from moorline.client.records.changes import ChangeKind, RecordChange
+    from moorline.client.records.settings import RecordSettings
+    from moorline.client.records.table import RecordTable
     from moorline.client.resolver import Resolver
     from moorline.client.service import Service
     from moorline.client.topic import Batch, Subscription, TopicMessage, record
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
         MoorlineError,
         NodeDiskFull,
         NoMessage,
+        NoSuchColumn,
+        NoSuchTable,
         NotAuthorized,
         NotFound,
         NotReady,
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
         ServiceDisabled,
         SessionTaken,
         SubscriptionEnded,
+        TableChanged,
+        TableGone,
         TlsError,
         TooLarge,
         Unreachable,
@@ -65,6 +72,13 @@ _OF_VALUES = {
     "ValueSubscription": "subscription",
 }
 
+_OF_RECORDS = {
+    "ChangeKind": "changes",
+    "RecordChange": "changes",
+    "RecordSettings": "settings",
+    "RecordTable": "table",
+}
+
 __all__ = [
     "BadFilter",
     "BadPath",
@@ -73,6 +87,7 @@ __all__ = [
     "Batch",
     "CallFailed",
     "CertificateRefused",
+    "ChangeKind",
     "ConfigError",
     "ConnectionLost",
     "Denied",
@@ -85,6 +100,8 @@ __all__ = [
     "Moor",
     "MoorlineError",
     "NoMessage",
+    "NoSuchColumn",
+    "NoSuchTable",
     "NodeDiskFull",
     "NotAuthorized",
     "NotFound",
@@ -99,6 +116,9 @@ __all__ = [
     "QueueInRepair",
     "QueueOff",
     "QuotaExceeded",
+    "RecordChange",
+    "RecordSettings",
+    "RecordTable",
     "Refused",
     "Resolver",
     "Service",
@@ -107,6 +127,8 @@ __all__ = [
     "Subscriber",
     "Subscription",
     "SubscriptionEnded",
+    "TableChanged",
+    "TableGone",
     "TlsError",
     "TokenCredentials",
     "TooLarge",
@@ -135,6 +157,9 @@ def __getattr__(name: str) -> Any:
         return getattr(moor, name)
     if name in _OF_VALUES:
         module = importlib.import_module(f"moorline.client.values.{_OF_VALUES[name]}")
+        return getattr(module, name)
+    if name in _OF_RECORDS:
+        module = importlib.import_module(f"moorline.client.records.{_OF_RECORDS[name]}")
         return getattr(module, name)
     if name in {"Batch", "Subscription", "TopicMessage", "record"}:
         from moorline.client import topic

@@ -59,6 +59,10 @@
     │   ├── Referred           the path is another cluster's
     │   ├── BadStart           a place to begin at that is none
     │   ├── BadFilter          a filter of records, columns or known ids that cannot be one
+    │   ├── NoSuchTable        no table of records has that name, or we may see nothing of it
+    │   ├── NoSuchColumn       a table of records has no such column
+    │   ├── TableChanged       a column that a copy reads, or its key, is another one
+    │   ├── TableGone          a table of records was dropped
     │   ├── SessionTaken       the session is another connection's
     │   ├── LimitReached       a session or a node has as many of something as it may have
     │   ├── QuotaExceeded      the queue is full
@@ -467,6 +471,30 @@ class BadFilter(CallFailed):
     """A filter of records, columns or known ids that cannot be one."""
 
     code = "BAD_FILTER"
+
+
+class NoSuchTable(CallFailed):
+    """No table of records has that name, or we may see nothing of it: nobody is told which."""
+
+    code = "NO_SUCH_TABLE"
+
+
+class NoSuchColumn(CallFailed):
+    """A table of records has no such column."""
+
+    code = "NO_SUCH_COLUMN"
+
+
+class TableChanged(CallFailed):
+    """A column that a copy reads or is filtered by is another one, or gone."""
+
+    code = "TABLE_CHANGED"
+
+
+class TableGone(CallFailed):
+    """A table of records was dropped, or is not registered any more."""
+
+    code = "TABLE_GONE"
 
 
 class SessionTaken(CallFailed):

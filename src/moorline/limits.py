@@ -1639,6 +1639,35 @@ WRITER_MS_MAX = 30_000
 VALUE_BATCH_UPDATES_MAX = 16_000_000
 """Updates of one batch that a subscriber gathers before its end: who never ends one is hostile."""
 
+# --- the copy of a client of records --------------------------------------------------------------
+
+RECORD_CHANGES_MAX = 65_536
+"""Changes that wait for a program that reads those of its copy; beyond it, the latest of each key."""
+
+RECORD_CLIENT_RETURN_MS = 5_000
+"""A client of records that was cut returns within it, by chance: a change of rights cuts many at once."""
+
+RECORD_CLIENT_RETURN_MS_MAX = 60_000
+"""The same, behind many tries that led to nothing."""
+
+RECORD_CACHES_ASIDE_MAX = 100
+"""Caches that were set aside beside one: whoever has so many has something else to mend."""
+
+RECORD_LISTED_MAX = 65_536
+"""Hashes in the lists that are asked for at once: 512 KB, which fit a frame."""
+
+RECORD_PAYLOAD_BYTES_MAX = 768 * KIB
+"""Sketch or list that goes with an answer: it fits a frame. Where more is needed, all rows are sent."""
+
+RECORD_ANSWER_MS_MAX = 120_000
+"""Time for an answer in a sync by digest: the sketch of 10^7 rows takes some seconds."""
+
+RECORD_PART_BYTES = 512 * KIB
+"""Of messages over the native protocol that fit no frame."""
+
+RECORD_PARTS_BYTES_MAX = 64 * MIB
+"""All parts together: as much as a client holds of one row before it is whole."""
+
 # --- records --------------------------------------------------------------------------------------
 
 RECORD_TABLES_MAX = 64
@@ -1844,3 +1873,24 @@ RECORDS_KEYS_LOOK_MS = 60_000
 RECORDS_KEYS_AGAIN_MS = 1_000
 """Between two looks because a cursor was signed with a key that is not known here: another node may
 have drawn it."""
+
+# --- records: into a topic ------------------------------------------------------------------------
+
+RECORDS_PUBLISH_ROWS_MAX = 1_000
+"""Messages of a batch that is stored before it is published: a few milliseconds of the streams."""
+
+RECORDS_PUBLISH_BYTES = 1 * MIB
+"""Bytes at which such a batch ends, one message beyond it included; the catalog takes four times as many."""
+
+RECORDS_PUBLISHED_TABLES_MAX = 1_000
+"""Tables that one home publishes: each is looked at all the time."""
+
+RECORDS_PUBLISH_KEEP_MS = 60_000
+"""Between two places that are stored though nothing changed: far below the life of a log."""
+
+RECORDS_PUBLISH_LOOK_MS = 5_000
+"""Within it a node notices that a publication of its own was stopped elsewhere."""
+
+RECORDS_PUBLISH_AGAIN_MS_MAX = 10_000
+"""Longest pause between two tries of a publication that does not go on: a snapshot that is cut short is
+published anew from its first row."""

@@ -13,7 +13,7 @@ import xxhash
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import UpdateProgress
 from moorline.node.access import OF_LINKS
-from moorline.wire import access, group, queue, resolver, service, staging, topic
+from moorline.wire import access, group, queue, records, resolver, service, staging, topic
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
 from moorline.wire.packed_rows import packed
@@ -99,6 +99,8 @@ FIELDS: dict[str, Any] = {
     "mechanisms": ("anonymous",),
     "member": "nobody",
     "message": 1,
+    # A set of one table, which is judged by itself.
+    "messages": msgspec.msgpack.encode([records.Subscribe(1, [records.TableSubscription("t")])]),
     "name": "guest",
     "offset": 0,
     "part": "segment",
@@ -119,8 +121,10 @@ FIELDS: dict[str, Any] = {
     "start": "beginning",
     "subject": "guest",
     "subscription": 1,
+    "table": "things",
     "ticket": 1,
     "time_us": 0,
+    "topic": TOPIC,
     "upto": 1,
     "watch": 1,
     "work": group.DeleteGroup(0, GROUP),

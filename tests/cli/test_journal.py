@@ -116,6 +116,23 @@ def test_what_a_kill_in_the_middle_of_a_checkpoint_leaves_is_no_damage(
     assert found["messages"] == count
 
 
+def test_changes_that_a_damaged_log_has_lost_are_told(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The messages of its only batch were answered: that none is lost would be a lie."""
+    segment = max((data / "queues" / "wal").iterdir())
+    flip(segment, segment.stat().st_size - 3)
+    assert run(["journal", "check", f"--data={data}"]) == 15
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].endswith("up to 4 changes of the log are lost")
+    assert "0 are lost" not in out
+    assert run(["journal", "check", "--json", f"--data={data}"]) == 15
+    found = json.loads(capsys.readouterr().out)
+    assert (found["lost"], found["lost_changes"], found["is_loss_unknown"]) == (0, 4, False)
+    assert found["problems"][0]["lost_changes"] == 4
+    assert run(["journal", "check", "--repair", f"--data={data}"]) == 0
+
+
 @pytest.mark.parametrize("state", [b"", b"read_file=abc", b"bad\nbad\n"])
 def test_a_torn_only_state_line_is_mended(
     data: Path, capsys: pytest.CaptureFixture[str], state: bytes

@@ -132,7 +132,7 @@ def test_info_says_what_a_queue_is(moor: Moor, queue: str) -> None:
     assert facts["queue"] == queue
     assert (facts["waiting"], facts["is_suspended"], facts["is_blocked"]) == (1, True, False)
     shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
-    assert shown["owner"] == "anonymous"
+    assert (facts["owner"], shown["owner"]) == ("", "nobody")
     assert shown["suspended"] == "yes"
 
 

@@ -315,7 +315,7 @@ async def test_a09_an_operator_maps_a_fingerprint_that_never_returns(
         assert await message.ack() == 0
         with pytest.raises(Denied):
             await billing.queue(ownerless).get()
-        assert (await captain.queue(ownerless).info()).owner == "anonymous"
+        assert (await captain.queue(ownerless).info()).owner == "", "it is nobody's"
         await captain.queue(ownerless).delete()
 
 

@@ -76,6 +76,7 @@ def check(
                 left = work.check(disk, options, wall_ms, seen).problems
         streams = _check_streams(settings.config)
     facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": not left}
+    facts |= {"lost_changes": report.lost_changes, "is_loss_unknown": report.is_loss_unknown}
     facts["is_lossless"] = not gone and all(problem.is_harmless for problem in left)
     if repair:
         facts["left"] = left
@@ -263,7 +264,7 @@ def _show(report: "Report", *, repaired: bool) -> None:
 def _show_findings(report: "Report", *, repaired: bool) -> None:
     if report.problems:
         rows = [
-            (problem.queue or None, problem.kind, problem.lost, problem.text)
+            (problem.queue or None, problem.kind, _lost(problem), problem.text)
             for problem in report.problems
         ]
         output.table(("queue", "kind", "lost", "what"), rows)
@@ -276,10 +277,29 @@ def _show_findings(report: "Report", *, repaired: bool) -> None:
     aside = f", {report.aside} records are set aside" if report.aside else ""
     output.line(
         f"{counts}; {output.counted(len(report.problems), 'problem')}, {report.saved} messages of damaged "
-        f"queues {verb}{twice}{aside}, {report.lost} are lost"
+        f"queues {verb}{twice}{aside}, {_losses(report)}"
     )
     if not repaired and all(problem.is_harmless for problem in report.problems):
         output.line("a crash leaves this: nothing is lost, and the next start puts it right")
+
+
+def _lost(problem: "Problem") -> str:
+    if problem.lost_changes:
+        return f"up to {problem.lost_changes} changes"
+    return "not known" if problem.is_loss_unknown and not problem.lost else str(problem.lost)
+
+
+def _losses(report: "Report") -> str:
+    """None are lost only where that is certain."""
+    said = []
+    if report.lost or not (report.lost_changes or report.is_loss_unknown):
+        said.append(f"{report.lost} are lost")
+    if report.lost_changes:
+        said.append(f"up to {output.counted(report.lost_changes, 'change')} of the log are lost")
+    if report.is_loss_unknown:
+        more = " more" if said else ""
+        said.append(f"how many{more} are lost is not known")
+    return ", ".join(said)
 
 
 def _check_streams(config: Config) -> "StreamReport | None":

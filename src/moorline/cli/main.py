@@ -45,7 +45,7 @@ NOUNS = {
     "quota": "quota",
     "owner": "owner",
     "value": "value",
-    "records": "records",
+    "records": "records_watch",
 }
 """The module whose `app` has the commands of each noun."""
 

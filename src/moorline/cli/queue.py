@@ -213,6 +213,7 @@ def info(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
             "queue": text_of(described.queue),
         }
         words = {**facts, "created_s": time_of(described.created_s * 1_000_000)}
+        words["owner"] = described.owner or "nobody"
         rows = [(_worded(name), value) for name, value in words.items()]
         output.emit(as_json, facts, lambda: output.table(("what", "value"), rows))
 

@@ -16,6 +16,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.flags import with_settings
 from moorline.cli.installed import need_server
+from moorline.cli.records_publish import facts_of, publications_of, publish
 from moorline.config.load import Loaded
 from moorline.config.settings import Config
 from moorline.errors import ConfigError, TableRefused
@@ -28,6 +29,8 @@ app = typer.Typer(
     help="Register tables of Postgres, whose rows are streamed to clients; check and renew them.",
     epilog="Example: moor records add experiments --key id --owner workspace_id --filter state",
 )
+
+app.command(epilog="Example: moor records publish experiments --topic tables/experiments")(publish)
 
 Database = Annotated[
     str,
@@ -207,10 +210,12 @@ def list_tables(
     database_file: DatabaseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the registered tables of a database."""
+    """List the registered tables of a database, and the topics that they feed."""
     need_server("moor records")
     from moorline.records.registration import registrations
 
+    tables = _on(settings, database, database_file, lambda one: registrations(one))
+    published = publications_of(settings.config) if tables else {}
     rows = [
         {
             "name": one.name,
@@ -220,15 +225,19 @@ def list_tables(
             "filters": list(one.filters),
             "capture": one.capture,
             "is_dropped": one.is_dropped,
+            **facts_of(published, one.name),
         }
-        for one in _on(settings, database, database_file, lambda one: registrations(one))
+        for one in tables
     ]
-    columns = ("name", "table", "key", "owner", "filters", "capture", "is_dropped")
-    output.emit(
-        as_json,
-        rows,
-        lambda: output.table(columns, [[row[column] for column in columns] for row in rows]),
-    )
+    columns = ("name", "table", "key", "owner", "filters", "capture", "is_dropped", "topic", "home")
+
+    def show() -> None:
+        output.table(columns, [[row[column] for column in columns] for row in rows])
+        for row in rows:
+            if row["problem"]:
+                output.error(f"note: {row['name']} is not published now: {row['problem']}")
+
+    output.emit(as_json, rows, show)
 
 
 @app.command(epilog="Example: moor records check experiments")

@@ -51,6 +51,10 @@ class Connecting:
         self._moor: Moor | None = None
 
     async def _connect(self) -> Moor:
+        return Moor(*await self._dial(), dial=self._dial)
+
+    async def _dial(self) -> tuple[Caller, Address]:
+        """A connection, and where it leads to. What lasts longer than one of them dials again."""
         if isinstance(self._address, str):
             return await self._found(self._address)
         credentials = await prepared(self._proof, self._address)
@@ -67,17 +71,16 @@ class Connecting:
             certificate=self._certificate,
             key=self._key,
         )
-        return Moor(caller, self._address)
+        return caller, self._address
 
-    async def _found(self, resolvers: str) -> Moor:
+    async def _found(self, resolvers: str) -> tuple[Caller, Address]:
         # Not at the top: most programs name their node.
         from moorline.client.broker_choice import open_broker
         from moorline.client.resolver_cluster import ReaderLink
 
         identity = ClientIdentity(self._proof, self._ca, self._certificate, self._key)
         link = ReaderLink(identity, connect_ms=self._timeout_ms)
-        caller, address = await open_broker(resolvers, link)
-        return Moor(caller, address)
+        return await open_broker(resolvers, link)
 
     def __await__(self) -> Generator[object, None, Moor]:
         return self._connect().__await__()

@@ -5,11 +5,11 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moorline.client.access import Access
 from moorline.client.group import Group, list_groups
@@ -37,6 +37,7 @@ from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
 from moorline.wire.node import ClockConfirmed, ConfirmClock, Describe, Described, Echo, Echoed
+from moorline.wire.publication import PublishTable, StopTable, TablePublished, TableStopped
 from moorline.wire.queue import (
     CheckpointQueues,
     Get,
@@ -62,17 +63,22 @@ from moorline.wire.topic import (
 )
 
 if TYPE_CHECKING:
+    from moorline.client.records.settings import RecordSettings
+    from moorline.client.records.table import RecordTable
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
+Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
+"""Opens one more connection like this one."""
 
 
 class Moor:
     """A connection to one node. Made by `connect`; closed by `close` or the end of `async with`."""
 
-    def __init__(self, caller: Caller, address: Address) -> None:
+    def __init__(self, caller: Caller, address: Address, *, dial: Dial) -> None:
         self.address = address
         self._caller = caller
+        self._dial = dial
         self._inboxes = Inboxes()
         self._service: Service | None = None
         self._subscriptions = Subscriptions(caller)
@@ -227,6 +233,17 @@ class Moor:
         """Who may do what: rows of rights, users, quotas."""
         return Access(self._caller)
 
+    async def publish_table(self, table: str, topic: str) -> str:
+        """This node feeds the topic with a registered table from now on; its home."""
+        made = await self._caller.call(
+            lambda call: PublishTable(call, table, topic), TablePublished
+        )
+        return made.home
+
+    async def stop_table(self, table: str) -> str:
+        """Ends that; the topic that was fed."""
+        return (await self._caller.call(lambda call: StopTable(call, table), TableStopped)).topic
+
     async def topics(
         self, filter_text: str = "#", after: str = "", count: int = 1_000
     ) -> list[tuple[str, int]]:
@@ -250,6 +267,31 @@ class Moor:
             if len(told.streams) < STREAMS_PER_PAGE_MAX:
                 return StreamsDescribed(told.call, found, told.dropped_messages, told.lost_messages)
             after = (found[-1].shard, found[-1].generation)
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def records(
+        self,
+        table: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        cache: Path | str | None = None,
+        wait: bool = True,
+        settings: "RecordSettings | None" = None,
+    ) -> "RecordTable":
+        """A live copy of the rows of a Postgres table that match a filter, and that we may see.
+
+        It has a connection of its own, opened as this one was, and stays connected by itself. With a `cache`
+        it begins with what that file has, and keeps it. Entered without `wait` it is there at once, with the
+        rows of its cache, and `synced()` waits for the rest.
+        """
+        # Not at the top: it brings numpy, and most programs and commands need none of it.
+        from moorline.client.records.asked import Asked
+        from moorline.client.records.table import RecordTable
+
+        asked = Asked.of(table, where, columns)
+        return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
 
     # --- services ---------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
-from moorline.node.records import away, open_records
+from moorline.node.records import away, open_publications, open_records
 from moorline.node.records import watch as watch_records
 from moorline.node.resolver import open_resolver
 from moorline.node.resolver import watch as watch_resolver
@@ -65,6 +65,7 @@ from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
 from moorline.records.subscribing import Tables
@@ -367,9 +368,21 @@ class Node:
         )
         self._records = tables
         register_records(self.routes, tables)
+        self._declared.update(NativeRecords(tables).declared())
         register_polls(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
+        publications = await stack.enter_async_context(
+            open_publications(
+                self.config,
+                self._catalog,
+                tables,
+                self._topics.streams if self._topics is not None else None,
+                self._identity.home,
+                Demands(self._access.trail, self._access.trail),
+            )
+        )
+        self._declared.update(publications.declared())
 
     def _known_shards(self) -> list[ShardPlace]:
         assert self._topics is not None

@@ -2,18 +2,29 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
+from moorline.access.demands import Demands
 from moorline.catalog import Catalog
+from moorline.catalog.publications import Publications
 from moorline.catalog.record_keys import RecordKeys
 from moorline.config import Config
+from moorline.errors import NodeDiskFull
 from moorline.metrics import Metrics
 from moorline.node.access import NodeAccess
 from moorline.records.addresses import addresses
 from moorline.records.database import Database
 from moorline.records.permits import Permits
+from moorline.records.publication_message import PublishedMessage
+from moorline.records.publications import PublicationBroker
 from moorline.records.signing import Signing
 from moorline.records.subscribing import Tables
+from moorline.topics.paths import check_reserved
+from moorline.topics.producer import producer_number
+from moorline.topics.streams import LocalStreams
+
+OWN_PRINCIPAL = ""
+"""As whose the node numbers what it publishes of tables: nobody can prove to be that."""
 
 
 @contextlib.asynccontextmanager
@@ -36,6 +47,57 @@ async def open_records(
         for work in (signing.keep_forever(), tables.prune_forever()):
             stack.callback(asyncio.create_task(work).cancel)
         yield tables
+
+
+class StreamSink:
+    """The streams of this node, for what it publishes of tables: a `records.publication.Sink`."""
+
+    def __init__(self, streams: LocalStreams, home: str, message_bytes_max: int) -> None:
+        self.home = home
+        self.message_bytes_max = message_bytes_max
+        self._streams = streams
+
+    @property
+    def shards(self) -> int:
+        return self._streams.store.shards_in_use
+
+    def last(self, producer: str) -> int:
+        return self._streams.store.producer_last(producer_number(OWN_PRINCIPAL, producer))
+
+    def check(self, topic: str) -> None:
+        check_reserved(topic)
+        self._streams.store.check_topic(topic)
+
+    async def publish(
+        self, topic: str, producer: str, first: int, messages: Sequence[PublishedMessage]
+    ) -> None:
+        if self._streams.is_disk_full:
+            raise NodeDiskFull("the node's disk is nearly full: no messages are taken")
+        number, append = producer_number(OWN_PRINCIPAL, producer), self._streams.store.append
+        for sequence, message in enumerate(messages, first):
+            append(topic, message.body, message.key, message.headers, 0, 0, number, sequence)
+        # Also for duplicates: they may be of a batch that is still on its way.
+        await self._streams.commits.durable()
+
+
+@contextlib.asynccontextmanager
+async def open_publications(
+    config: Config,
+    catalog: Catalog,
+    tables: Tables,
+    streams: LocalStreams | None,
+    home: str,
+    demands: Demands,
+) -> AsyncIterator[PublicationBroker]:
+    """Behind the streams, and closed before them."""
+    bytes_max = config.streams.message_bytes_max
+    sink = None if streams is None else StreamSink(streams, home, bytes_max)
+    broker = PublicationBroker(Publications(catalog), tables.capture, sink, config.records, demands)
+    try:
+        await broker.start()
+        yield broker
+    finally:
+        await broker.close()
 
 
 def away(tables: Tables) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from moorline.core.access.principal import ANONYMOUS
 from moorline.core.queue.queue import Queue
 from moorline.errors import NotFound
 from moorline.journal.queues.store import Store
@@ -46,7 +45,7 @@ class QueueDescriptions:
             is_damaged=queue.damaged,
             is_over_quota=not queue.can_write,
             created_s=queue.created_s,
-            owner=self._owners.name_of(queue) or ANONYMOUS,
+            owner=self._owners.name_of(queue),
             unreadable=unreadable,
             is_closed=queue.closed,
         )

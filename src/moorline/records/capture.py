@@ -66,6 +66,10 @@ class Capture(Protocol):
     def table(self) -> Table:
         """As of the last step."""
 
+    @property
+    def shape(self) -> str:
+        """Columns and partitions as of then, as one text that differs when they do."""
+
     async def position(self) -> Snapshot:
         """That of now, to begin at."""
 

@@ -9,13 +9,13 @@ from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import LISTED_BYTES
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
-from moorline.limits import FRAME_BYTES_MAX, RECORDS_FETCH_ROWS_MAX
+from moorline.limits import RECORD_PAYLOAD_BYTES_MAX, RECORDS_FETCH_ROWS_MAX
 from moorline.records.capture import Capture, ScannedRow
 from moorline.records.condition import Condition
 from moorline.records.key_set import KeySet
 from moorline.wire.records import Lists, RangeFacts, Ranges, Told, Verify
 
-LISTED_BYTES_MAX = FRAME_BYTES_MAX
+LISTED_BYTES_MAX = RECORD_PAYLOAD_BYTES_MAX
 """Of lists in one answer. Where more would have to be listed so much differs that all rows are sent."""
 
 

@@ -39,7 +39,7 @@ class Hearer(Protocol):
 
 class Receiver:
     __slots__ = (
-        "can_compare", "digest", "filter", "hearer", "known", "needs_full", "number",
+        "can_compare", "digest", "filter", "hearer", "is_asking", "known", "needs_full", "number",
         "offer", "pending", "sync", "table", "told",
     )  # fmt: skip
 
@@ -60,5 +60,7 @@ class Receiver:
         """The last sync that it was told of."""
         self.offer: Offer | None = None
         """What its questions are answered from, while it syncs by digest."""
+        self.is_asking = False
+        """It was told of a sync by digest that has not ended: questions of it may be on their way."""
         self.needs_full = False
         """The columns are others: rows that have not changed are wanted too."""

@@ -94,9 +94,19 @@ class Scans:
         scan.task = asyncio.create_task(self._run(scan))
 
     def cancel(self, number: int) -> None:
-        """Nobody is in it any more."""
+        """Nobody is in it any more, and nothing more is fetched from it: its permits may be old ones."""
         scan = self.running.get(number)
-        if scan is not None and scan.task is not None:
+        if scan is None:
+            return
+        for one in scan.begun.to:
+            receiver = self._receivers.get(one)
+            if (
+                receiver is not None
+                and receiver.offer is not None
+                and receiver.offer.scan == number
+            ):
+                receiver.offer = None
+        if scan.task is not None:
             scan.task.cancel()
 
     def left(self) -> None:

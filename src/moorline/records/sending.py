@@ -46,6 +46,8 @@ class Sending:
                 found = made[form] = list(
                     packets(form, self._parts(form, filter_, deletions, records))
                 )
+            # It holds something else from now on than it said when it came.
+            receiver.digest = None
             for packet in found:
                 receiver.hearer.write(packet)
 
@@ -57,6 +59,7 @@ class Sending:
             if how is None:
                 continue
             receiver.pending, receiver.told = None, how
+            receiver.is_asking = how is How.DIGEST
             form = receiver.hearer.form
             known = form, receiver.sync, how
             if known not in made:
@@ -76,6 +79,7 @@ class Sending:
                 message = SyncEnd(receiver.sync, self.table.name, signed, digest)
                 made[known] = form.packet([form.message(message)])
             receiver.hearer.write(made[known])
+            receiver.is_asking = False
             receiver.hearer.ended(receiver)
 
     def cursor(self, snapshot: Any, filter_hash: bytes, permit_hash: bytes, digest: Any) -> Cursor:

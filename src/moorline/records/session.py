@@ -236,17 +236,20 @@ class RecordSession:
         if found is None or message.sync != self.sync or found[1].offer is None:
             return  # of a set, or a sync, that is over
         host, receiver = found
+        offer = receiver.offer
+        assert offer is not None
         try:
             if isinstance(message, Fetch):
                 await self._fetch(host, receiver, message)
                 return
             told = await _told(receiver, message)
-            if receiver.offer is None or self.sync != message.sync:
-                return
+            if receiver.offer is not offer or self.sync != message.sync:
+                return  # it was cut, or begins anew
             if told is None:
                 receiver.pending = How.FULL
-                await self._bring(host, receiver, receiver.offer.everything())
-                host.sync_done(receiver)
+                await self._bring(host, receiver, offer.everything())
+                if receiver.offer is offer:
+                    host.sync_done(receiver)
                 return
         except (CallFailed, DatabaseUnreachable, TableRefused):
             # What it has of it may be a part: it subscribes again with that.

@@ -10,6 +10,7 @@ from moorline.net.http.messages import Request
 from moorline.net.http.routes import Entry, Routes, SocketRoute
 from moorline.net.http.websocket import POLICY, WebSocket
 from moorline.net.session_rights import SessionAllowance, SessionRights
+from moorline.records.browser import serving
 from moorline.records.form import JSON, MSGPACK, Form
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
@@ -113,6 +114,7 @@ def register(routes: Routes, tables: Tables) -> None:
     def make(_: Request) -> RecordSocket:
         return RecordSocket(tables)
 
+    serving.register(routes)
     routes.add(
         SocketRoute(
             PATH,

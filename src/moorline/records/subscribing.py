@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorline.access.guard import HEAVY
@@ -44,6 +44,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance
 from moorline.net.tasks import Tasks
+from moorline.records.capture import Capture
 from moorline.records.database import Database
 from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
@@ -273,6 +274,13 @@ class Tables:
             opened.exception()
         if not task.cancelled() and task.exception() is not None:
             log.error("a table's host failed", exc_info=task.exception(), extra={"table": name})
+
+    @contextlib.asynccontextmanager
+    async def capture(self, name: str) -> AsyncIterator[Capture]:
+        """One of its own, for whoever follows a table without subscribing to it."""
+        number = await self._database_of(name)
+        async with open_capture(self._databases[number], name) as capture:
+            yield capture
 
     async def _database_of(self, name: str) -> int:
         away: DatabaseUnreachable | None = None

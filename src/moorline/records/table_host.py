@@ -186,6 +186,9 @@ class TableHost:
                 for receiver in self._of(to):
                     receiver.pending = how
                     receiver.offer = None
+                    if receiver.is_asking:
+                        # Its questions may be on their way, and would be taken for those of this sync.
+                        receiver.hearer.boot("its sync begins anew")
             case SendRows(to, audience, deletions, records):
                 if receivers := self._of(to):
                     filter_ = self.feed.audiences[audience].filter

@@ -20,6 +20,8 @@ class Overwritten(NamedTuple):
     before: bytes
 
 
+SECTOR_BYTES = 512
+"""What a disk writes as a whole or not at all."""
 _TORN_PIECES = 8
 """Pieces of what was written over last, of which each lands or does not."""
 
@@ -74,12 +76,15 @@ class MemoryFile:
         self.log.clear()
 
     def _undo_some(self, change: Overwritten, chance: random.Random) -> None:
-        """Its blocks reach the disk in any order: some are the old ones, some the new."""
-        size = max(1, len(change.before) // chance.randint(1, _TORN_PIECES))
-        for start in range(0, len(change.before), size):
+        """Its sectors reach the disk in any order, each as a whole: some are the old ones, some the new."""
+        pieces = chance.randint(1, _TORN_PIECES)
+        size = max(1, len(change.before) // pieces // SECTOR_BYTES) * SECTOR_BYTES
+        end = change.offset + len(change.before)
+        for sector in range(change.offset - change.offset % SECTOR_BYTES, end, size):
             if chance.random() < 0.5:
-                piece = change.before[start : start + size]
-                self._undo(Overwritten(change.offset + start, piece))
+                start = max(change.offset, sector)
+                piece = change.before[start - change.offset : sector + size - change.offset]
+                self._undo(Overwritten(start, piece))
 
     def _undo(self, change: int | bytes | Overwritten) -> None:
         if isinstance(change, Overwritten):

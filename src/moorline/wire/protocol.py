@@ -10,8 +10,10 @@ from moorline.wire import (
     access,
     audit,
     group,
+    publication,
     queue,
     queue_contents,
+    records,
     resolver,
     service,
     staging,
@@ -53,6 +55,8 @@ HeardByNode = (
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
+    | records.RecordMessages
+    | publication.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -76,6 +80,8 @@ HeardByClient = (
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS
+    | records.RecordMessages
+    | publication.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

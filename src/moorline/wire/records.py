@@ -1,8 +1,8 @@
 """Room: wire. What is said between a client and a node about the rows of Postgres tables.
 
-The same messages travel as JSON text or msgpack in WebSocket messages, each a list of them, and as msgpack inside
-`RecordMessages` of the native protocol. Bytes are base64 in JSON. Numbers of 64 bits are hexadecimal texts
-wherever a browser would round them: a prefix is its digits, four bits each, and `""` is everything.
+The same messages travel as JSON text or msgpack in WebSocket messages, each a list of them, and as msgpack
+inside `RecordMessages` of the native protocol. Bytes are base64 in JSON. Numbers of 64 bits are hexadecimal
+texts wherever a browser would round them: a prefix is its digits, four bits each, and `""` is everything.
 
     client   subscribe · verify · ranges · lists · fetch · login
     node     sync_start · record · deletion · answer · sync_end · refused
@@ -148,7 +148,7 @@ class RangeFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Told(RecordMessage, frozen=True, gc=False, tag="answer"):
-    """To verify (`digest`, `mode`, `cells`, `payload`), to ranges, or to lists (`lists`: high halves, eight bytes each)."""
+    """To verify (`digest`, `mode`, `cells`, `payload`), to ranges, or to lists (high halves of hashes)."""
 
     sync: Sync
     table: Identifier
@@ -157,7 +157,10 @@ class Told(RecordMessage, frozen=True, gc=False, tag="answer"):
     cells: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
     payload: Annotated[bytes, Meta(max_length=FRAME_BYTES_MAX)] = b""
     ranges: Annotated[list[RangeFacts], Meta(max_length=RECORD_PREFIXES_MAX)] = []
-    lists: Annotated[list[Annotated[bytes, Meta(max_length=FRAME_BYTES_MAX)]], Meta(max_length=RECORD_PREFIXES_MAX)] = []
+    lists: Annotated[
+        list[Annotated[bytes, Meta(max_length=FRAME_BYTES_MAX)]],
+        Meta(max_length=RECORD_PREFIXES_MAX),
+    ] = []
 
     __repr__ = without_bytes
 
@@ -180,9 +183,13 @@ class Refused(RecordMessage, frozen=True, gc=False, tag="refused"):
 
 
 class RecordMessages(Message, frozen=True, gc=False, tag=360):
-    """Over the native protocol, in both directions: a msgpack list of the messages above."""
+    """Over the native protocol, in both directions: a msgpack list of the messages above.
+
+    A node cuts a list that fits no frame into parts, which follow each other: `is_part` in all but the last.
+    """
 
     messages: Body
+    is_part: bool = False
 
     __repr__ = without_bytes
 

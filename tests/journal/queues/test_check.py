@@ -23,9 +23,10 @@ from tests.journal.queues.stores import (
     unseen,
 )
 
+from moorline.core.access.owner import owner_of
 from moorline.core.queue.journal import parse_line
 from moorline.core.queue.queue import QUOTA_MARKER, Entry
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, LogDamaged
 from moorline.ids import text_of
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues import checkpoint
@@ -395,6 +396,119 @@ def test_acknowledgements_behind_a_gap_take_no_other_message_along(tmp_path: Pat
     store = opened(disk)
     assert store.next_lsn > last > lost
     store.close()
+
+
+def log_of(root: Path, *texts: bytes, is_closed: bool = False) -> tuple[FileDisk, bytes, list[int]]:
+    """A queue of eve's, made and sent to in a batch each; and where the batches end."""
+    disk = FileDisk(root)
+    store = opened(disk)
+    queue = store.create(owner_of("eve"))
+    store.commit()
+    ends = [last_segment(root).stat().st_size]
+    if is_closed:
+        store.close_to_strangers(queue, closed=True)
+    for text in texts:
+        store.send(queue, text, NOW_MS)
+        store.commit()
+        ends.append(last_segment(root).stat().st_size)
+    store.close()
+    return disk, queue.id, ends
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_queue_whose_making_is_lost_is_nobodys_and_is_named(
+    tmp_path: Path, is_closed: bool
+) -> None:
+    disk, queue_id, _ = log_of(tmp_path, b"one", b"two", is_closed=is_closed)
+    flip(last_segment(tmp_path), 70)
+    found = repair(disk, OPTIONS, now, unseen)
+    damage, owner = found.problems
+    assert (damage.kind, damage.lost_changes) == ("log", 1)
+    assert (owner.kind, owner.queue, owner.is_harmless) == ("owner", text_of(queue_id), False)
+    assert f"moor grant add /queues/{text_of(queue_id)} NAME" in owner.text
+    store = opened(disk)
+    queue = store.find(queue_id)
+    assert queue is not None
+    assert store.owners[queue.owner] == b"", "nobody's"
+    assert queue.closed == is_closed, "what is still in the log holds"
+    assert queue.size == 2
+    store.close()
+    assert check(disk, OPTIONS, now, unseen).problems == []
+
+
+def test_a_queue_whose_making_is_lost_and_that_was_deleted_is_not_named(tmp_path: Path) -> None:
+    disk, queue_id, _ = log_of(tmp_path, b"one")
+    store = opened(disk)
+    queue = store.find(queue_id)
+    assert queue is not None
+    store.delete(queue)
+    store.commit()
+    store.close()
+    flip(tmp_path / "wal" / f"{1:020}.wal", 70)
+    assert only(check(disk, OPTIONS, now, unseen)).kind == "log"
+
+
+def test_changes_that_are_lost_in_the_middle_of_the_log_are_counted(tmp_path: Path) -> None:
+    disk, _, ends = log_of(tmp_path, b"one", b"two", b"three", b"four")
+    for end in ends[1:3]:
+        flip(last_segment(tmp_path), end + 60)
+    problem = only(check(disk, OPTIONS, now, unseen))
+    assert (problem.lost, problem.lost_changes) == (0, 2)
+    assert "up to 2 changes are lost" in problem.text
+
+
+def test_changes_that_are_lost_at_the_end_of_the_log_are_counted_and_not_numbered_again(
+    tmp_path: Path,
+) -> None:
+    disk, queue_id, ends = log_of(tmp_path, b"one", b"two")
+    flip(last_segment(tmp_path), ends[1] + 60)
+    with pytest.raises(LogDamaged):
+        opened(disk)
+    report = repair(disk, OPTIONS, now, unseen)
+    assert (only(report).lost_changes, only(report).is_harmless) == (1, False)
+    assert [body for _, _, body in contents(disk)[queue_id]] == [b"one"]
+    store = opened(disk)
+    assert store.next_lsn > 3, "somebody may have been told that number"
+    store.close()
+    assert check(disk, OPTIONS, now, unseen).problems == []
+
+
+def test_several_bad_batches_at_the_end_are_bounded_by_their_bytes(tmp_path: Path) -> None:
+    disk, _, ends = log_of(tmp_path, b"one", b"two", b"three")
+    for end in ends[1:3]:
+        flip(last_segment(tmp_path), end + 60)
+    assert 2 <= only(check(disk, OPTIONS, now, unseen)).lost_changes <= 4
+
+
+def test_damage_to_what_a_checkpoint_has_saved_loses_nothing(tmp_path: Path) -> None:
+    """The log outlives the index that has its changes, if a kill comes before it is dropped."""
+    disk, _, _ = log_of(tmp_path, b"one", b"two")
+    segment = last_segment(tmp_path)
+    data = segment.read_bytes()
+    store = opened(disk)
+    checkpoint.run(store, now)
+    store.close()
+    segment.write_bytes(data)
+    flip(segment, 70)
+    assert only(check(disk, OPTIONS, now, unseen)).lost_changes == 0
+
+
+def test_a_file_of_the_log_that_is_gone_between_others_is_told(tmp_path: Path) -> None:
+    """A start refuses that: a check may not say that nothing is wrong."""
+    disk, queue_id, _ = log_of(tmp_path, b"one")
+    for text in (b"two", b"three"):
+        store = opened(disk)
+        queue = store.find(queue_id)
+        assert queue is not None
+        store.send(queue, text, NOW_MS)
+        store.commit()
+        store.close()
+    (tmp_path / "wal" / f"{3:020}.wal").unlink()
+    with pytest.raises(LogDamaged):
+        opened(disk)
+    problem = only(repair(disk, OPTIONS, now, unseen))
+    assert (problem.kind, problem.lost_changes) == ("log", 1)
+    assert [body for _, _, body in contents(disk)[queue_id]] == [b"one", b"three"]
 
 
 def test_a_store_that_is_being_moved_is_left_alone(case: Case) -> None:

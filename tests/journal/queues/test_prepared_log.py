@@ -1,6 +1,7 @@
 """Segments of the log whose blocks were written before: zeros are no batch, and nothing whole is ever cut."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from tests.journal.queues.test_wal import batch, flipped, log_on, overwrite, replayed
@@ -62,21 +63,72 @@ def test_what_is_written_into_a_prepared_segment_comes_back() -> None:
         assert all(not one.bad for one in log_on(disk).survey())
 
 
-def test_a_batch_of_which_any_part_did_not_land_is_cut_and_nothing_before_it() -> None:
-    """Every run of the last batch's bytes may still be zeros, wherever it begins and ends."""
+@pytest.mark.parametrize("lead", range(440, 520, 3))
+def test_a_batch_of_which_any_sector_did_not_land_is_cut_and_nothing_before_it(lead: int) -> None:
+    """Any of the last batch's sectors may still be zeros, wherever the first of them begins in it."""
+    before, last = batch(1, b"a" * (lead - PREPARED_HEAD.size - 65)), batch(2, b"b" * 1_400)
+    disk = MemoryDisk()
+    log = log_on(disk)
+    log.prepare(4_000)
+    log.begin_segment(1)
+    log.write(before)
+    log.write(last)
+    data = disk.files()[PREPARED]
+    start, end = lead, lead + last.size
+    firsts = [start, *range(start - start % 512 + 512, end, 512)]
+    for missing in range(1, 1 << len(firsts)):
+        torn = bytearray(data)
+        for place, (first, behind) in enumerate(pairwise([*firsts, end])):
+            if missing >> place & 1:
+                torn[first:behind] = bytes(behind - first)
+        overwrite(disk, PREPARED, bytes(torn))
+        (found,) = log_on(disk).survey()
+        # Without any of its sectors there is nothing to be seen of it.
+        assert found.is_torn_end == (missing != (1 << len(firsts)) - 1), missing
+        assert [len(body) for body in replayed(disk)] == [lead - PREPARED_HEAD.size - 65], missing
+        kept = disk.files()[PREPARED]
+        assert kept[:start] == data[:start]
+        assert not any(kept[start:]), "a torn end is cut off"
+
+
+def test_a_changed_byte_of_the_last_batch_is_damage_to_a_start_and_to_a_check() -> None:
     data = written().files()[PREPARED]
-    start, end = ends()[2], ends()[3]
-    for one in range(start, end):
-        for stop in range(one + 1, end + 1):
-            torn = data[:one] + bytes(stop - one) + data[stop:]
-            disk = written()
-            overwrite(disk, PREPARED, torn)
-            count = 3 if torn == data else 2
-            assert replayed(disk) == bodies(count), (one, stop)
-            kept = disk.files()[PREPARED]
-            assert kept[: ends()[2]] == data[: ends()[2]]
-            assert not any(kept[ends()[count] :]), "a torn end is cut off"
-            assert replayed(disk) == bodies(count), "and for good"
+    start = ends()[2]
+    length = range(start + 4, start + 8)
+    for place in range(start, ends()[3]):
+        disk = written()
+        log_on(disk).prepare(SIZE)
+        changed = flipped(data, place)
+        overwrite(disk, PREPARED, changed)
+        *_, found = (one for one in log_on(disk).survey() if one.bad)
+        # A length with another last bit is another end within the same sector.
+        is_torn = place in length[:-1]
+        assert found.is_torn_end == is_torn, place
+        if is_torn:
+            assert replayed(disk) == bodies(2), place
+            continue
+        with pytest.raises(LogDamaged, match=f"is damaged at byte {start} of"):
+            replayed(disk)
+        assert disk.files()[PREPARED] == changed, "nothing was cut"
+        mend_log(disk, "kept")
+        assert disk.files()["kept/prepared-00000001.wal"] == changed, "it is set aside"
+        assert replayed(disk) == bodies(2)
+
+
+@pytest.mark.parametrize("unbegun", [0, 2])
+def test_a_torn_end_is_one_also_beside_segments_that_were_only_prepared(unbegun: int) -> None:
+    disk = MemoryDisk()
+    log = log_on(disk)
+    log.prepare(4_000)
+    log.begin_segment(1)
+    log.write(batch(1, b"first"))
+    log.write(batch(2, b"x" * 2_000))
+    for _ in range(unbegun):
+        log_on(disk).prepare(SIZE)
+    overwrite(disk, PREPARED, disk.files()[PREPARED][:1_024] + bytes(4_000 - 1_024))
+    found = [one for one in log_on(disk).survey() if one.bad]
+    assert [(one.path, one.is_torn_end) for one in found] == [(PREPARED, True)]
+    assert replayed(disk) == [b"first"]
 
 
 def test_a_prepared_log_cut_at_any_byte_gives_the_whole_batches_before_it() -> None:
@@ -144,7 +196,9 @@ def test_bytes_of_another_segment_are_no_batches_here() -> None:
     disk = written(1)
     mine = disk.files()[PREPARED]
     overwrite(disk, PREPARED, mine[: ends()[1]] + stale[ends()[1] :])
-    assert replayed(disk) == bodies(1)
+    assert replayed(disk, repair=True) == bodies(1)
+    with pytest.raises(LogDamaged, match="is damaged at byte"):
+        replayed(disk)
 
 
 def test_segments_come_in_the_order_of_their_changes_whatever_their_names_are() -> None:

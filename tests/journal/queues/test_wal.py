@@ -1,11 +1,13 @@
 """The write-ahead log: batches whole or not there, torn ends cut, damage named."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
 from moorline.errors import FolderUnusable, LogDamaged
 from moorline.ids import ID_BYTES
+from moorline.journal.queues.salvage import mend_log
 from moorline.journal.queues.wal import HEAD, Batch, Change, Kind, WriteAheadLog
 from moorline.testing import Crashed, Lose, MemoryDisk
 
@@ -86,13 +88,45 @@ def test_a_log_cut_at_any_byte_gives_the_whole_batches_before_it() -> None:
         assert len(disk.files()[FIRST]) == kept, "the torn end is cut off"
 
 
-def test_a_changed_byte_in_the_last_batch_is_a_torn_end() -> None:
+def test_a_changed_byte_in_the_last_batch_is_damage_and_is_not_cut() -> None:
+    """All of it was written, so it may have been answered: no crash leaves that."""
     data = written([b"a"], [b"b"]).files()[FIRST]
     start = HEAD.size + len(batch(1, b"a").encoded(seed=0))
+    length = range(start + 4, start + 8)
     for place in range(start, len(data)):
         disk = written()
-        overwrite(disk, FIRST, flipped(data, place))
+        changed = flipped(data, place)
+        overwrite(disk, FIRST, changed)
+        (found,) = log_on(disk).survey()
+        assert (found.bad, found.is_torn_end) == ([(start, len(data))], place in length), place
+        if place in length:
+            # It says that it is longer than the file, as one does that a crash cut short.
+            assert replayed(disk) == [b"a"]
+            continue
+        with pytest.raises(LogDamaged, match=f"is damaged at byte {start} of"):
+            replayed(disk)
+        assert disk.files()[FIRST] == changed, "nothing was cut"
+        assert replayed(disk, repair=True) == [b"a"]
+        mend_log(disk, "kept")
+        assert disk.files()[f"kept/{FIRST.removeprefix('wal/')}"] == changed, "it is set aside"
         assert replayed(disk) == [b"a"]
+
+
+def test_sectors_that_a_crash_left_zeros_are_a_torn_end_wherever_they_are() -> None:
+    """A file may be long already and its blocks not be written: no false alarm after a power cut."""
+    data = written([b"a"], [b"x" * 3_000]).files()[FIRST]
+    start = HEAD.size + len(batch(1, b"a").encoded(seed=0))
+    firsts = [start, *range(512, len(data), 512)]
+    for missing in range(1, 1 << len(firsts)):
+        torn = bytearray(data)
+        for place, (first, behind) in enumerate(pairwise([*firsts, len(data)])):
+            if missing >> place & 1:
+                torn[first:behind] = bytes(behind - first)
+        disk = written()
+        overwrite(disk, FIRST, bytes(torn))
+        (found,) = log_on(disk).survey()
+        assert found.is_torn_end, missing
+        assert replayed(disk) == [b"a"], missing
 
 
 def test_a_changed_byte_before_the_end_is_damage_and_is_named() -> None:

@@ -30,6 +30,7 @@ from moorline.journal.queues.folder import Damaged, Foreign, QueueFolder, damage
 from moorline.journal.queues.folder_recovery import OLDER, Found, bring_in_order
 from moorline.journal.queues.index import INDEX
 from moorline.journal.queues.layout import check_layout, mend_layout, queue_of_folder
+from moorline.journal.queues.log_report import tell_cuts, tell_gaps, tell_revived
 from moorline.journal.queues.manifest import MANIFEST, check_owner, found_manifest, write_manifest
 from moorline.journal.queues.offline import options_of, raise_lsn
 from moorline.journal.queues.put_away import KEPT, QUARANTINE, kept_folder, make_durable, put_away
@@ -38,6 +39,7 @@ from moorline.journal.queues.record import seed_of
 from moorline.journal.queues.report import Problem, Report
 from moorline.journal.queues.salvage import (
     CarefulStore,
+    Cut,
     entries_in,
     lost_index,
     mend_log,
@@ -127,9 +129,13 @@ class Mending:
         check_layout(self._disk, self._options.levels)
         self._set_strays_aside()
         self._has_no_log = store.log.is_new
-        in_doubt = self._mend_log()
+        cuts = self._mend_log()
         is_rebuilt = self._mend_index()
-        store.open_carefully(in_doubt=in_doubt or is_rebuilt)
+        in_doubt = is_rebuilt or any(not cut.is_torn_end for cut in cuts)
+        gaps = store.open_carefully(in_doubt=in_doubt)
+        tell_gaps(report, gaps, cuts)
+        revived = dict.fromkeys(store.replay.revived)
+        tell_revived(report, [one for one in revived if self._is_known(one)])
         reached, is_to_be_written = self._compare_manifest(is_rebuilt=is_rebuilt)
         try:
             total = len(store)
@@ -164,14 +170,12 @@ class Mending:
                 # A copy in memory has no place for links to nothing and for what is no file.
                 damage_of(error)
 
-    def _mend_log(self) -> bool:
-        """Whether changes in the middle of the log are lost."""
+    def _mend_log(self) -> list[Cut]:
         cuts = mend_log(self._disk, f"{QUARANTINE}/{KEPT}{self._stamp}")
-        for cut in cuts:
-            what = "ends in a torn batch" if cut.is_torn_end else "is damaged"
-            text = f"{cut.file} {what} at byte {cut.offset}: {cut.lost_bytes} bytes are taken out"
-            self.report.found("log", text, is_mended_by_a_start=cut.is_torn_end)
-        return any(not cut.is_torn_end for cut in cuts)
+        tell_cuts(self.report, cuts)
+        # What is lost may have been answered: its numbers are not given again.
+        self._lsn = max([self._lsn, *(cut.loss.behind - 1 for cut in cuts)])
+        return cuts
 
     def _mend_index(self) -> bool:
         why = lost_index(self._disk)
@@ -209,14 +213,15 @@ class Mending:
         # With a lost index its number went, and that is told; a lost log is one thing more.
         if manifest.lsn > next_lsn and not is_rebuilt:
             first, last = next_lsn, manifest.lsn - 1
+            untold = max(0, last - max(first - 1, self._lsn))
             text = (
                 f"changes {first} to {last} are in no file, {last - first + 1} in all: the log or the index "
                 "is older than it was"
             )
-            self.report.found("log", text)
+            self.report.found("log", text, lost_changes=untold)
         elif self._has_no_log:
             text = f"no file of it is there: what was stored behind change {next_lsn - 1} is gone"
-            self.report.found("log", text)
+            self.report.found("log", text, is_loss_unknown=True)
         return manifest.lsn, False
 
     def _queues(self) -> Iterator[Queue]:
@@ -370,7 +375,7 @@ class Mending:
         self.report.messages += len(entries)
         told = f"{lost} are lost" if lost is not None else "how many are lost is not known"
         text = f"{why}; {len(entries)} messages can be read, {told}"
-        self.report.found(kind, text, queue.id, lost=lost or 0)
+        self.report.found(kind, text, queue.id, lost=lost or 0, is_loss_unknown=lost is None)
         return [(building, path), (aside, f"{aside}{REPAIRED}{self._stamp}")]
 
     def _spare(self, queue: Queue) -> list[Entry]:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from moorline.journal.queues.store import Store
 
 
+_REVIVING = (
+    *(Kind.SEND, Kind.MARK, Kind.SUSPEND),
+    *(Kind.BLOCK, Kind.UNBLOCK, Kind.CLOSE, Kind.OPEN),
+)
+"""What shows that a queue was there: what it was set to must hold for the messages that follow."""
+
+
 class LogReplay:
     """Takes one change of the log after the other."""
 
@@ -21,8 +28,9 @@ class LogReplay:
         self._store = store
         self.count = 0
         self.revives = False
-        """Whether a message for a queue that nobody knows makes it anew: its row may be lost."""
-        self.revived = 0
+        """Whether a change of a queue that nobody knows makes it anew: its row may be lost."""
+        self.revived: list[bytes] = []
+        """Those queues: nobody's, since nothing says whose they were."""
 
     def take(self, change: Change) -> None:
         store = self._store
@@ -76,13 +84,14 @@ class LogReplay:
         queue.popped = queue.popped or []
 
     def _revived(self, change: Change) -> Queue | None:
-        """A queue that is known only by a message for it: its row and its beginning are lost."""
+        """A queue that is known only by a message for it, or by what it was set to: its row and its beginning
+        are lost."""
         store = self._store
-        is_message = change.kind in (Kind.SEND, Kind.MARK)
-        if not self.revives or not is_message or change.queue in store.deleted:
+        if not self.revives or change.kind not in _REVIVING or change.queue in store.deleted:
             return None
-        self.revived += 1
-        return store.created(change.queue, b"", change.number, 0)
+        self.revived.append(change.queue)
+        # Only a message has a time.
+        return store.created(change.queue, b"", change.number or store.now_ms(), 0)
 
 
 def _forget_upto(queue: Queue, lsn: int, message: int, count: int) -> None:

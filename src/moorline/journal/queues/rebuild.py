@@ -2,7 +2,7 @@
 
 The folders know the messages; who owned a queue and which empty queues there were is only known to an
 index. So the last one that can be read is the base, if there is one; queues that are found without it
-belong to the anonymous owner, and their number is logged.
+are nobody's, and their number is logged.
 """
 
 import logging
@@ -15,7 +15,7 @@ from moorline.journal.queues.folder import Damaged, QueueFolder, path_of
 from moorline.journal.queues.folder_recovery import Found, Known, recovered
 from moorline.journal.queues.index import INDEX_BEFORE, Index, IndexDamaged, queue_of
 from moorline.journal.queues.layout import folders
-from moorline.journal.queues.store import ANONYMOUS_OWNER, LOG, Store
+from moorline.journal.queues.store import LOG, NOBODY, Store
 from moorline.journal.queues.wal import Kind, WriteAheadLog
 
 log = logging.getLogger("moorline.journal")
@@ -38,7 +38,7 @@ def rebuilt_index(store: Store, tell: Tell | None = None) -> Index:
     for visited, queue_id in enumerate(folders(store.disk, store.options.levels), 1):
         queue = base.find(queue_id)
         if queue is None:
-            queue = Queue(queue_id, ANONYMOUS_OWNER, 0)
+            queue = Queue(queue_id, NOBODY, 0)
             unknown += 1
         highest = max(highest, _take_in(store, queue, logged, tell or store.files.tell))
         queues.append(queue)

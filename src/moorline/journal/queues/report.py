@@ -9,7 +9,7 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing that is not as it should be.
 
     `kind` is one of: layout, stray, log, index, manifest, state, record, missing, disagreement, doubled,
-    aside, older, foreign, orphan, quarantine.
+    aside, older, owner, foreign, orphan, quarantine.
     """
 
     kind: str
@@ -17,6 +17,10 @@ class Problem(msgspec.Struct, frozen=True):
     queue: str = ""
     lost: int = 0
     """Messages that are gone for good, as far as it is known."""
+    lost_changes: int = 0
+    """Of the log, at most: sends, acknowledgements, queues that were made or deleted."""
+    is_loss_unknown: bool = False
+    """More may be lost, and nothing says how much."""
     is_mended_by_a_start: bool = False
     """A node puts this right by itself, and nothing that it promised is lost."""
 
@@ -24,7 +28,8 @@ class Problem(msgspec.Struct, frozen=True):
     def is_harmless(self) -> bool:
         """What a crash leaves: nothing is lost, and no message comes twice. A lost index or manifest is no
         such thing: whether something went with it cannot be told."""
-        return self.is_mended_by_a_start and self.kind in ("state", "log") and not self.lost
+        is_lossless = not self.lost and not self.lost_changes
+        return self.is_mended_by_a_start and self.kind in ("state", "log") and is_lossless
 
 
 class Report(msgspec.Struct):
@@ -44,6 +49,15 @@ class Report(msgspec.Struct):
     def lost(self) -> int:
         return sum(problem.lost for problem in self.problems)
 
+    @property
+    def lost_changes(self) -> int:
+        """Of the log, at most; which of them were messages that waited cannot be told."""
+        return sum(problem.lost_changes for problem in self.problems)
+
+    @property
+    def is_loss_unknown(self) -> bool:
+        return any(problem.is_loss_unknown for problem in self.problems)
+
     def found(
         self,
         kind: str,
@@ -51,7 +65,11 @@ class Report(msgspec.Struct):
         queue: bytes = b"",
         *,
         lost: int = 0,
+        lost_changes: int = 0,
+        is_loss_unknown: bool = False,
         is_mended_by_a_start: bool = False,
     ) -> None:
         name = text_of(queue) if queue else ""
-        self.problems.append(Problem(kind, text, name, lost, is_mended_by_a_start))
+        self.problems.append(
+            Problem(kind, text, name, lost, lost_changes, is_loss_unknown, is_mended_by_a_start)
+        )

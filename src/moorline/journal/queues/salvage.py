@@ -12,6 +12,7 @@ from moorline.journal.queues.files import PENDING_ASIDE
 from moorline.journal.queues.folder import STATE_FILE, damage_of, is_backup
 from moorline.journal.queues.folder_scan import LOG, MESSAGES, Scan, parse_states, records_in
 from moorline.journal.queues.index import Index, newest_index
+from moorline.journal.queues.log_losses import Loss, losses
 from moorline.journal.queues.log_replay import LogReplay
 from moorline.journal.queues.store import LOG as WAL
 from moorline.journal.queues.store import Store
@@ -21,19 +22,24 @@ from moorline.journal.queues.wal import Change, WriteAheadLog
 class CarefulStore(Store):
     """A store whose log may have lost changes in its middle."""
 
-    def open_carefully(self, *, in_doubt: bool) -> None:
-        self.replay = CarefulReplay(self)
-        self.replay.revives = in_doubt
+    def open_carefully(self, *, in_doubt: bool) -> list[range]:
+        """The numbers of changes that the log lacks between others, and the index too."""
+        replay = self.replay = CarefulReplay(self)
+        replay.revives = in_doubt
         self.open()
+        return replay.gaps
 
 
 class CarefulReplay(LogReplay):
     """What stands behind a gap counts all the same: a message has its id, and an acknowledgement names the
     message up to which all is done with, so it can take no other one along. A message for a queue whose
-    beginning was lost in the gap makes the queue anew, without an owner.
+    beginning was lost in the gap makes the queue anew, and it is nobody's.
     """
 
-    _last = 0
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.gaps: list[range] = []
+        self._last = 0
 
     def take(self, change: Change) -> None:
         store = self._store
@@ -41,9 +47,16 @@ class CarefulReplay(LogReplay):
         expected = self._last + 1 if self._last else min(change.lsn, store.next_lsn)
         self.revives = self.revives or change.lsn != expected
         self._last = change.lsn
+        # What the index has is not lost with the log.
+        missing = range(max(expected, store.index.lsn), change.lsn)
+        if missing:
+            self.gaps.append(missing)
         # An index may know of changes that the log has lost: their numbers are not given again.
         store.next_lsn = max(store.next_lsn, change.lsn)
         super().take(change)
+
+
+NOTHING = Loss(0, 0)
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -53,16 +66,23 @@ class Cut(msgspec.Struct, frozen=True):
     offset: int
     lost_bytes: int
     is_torn_end: bool
+    loss: Loss
 
 
 def mend_log(disk: Disk, keep_in: str) -> list[Cut]:
     """Takes what is bad out of the log; the damaged files are kept as they were in that folder."""
     disk.make_folders(WAL)
     cuts: list[Cut] = []
-    for survey in WriteAheadLog(disk, WAL, sync=True).survey():
+    surveys = WriteAheadLog(disk, WAL, sync=True).survey()
+    index = newest_index(disk) if any(survey.bad for survey in surveys) else None
+    lost = losses(surveys, index.lsn if isinstance(index, Index) else 0)
+    for survey in surveys:
         if not survey.bad:
             continue
-        cuts += [Cut(survey.path, at, end - at, survey.is_torn_end) for at, end in survey.bad]
+        cuts += [
+            Cut(survey.path, at, end - at, survey.is_torn_end, lost.get((survey.path, at), NOTHING))
+            for at, end in survey.bad
+        ]
         data = read_all(disk, survey.path)
         if not survey.is_torn_end:
             disk.make_folders(keep_in)

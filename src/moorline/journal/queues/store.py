@@ -27,7 +27,7 @@ from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
 log = logging.getLogger("moorline.journal")
 
 LOG = "wal"
-ANONYMOUS_OWNER = 0
+NOBODY = 0
 
 # Plain numbers on the hot path: to look up a member of an Enum is slow.
 SEND, ACKNOWLEDGE = int(Kind.SEND), int(Kind.ACKNOWLEDGE)
@@ -89,7 +89,7 @@ class Store:
             # What a crash leaves: nobody was answered for it.
             log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn_bytes})
         if self.replay.revived:
-            log.warning("queues without an owner", extra={"queues": self.replay.revived})
+            log.warning("queues without an owner", extra={"queues": len(self.replay.revived)})
         self.committed_lsn = self.next_lsn - 1
         self.batch = Batch(self.next_lsn)
         self._written_lsn = self.committed_lsn

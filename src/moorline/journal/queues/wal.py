@@ -20,10 +20,11 @@
             length  u32   bytes of the body
             body
 
-All numbers are big-endian. A batch is whole or it is not there: recovery cuts the last segment at the
-first batch that is not whole. In an earlier segment, or with whole batches behind it, a bad batch is
-damage and not a torn end: a repair takes out what is bad and keeps every whole batch. The seed keeps a
-sender from writing a message that looks like a batch.
+All numbers are big-endian. A batch is whole or it is not there: recovery cuts the last segment at a batch
+that is not whole, if a crash can have left it so: it is shorter than it says, or one of its sectors is
+still zeros. In an earlier segment, with whole batches behind it, or with all its sectors written, a bad
+batch is damage and not a torn end: a repair takes out what is bad and keeps every whole batch. The seed
+keeps a sender from writing a message that looks like a batch.
 
 A prepared segment ends where only zeros follow; zeros are no batch. It is begun by its head, which is
 durable before the first batch is written: so one without a whole head and with nothing but zeros behind
@@ -305,30 +306,24 @@ class WriteAheadLog:
 
         With `repair` damage is passed over: every change comes that is in a whole batch.
         """
-        paths = self._paths()
-        for place, path in enumerate(paths):
+        found = self._found()
+        last = _last(found)
+        for _, path, is_begun in found:
+            if not _counts(path, is_begun=is_begun):
+                self._disk.remove(path)
+                continue
             with self._opened(path) as segment:
-                size = yield from self._replay_segment(segment, place == len(paths) - 1, repair)
+                size = yield from self._replay_segment(segment, path == last, repair)
                 self._segments.append(_Kept(segment.first, path, size))
 
     def survey(self) -> list[Survey]:
         """What is bad in the segments; changes nothing."""
-        paths = [path for _, path, _ in self._found()]
-        found = []
-        for place, path in enumerate(paths):
+        segments, surveys = self._found(), []
+        last = _last(segments)
+        for _, path, _ in segments:
             with self._opened(path) as segment:
-                found.append(segment.survey(is_last=place == len(paths) - 1))
-        return found
-
-    def _paths(self) -> list[str]:
-        """The segments in their order; those that were only prepared go."""
-        paths = []
-        for _, path, is_begun in self._found():
-            if is_begun or not _is_prepared(path):
-                paths.append(path)
-            else:
-                self._disk.remove(path)
-        return paths
+                surveys.append(segment.survey(is_last=path == last))
+        return surveys
 
     def _found(self) -> list[tuple[int, str, bool]]:
         """First lsn, path, and whether it was ever begun, of every file of the log, in their order."""
@@ -365,7 +360,7 @@ class WriteAheadLog:
             if batch.payload is not None:
                 yield from changes_in(batch.payload, batch.first, batch.changes)
                 size += batch.end - batch.start
-            elif is_last and batch.end == end:
+            elif is_last and batch.end == end and segment.may_be_torn(batch.start):
                 self.torn_bytes = end - batch.start
                 file.truncate(batch.start)
             elif not repair:
@@ -377,6 +372,17 @@ class WriteAheadLog:
             # What was read may have been only in the system's memory; from now on we rely on it.
             file.sync()
         return size
+
+
+def _last(found: list[tuple[int, str, bool]]) -> str:
+    """The path of the segment that the log ends with: where a crash may have left a torn batch."""
+    paths = [path for _, path, is_begun in found if _counts(path, is_begun=is_begun)]
+    return paths[-1] if paths else ""
+
+
+def _counts(path: str, *, is_begun: bool) -> bool:
+    """Whether it is a part of the log: one that was only prepared is not, and a start removes it."""
+    return is_begun or not _is_prepared(path)
 
 
 def _is_prepared(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from moorline.errors import FolderUnusable
 from moorline.journal.disk import DiskFile
-from moorline.journal.queues.wal_batch import BATCH, next_whole_batch, read_batch
+from moorline.journal.queues.wal_batch import BATCH, MAGIC, next_whole_batch, read_batch
 
 SUFFIX = ".wal"
 PREPARED = "prepared-"
@@ -22,7 +22,9 @@ PREPARED_HEAD = struct.Struct(">8sQQQQ")
 PREPARED_MAGIC = b"MOORWAL3"
 
 _WINDOW_BYTES = 1 << 20
-_NOWHERE = 1 << 64
+_SECTOR_BYTES = 512
+"""The least that a disk writes: all of it, or nothing."""
+NOWHERE = 1 << 64
 """In the place of an lsn: above every one."""
 
 
@@ -46,6 +48,12 @@ class Survey(NamedTuple):
     whole: list[tuple[int, int]]
     head: bytes
     """The head as it should be."""
+    first: int
+    """The number of its first change; `NOWHERE` if nothing says it."""
+    numbers: list[range]
+    """Of the changes in each whole batch."""
+    said: dict[int, range]
+    """By where it begins, what a bad batch says of its own; a stretch of several bad ones says nothing."""
 
 
 class Segment:
@@ -86,16 +94,58 @@ class Segment:
                 yield BatchRange(offset, stop, payload, first, count)
                 offset = stop
 
+    def may_be_torn(self, start: int) -> bool:
+        """Whether a crash can have left the bad batch that begins there, at the end of the log.
+
+        It writes sectors in any order, and those that it did not write are zeros or behind the end of the
+        file. A batch with all its sectors was written, and then changed: that is damage. Where a sector of
+        a batch is zeros because a message is, nobody can tell, and it counts as torn.
+        """
+        behind_head = start + BATCH.size
+        if not self._is_written(start, behind_head):
+            return True
+        magic, length, *_ = BATCH.unpack(self.file.read_at(start, BATCH.size))
+        return magic == MAGIC and not self._is_written(start, behind_head + length)
+
+    def _is_written(self, start: int, stop: int) -> bool:
+        """Whether every sector has something of these bytes in it."""
+        if stop > self.file.size():
+            return False
+        # From the beginning of a sector on, so that each is in one window as a whole.
+        for window in range(start - start % _SECTOR_BYTES, stop, _WINDOW_BYTES):
+            first, behind = max(start, window), min(stop, window + _WINDOW_BYTES)
+            data = self.file.read_at(first, behind - first)
+            for sector in range(window, behind, _SECTOR_BYTES):
+                if not any(data[max(0, sector - first) : sector + _SECTOR_BYTES - first]):
+                    return False
+        return True
+
     def survey(self, *, is_last: bool) -> Survey:
         if not self.is_begun:
-            return Survey(self.path, [(0, self.end)] if self.end else [], True, [], self.head())
+            bad = [(0, self.end)] if self.end else []
+            return Survey(self.path, bad, True, [], self.head(), self.first, [], {})
         batches = list(self.batches())
         bad = [(one.start, one.end) for one in batches if one.payload is None]
         whole = [(one.start, one.end) for one in batches if one.payload is not None]
         is_torn_end = is_last and self.has_whole_head and [stop for _, stop in bad] == [self.end]
+        is_torn_end = is_torn_end and self.may_be_torn(bad[0][0])
         if not self.has_whole_head:
             bad.insert(0, (0, self.head_bytes))
-        return Survey(self.path, bad, is_torn_end, whole, self.head())
+        said = {start: self._said(start, stop) for start, stop in bad if start}
+        numbers = [
+            range(one.first, one.first + one.changes) for one in batches if one.payload is not None
+        ]
+        head = self.head()
+        return Survey(self.path, bad, is_torn_end, whole, head, self.first, numbers, said)
+
+    def _said(self, start: int, stop: int) -> range:
+        """The numbers that a bad batch names, if it is as long as it says."""
+        head = self.file.read_at(start, BATCH.size)
+        if len(head) < BATCH.size:
+            return range(0)
+        _, length, _, first, count = BATCH.unpack(head)
+        is_one = start + BATCH.size + length >= stop
+        return range(first, first + count) if is_one else range(0)
 
     def _seed(self) -> int | None:
         """The seed of a head that is as it should be."""
@@ -131,14 +181,14 @@ class Segment:
             return int(PREPARED_HEAD.unpack(self.file.read_at(0, PREPARED_HEAD.size))[-1])
         # The name does not say it and the head cannot: the batches do.
         found = (one.first for one in self.batches() if one.payload is not None)
-        return next(found, _NOWHERE)
+        return next(found, NOWHERE)
 
 
 def head_of(seed: int, first: int | None) -> bytes:
     """The head of a segment; that of a prepared one says with which lsn it begins."""
     if first is None:
         return HEAD.pack(HEAD_MAGIC, seed, seed)
-    first = min(first, _NOWHERE - 1)
+    first = min(first, NOWHERE - 1)
     return PREPARED_HEAD.pack(PREPARED_MAGIC, seed, seed, first, first)
 
 

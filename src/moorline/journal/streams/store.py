@@ -287,6 +287,15 @@ class StreamStore(StreamView):
         """How many shards take messages."""
         return self._options.shards
 
+    @property
+    def shards_in_use(self) -> int:
+        """Those that messages go to; of a number before this one there may be more."""
+        return len(self._in_use)
+
+    def producer_last(self, producer: int) -> int:
+        """The highest sequence of a producer in any shard; -1 if none remembers it."""
+        return max(shard.producers.last(producer) for shard in self._shards.values())
+
     def check_topic(self, topic: str) -> None:
         """Refuses a topic that `append` would refuse; one that is known costs a look."""
         if topic not in self._topics:

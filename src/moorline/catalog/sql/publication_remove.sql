@@ -1,0 +1,1 @@
+delete from moorline.publication where number = $1 returning number
