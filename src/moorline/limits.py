@@ -304,6 +304,9 @@ WEBSOCKET_INFLATE_BYTES = 1 * KIB
 """Compressed bytes that are unpacked between two looks at the bound of a message: they may become a thousand
 times as many."""
 
+WEBSOCKET_PIECE_BYTES = 16 * KIB
+"""Of what has come: the parser gets it in pieces of that size, so that what waits is ours, and counted."""
+
 WEBSOCKET_SUBPROTOCOLS_MAX = 16
 """Subprotocols that a client may offer."""
 

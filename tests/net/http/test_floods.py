@@ -119,7 +119,7 @@ async def test_what_waits_of_a_socket_is_a_read_at_most() -> None:
             most = max(most, handler.socket.held_bytes)
             await asyncio.sleep(0)
         assert handler.ends == []
-        assert most <= READ_BYTES
+        assert 0 < most <= READ_BYTES, "of some 960 KB"
         writer.close()
         await reading
 

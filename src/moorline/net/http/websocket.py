@@ -34,6 +34,7 @@ from moorline.limits import (
     WEBSOCKET_FRAGMENTS_MAX,
     WEBSOCKET_FRAMES_PER_TURN,
     WEBSOCKET_INFLATE_BYTES,
+    WEBSOCKET_PIECE_BYTES,
     WEBSOCKET_STRANGER_FRAMES_MAX,
 )
 from moorline.net.clock import monotonic_ms
@@ -269,7 +270,7 @@ class WebSocket(asyncio.Protocol):
                     return
                 # A piece without an event counts too: what is unpacked from it may be large.
                 frames += 1
-                step = WEBSOCKET_INFLATE_BYTES if self._is_deflated else len(self._unheard)
+                step = WEBSOCKET_INFLATE_BYTES if self._is_deflated else WEBSOCKET_PIECE_BYTES
                 piece = bytes(self._unheard[:step])
                 del self._unheard[:step]
                 self._parser.receive_data(piece)
