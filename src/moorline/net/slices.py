@@ -36,7 +36,7 @@ async def in_slices(steps: Generator[object, None, Result], principal: str = NOD
     try:
         while True:
             async with turn.held_by(principal):
-                slice_ms = CROWDED_SLICE_MS if are_quick() else SLICE_MS
+                slice_ms = min(CROWDED_SLICE_MS, SLICE_MS) if are_quick() else SLICE_MS
                 ends_ns = time.monotonic_ns() + slice_ms * 1_000_000
                 next(steps)
                 while time.monotonic_ns() < ends_ns:
