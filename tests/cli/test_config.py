@@ -71,13 +71,13 @@ def test_check_says_ok_or_names_every_mistake(
 ) -> None:
     assert run(["config", "check"]) == 0
     assert capsys.readouterr().out == "configuration ok\n"
-    (folder / "other.toml").write_text('roles = ["records"]\nlog_level = "loud"\n')
+    (folder / "other.toml").write_text('roles = ["mqtt"]\nlog_level = "loud"\n')
     assert run(["config", "check", "--config", "other.toml"]) == 3
     captured = capsys.readouterr()
     assert captured.out == ""
     first, second = captured.err.splitlines()
     assert first.startswith('moor: log_level = "loud" (from file other.toml): accepted: one of')
-    assert second.startswith('moor: roles = ["records"] (from file other.toml): the role "records"')
+    assert second.startswith('moor: roles = ["mqtt"] (from file other.toml): "mqtt" is not a role')
 
 
 def test_check_looks_at_the_files_of_tls(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

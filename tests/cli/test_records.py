@@ -80,6 +80,9 @@ async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: s
         "filters": ["workspace_id", "state", "with,comma"],
         "capture": "log",
         "is_dropped": False,
+        "topic": None,
+        "home": None,
+        "problem": "",
     }
     assert "as it should be" in await done("check", "experiments", at)
     assert await done("types", "experiments", at) == (

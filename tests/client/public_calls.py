@@ -327,11 +327,14 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Moor.get_all": _made(lambda world: (world.plain[:50],)),
     "Moor.publish": _made(lambda world: (TOPIC, *world.bodies("published", 1))),
     "Moor.publish_all": _records,
+    # No table is called so: both are refused, also where they are cancelled.
+    "Moor.publish_table": _always("absent", "c/tables"),
     "Moor.send": _made(lambda world: (world.kept, *world.bodies("sent", 1))),
     "Moor.send_all": _made(
         lambda world: ([(world.kept, body) for body in world.bodies("sent", 20)],)
     ),
     "Moor.session": _always("durable"),
+    "Moor.stop_table": _always("absent"),
     "Service.associate": _made(lambda world: (world.some(),)),
     "Service.dissociate": _made(lambda world: (world.some(),)),
     "Subscription.get": _always(0.004),
