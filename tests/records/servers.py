@@ -135,7 +135,7 @@ class Server:
         assert process.returncode == 0, words.decode(errors="replace")
 
     async def _own(self, folder: Path) -> None:
-        folder.mkdir(parents=True, mode=0o700)
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
         account = await account_for(folder)
         if account is not None:
             os.chown(folder, account.uid, account.gid)
