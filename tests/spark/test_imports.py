@@ -1,10 +1,9 @@
-"""What Spark's processes import of ours: a source is made in many of them, and most only ask for its schema."""
+"""What Spark's processes import of ours: a source is made in many, and most only ask for its schema."""
 
 import subprocess
 import sys
 
 import pytest
-
 from tests.process.nodes import clean_environment
 
 
