@@ -119,3 +119,9 @@ def test_messages_as_they_are_published() -> None:
     assert read_message(gone, 5) == Told(("5",), Position(17, 5), 91, None, True)
     marker = b'{"kind":"snapshot","snapshot":17,"table":"experiments"}'
     assert read_message(marker, 0) == Begun(17, "experiments")
+
+
+def test_a_higher_snapshot_than_the_one_merged_is_found() -> None:
+    late = Told(("1",), Position(3, 9), 1, b"{}", is_deletion=False)
+    with pytest.raises(AssertionError, match="MT1"):
+        merge([], [late], 2)

@@ -7,11 +7,10 @@ Which of two messages of a key is the newer one is said by their position: the n
 they build on, then the number that the publication gave them. Not by `seq`, and not by offsets: why is in
 docs/decisions/0096-the-newest-state-is-by-position.md.
 
-Invariants:
+Of each key the message with the highest position counts, in whatever order and how often they come, and a
+merge in parts is the merge of the whole.
 
-    MT1  of each key the message with the highest position counts, in whatever order and how often they come
-    MT2  nothing of a lower snapshot than the highest is left
-    MT3  a merge in parts is the merge of the whole
+    MT1  nothing is of a higher snapshot than the one that is merged: what is of a lower one is left out
 """
 
 from collections.abc import Iterable, Sequence
@@ -98,9 +97,7 @@ def newest(told: Iterable[Told], snapshot: int) -> dict[Key, Told]:
     """Of each key the newest message of this snapshot; deletions too, which may meet a row of before."""
     found: dict[Key, Told] = {}
     for one in told:
-        assert one.position.snapshot <= snapshot, (
-            "MT2: the highest is known before anything is merged"
-        )
+        assert one.position.snapshot <= snapshot, "MT1: the highest is known before any merge"
         if one.position.snapshot < snapshot:
             continue
         held = found.get(one.key)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from moorline.config.settings import Config
 from moorline.core.frames.block import Block
 from moorline.core.frames.byte_columns import PADDING_BYTES
 from moorline.core.stream import DAMAGE, RETENTION, Extent, Gap, Shard, Stream
@@ -347,4 +346,6 @@ def _home_of(root: Path, streams: Path) -> str:
         return fields["node"]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads((root / NOTE).read_text(encoding="utf-8"))["home"])
+    from moorline.config.settings import Config
+
     return Config().node
