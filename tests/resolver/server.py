@@ -39,6 +39,8 @@ class ResolverServer:
         self.world = world
         self.principal = "anonymous"
         """Whom the next connection is taken for."""
+        self.session: Session | None = None
+        """The one that came last."""
         self.refusals: list[tuple[str, str, str]] = []
         self.nodes: list[NodeRow] = []
         self.homes: dict[bytes, HomeRow] = {}
@@ -128,6 +130,7 @@ class ResolverServer:
         self.refusals.append((act, path, code))
 
     def _entered(self, session: Session) -> SessionRights:
+        self.session = session
         is_anonymous = self.principal == "anonymous"
         proof = Proof.NOTHING if is_anonymous else Proof.PASSWORD
         name = account_of(self.principal, session.is_local)

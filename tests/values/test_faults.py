@@ -191,7 +191,9 @@ async def test_t37_very_many_durable_subscriptions_come_back_together(
     assert asked < 100
 
 
-async def test_t43_packets_that_are_dropped_are_noticed_as_a_hang_is(processes: Processes) -> None:
+async def test_t41_t43_packets_that_are_dropped_are_noticed_as_a_hang_is(
+    processes: Processes,
+) -> None:
     """T41, T43: cut off from one publisher and not from the other, without a reset: within the same bound."""
     first = await processes.publisher("first", priority=0)
     await processes.publisher("second", priority=2)
