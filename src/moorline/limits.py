@@ -1727,6 +1727,9 @@ RECORD_STEP_MS = 20
 RECORD_SCANS_AT_ONCE_MAX = 8
 """Scans and replays of a table that are under way at once on a node."""
 
+RECORD_LOOKED_AT_MAX = 1_000
+"""Waiting subscriptions for which there is no room that one step passes over."""
+
 RECORD_ADMITTED_PER_S = 200
 """Scans and replays of a table that are begun on a node in a second; equal subscriptions are one scan."""
 
@@ -1848,6 +1851,12 @@ that one."""
 RECORDS_SNAPSHOT_MS_MAX = 300_000
 """Time for which a snapshot is kept for the questions of clients who sync by digest: Postgres keeps
 old rows for it."""
+
+RECORDS_QUESTION_MS_MAX = 5_000
+"""Time for the next question of a client who syncs by digest; a page works out its ranges in far less."""
+
+RECORDS_OFFER_MS_MAX = 60_000
+"""Time for all its questions, while others wait for a place."""
 
 RECORDS_ASKED_MAX = 64
 """Messages of a client that wait for the one before them; its socket is not read meanwhile."""

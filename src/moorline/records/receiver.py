@@ -39,7 +39,7 @@ class Hearer(Protocol):
 
 class Receiver:
     __slots__ = (
-        "can_compare", "digest", "filter", "hearer", "is_asking", "known", "needs_full", "number",
+        "asked_ms", "can_compare", "digest", "filter", "hearer", "is_asking", "known", "needs_full", "number",
         "offer", "pending", "sync", "table", "told",
     )  # fmt: skip
 
@@ -60,6 +60,8 @@ class Receiver:
         """The last sync that it was told of."""
         self.offer: Offer | None = None
         """What its questions are answered from, while it syncs by digest."""
+        self.asked_ms = 0
+        """When its last question was answered, or the offer was made."""
         self.is_asking = False
         """It was told of a sync by digest that has not ended: questions of it may be on their way."""
         self.needs_full = False

@@ -29,14 +29,18 @@ from moorline.errors import MoorlineError
 from moorline.limits import (
     RECORD_SLOW_MS,
     RECORDS_CHUNK_ROWS_MAX,
+    RECORDS_OFFER_MS_MAX,
     RECORDS_PATIENCE_MS,
+    RECORDS_QUESTION_MS_MAX,
     RECORDS_SNAPSHOT_MS_MAX,
 )
+from moorline.net.clock import monotonic_ms
 from moorline.records.capture import Capture, ScannedRow
 from moorline.records.condition import Condition
 from moorline.records.held_step import HeldStep
 from moorline.records.key_set import KeySet
 from moorline.records.offer import Offer
+from moorline.records.places import Place, Places
 from moorline.records.receiver import Receiver
 from moorline.records.scope import condition_of
 from moorline.records.sending import Sending
@@ -47,7 +51,14 @@ log = logging.getLogger("moorline.records")
 class _Scan:
     """One that runs."""
 
-    def __init__(self, begun: BeginScan, audience: Audience, held: HeldStep, condition: Condition):
+    def __init__(
+        self,
+        begun: BeginScan,
+        audience: Audience,
+        held: HeldStep,
+        condition: Condition,
+        place: Place,
+    ) -> None:
         self.number = begun.scan
         self.begun = begun
         self.audience = audience
@@ -55,6 +66,7 @@ class _Scan:
         self.snapshot_id = held.snapshot_id
         self.salt = held.step.table.salt
         self.condition = condition
+        self.place = place
         self.left = asyncio.Event()
         """Somebody has left it."""
         self.task: asyncio.Task[None] | None = None
@@ -67,10 +79,10 @@ class Scans:
         feed: TableFeed,
         sending: Sending,
         receivers: dict[int, Receiver],
-        gate: asyncio.Semaphore,
+        places: Places,
         post: Callable[[object], None],
     ) -> None:
-        """`gate` bounds the scans of a database, those of other tables among them."""
+        """`places` are those of a database: scans of other tables are among them."""
         self.running: dict[int, _Scan] = {}
         self.has_found_other = False
         """A look beside the steps found the table described otherwise: the next step does not find
@@ -79,7 +91,7 @@ class Scans:
         self._feed = feed
         self._sending = sending
         self._receivers = receivers
-        self._gate = gate
+        self._places = places
         self._post = post
 
     def begin(self, begun: BeginScan, held: HeldStep | None) -> None:
@@ -90,7 +102,8 @@ class Scans:
         audience = self._feed.audiences[begun.audience]
         condition = condition_of(held.step.table, audience.filter, audience.permit)
         held.hold()
-        scan = self.running[begun.scan] = _Scan(begun, audience, held, condition)
+        place = self._places.take(begun.principal, is_offer=begun.how is How.DIGEST)
+        scan = self.running[begun.scan] = _Scan(begun, audience, held, condition, place)
         scan.task = asyncio.create_task(self._run(scan))
 
     def cancel(self, number: int) -> None:
@@ -123,16 +136,15 @@ class Scans:
 
     async def _run(self, scan: _Scan) -> None:
         try:
-            async with self._gate:
-                match scan.begun.how:
-                    case How.FULL:
-                        await self._full(scan)
-                    case How.REPLAY:
-                        await self._replay(scan)
-                    case How.DIGEST | How.IDS:
-                        await self._by_known(scan)
-                    case How.LIVE:
-                        raise AssertionError("what is live is not scanned")
+            match scan.begun.how:
+                case How.FULL:
+                    await self._full(scan)
+                case How.REPLAY:
+                    await self._replay(scan)
+                case How.DIGEST | How.IDS:
+                    await self._by_known(scan)
+                case How.LIVE:
+                    raise AssertionError("what is live is not scanned")
         except MoorlineError as error:
             log.info(
                 "a sync failed, and is tried again",
@@ -144,6 +156,7 @@ class Scans:
             self._post(ScanFailed(scan.number))
         finally:
             self.running.pop(scan.number, None)
+            scan.place.end()
             await self._imported(scan)
 
     async def _imported(self, scan: _Scan) -> None:
@@ -236,18 +249,34 @@ class Scans:
                 self._post(SyncDone(scan.number, receiver.number, digest))
             else:
                 receiver.offer = offer
+                receiver.asked_ms = monotonic_ms()
                 self._sending.begin([receiver])
         await self._everything(scan, alone, keys, digest)
-        try:
-            async with asyncio.timeout(RECORDS_SNAPSHOT_MS_MAX / 1_000):
-                while self._members(scan):
-                    scan.left.clear()
+        # First syncs and replays of others go on, whatever the clients of this one do.
+        scan.place.read()
+        await self._answered(scan)
+
+    async def _answered(self, scan: _Scan) -> None:
+        """Until all have asked their last question. Who does not go on asking is cut: a snapshot and a
+        connection are held for it."""
+        begun_ms = monotonic_ms()
+        while members := self._members(scan):
+            now_ms = monotonic_ms()
+            spent_ms = now_ms - begun_ms
+            is_late = spent_ms >= RECORDS_SNAPSHOT_MS_MAX or (
+                spent_ms >= RECORDS_OFFER_MS_MAX and self._places.is_wanted
+            )
+            due_ms = [one.asked_ms + RECORDS_QUESTION_MS_MAX for one in members]
+            for receiver, its_due_ms in zip(members, due_ms, strict=True):
+                if is_late or its_due_ms <= now_ms:
+                    receiver.hearer.boot("it does not ask, or takes too long")
+            wait_ms = max(1, min(*due_ms, now_ms + RECORDS_QUESTION_MS_MAX) - now_ms)
+            scan.left.clear()
+            try:
+                async with asyncio.timeout(wait_ms / 1_000):
                     await scan.left.wait()
-        except TimeoutError:
-            for receiver in self._members(scan):
-                if not receiver.hearer.is_writable:
-                    receiver.hearer.boot("it does not read")
-            self._post(ScanFailed(scan.number))
+            except TimeoutError:
+                continue
 
     async def _everything(
         self, scan: _Scan, receivers: Sequence[Receiver], keys: KeySet, digest: Digest
@@ -295,7 +324,8 @@ class Scans:
         slow = [one for one in members if not one.hearer.is_writable]
         if not slow:
             return
-        patience_ms = RECORDS_PATIENCE_MS if len(members) > 1 else RECORD_SLOW_MS
+        is_awaited = len(members) > 1 or self._places.is_wanted
+        patience_ms = RECORDS_PATIENCE_MS if is_awaited else RECORD_SLOW_MS
         try:
             async with asyncio.timeout(patience_ms / 1_000):
                 for receiver in slow:

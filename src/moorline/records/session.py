@@ -25,7 +25,8 @@ from moorline.errors import (
     OverQuota,
     TableRefused,
 )
-from moorline.limits import RECORDS_ASKED_MAX, RECORDS_AWAY_MS_MAX
+from moorline.limits import RECORDS_ASKED_MAX, RECORDS_AWAY_MS_MAX, RECORDS_SNAPSHOT_MS_MAX
+from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.capture import ScannedRow
 from moorline.records.form import Form
@@ -238,9 +239,12 @@ class RecordSession:
         host, receiver = found
         offer = receiver.offer
         assert offer is not None
+        # Behind the total bound of an offer: what we work at is not waited for by the client.
+        receiver.asked_ms = monotonic_ms() + RECORDS_SNAPSHOT_MS_MAX
         try:
             if isinstance(message, Fetch):
                 await self._fetch(host, receiver, message)
+                receiver.asked_ms = monotonic_ms()
                 return
             told = await _told(receiver, message)
             if receiver.offer is not offer or self.sync != message.sync:
@@ -257,8 +261,10 @@ class RecordSession:
             text = "the database of the table does not answer"
             self.refuse(message.table, "BUSY", text, RECORDS_AWAY_MS_MAX)
             return
+        receiver.asked_ms = monotonic_ms()
         self.say(told)
         await self.writable()
+        receiver.asked_ms = monotonic_ms()
 
     async def _fetch(self, host: TableHost, receiver: Receiver, message: Fetch) -> None:
         offer = receiver.offer
@@ -276,7 +282,10 @@ class RecordSession:
             if receiver.offer is not offer or self.is_over:
                 return  # it was cut, or begins anew
             host.sending.rows([receiver], receiver.filter, (), list(records_of(rows)))
+            # Who reads no more of what it asked for is as one who asks no more.
+            receiver.asked_ms = monotonic_ms()
             await self.writable()
+            receiver.asked_ms = monotonic_ms() + RECORDS_SNAPSHOT_MS_MAX
 
     def _end_one(self, host: TableHost, receiver: Receiver) -> None:
         self.receivers.pop(receiver.table, None)

@@ -48,6 +48,7 @@ from moorline.records.capture import Capture
 from moorline.records.database import Database
 from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
+from moorline.records.places import Places
 from moorline.records.pruning import prune
 from moorline.records.receiver import Hearer, Receiver
 from moorline.records.signing import Signing
@@ -156,9 +157,7 @@ class Tables:
         self._databases = databases
         self._signing = signing
         self._permits = permits
-        # A scan has a connection, and perhaps another that holds its snapshot; steps need some as well.
-        scans = max(1, settings.connections_max // 2 - 1)
-        self._gates = [asyncio.Semaphore(scans) for _ in databases]
+        self._places = [Places(settings.connections_max) for _ in databases]
         self._opening: dict[str, asyncio.Future[TableHost]] = {}
         self._unknown: dict[str, int] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -238,7 +237,7 @@ class Tables:
                     capture,
                     self._signing,
                     self._permits,
-                    self._gates[number],
+                    self._places[number],
                     poll_ms=settings.poll_ms,
                     poll_ms_max=settings.poll_ms_max,
                     admitted_per_s=settings.admitted_per_s,

@@ -67,6 +67,7 @@ from moorline.records.capture import Capture
 from moorline.records.capture import Resync as Why
 from moorline.records.held_step import HeldStep
 from moorline.records.permits import Permits
+from moorline.records.places import Places
 from moorline.records.receiver import Receiver
 from moorline.records.scans import Scans
 from moorline.records.sending import Sending
@@ -81,7 +82,7 @@ class TableHost:
         capture: Capture,
         signing: Signing,
         permits: Permits,
-        gate: asyncio.Semaphore,
+        places: Places,
         *,
         poll_ms: int,
         poll_ms_max: int,
@@ -105,7 +106,10 @@ class TableHost:
         self._capture = capture
         self._permits = permits
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
-        self._scans = Scans(capture, self.feed, self.sending, self.receivers, gate, self._post_any)
+        self._places = places
+        self._scans = Scans(
+            capture, self.feed, self.sending, self.receivers, places, self._post_any
+        )
         self._events: deque[Event] = deque()
         self._is_performing = False
         self._asked: TakeStep | None = None
@@ -129,7 +133,8 @@ class TableHost:
         """Registered before anything is read for it."""
         assert not self.is_over
         self.receivers[receiver.number] = receiver
-        self.post(Subscribed(receiver.number, receiver.hearer.number, wanted))
+        hearer = receiver.hearer
+        self.post(Subscribed(receiver.number, hearer.number, wanted, hearer.rights.principal))
         if not receiver.hearer.is_writable:
             self.post(BufferFull(receiver.number))
         self._woken.set()
@@ -272,6 +277,7 @@ class TableHost:
             self._refuse_all(error)
         finally:
             self.is_over = True
+            self._places.leave(self.table.name)
             await self._scans.close()
             for task in self._looking:
                 task.cancel()
@@ -346,7 +352,9 @@ class TableHost:
         if held.can_export and self._is_somebody_behind(is_resync=resync is not None):
             await held.export()
             self._held = held
-        self.post(StepEnded())
+        self.post(StepEnded(self._places.room(self.table.name, self._woken.set)))
+        if not self._is_somebody_waiting():
+            self._places.leave(self.table.name)
         return not step.is_unchanged
 
     def _take_table(self, table: Table) -> None:
@@ -367,6 +375,9 @@ class TableHost:
         return is_resync or any(
             one.standing is not Standing.LIVE for one in self.feed.subscriptions.values()
         )
+
+    def _is_somebody_waiting(self) -> bool:
+        return any(one.standing is Standing.WAITING for one in self.feed.subscriptions.values())
 
     async def _pause(self, pause_ms: int) -> None:
         """Not longer than until somebody comes, but never without a moment for others."""

@@ -8,11 +8,13 @@ from moorline.core.effects import Effect
 from moorline.core.records.admission import Admission
 from moorline.core.records.audience import Audiences
 from moorline.core.records.feed_events import BeginScan, CancelScan, How
+from moorline.core.records.scan_room import ScanRoom
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Standing, Subscription
 from moorline.limits import RECORD_SCANS_AT_ONCE_MAX, RECORD_WAITING_MAX
 
 AT = Snapshot(5, 5)
+FREE = ScanRoom()
 
 
 class Scene:
@@ -28,8 +30,10 @@ class Scene:
         self.admission.add(found)
         return found
 
-    def admit(self, now_ms: int = 0, rights_version: int = 1) -> list[BeginScan]:
-        effects: list[Effect] = self.admission.admit(TABLE, rights_version, 1, AT, now_ms)
+    def admit(
+        self, now_ms: int = 0, rights_version: int = 1, room: ScanRoom = FREE
+    ) -> list[BeginScan]:
+        effects: list[Effect] = self.admission.admit(TABLE, rights_version, 1, AT, room, now_ms)
         self.admission.check()
         return [one for one in effects if isinstance(one, BeginScan)]
 
@@ -93,3 +97,14 @@ def test_ad1_whoever_scans_is_in_its_scan() -> None:
     found.scan = 9
     with pytest.raises(AssertionError, match="AD1"):
         scene.admission.check()
+
+
+def test_offers_and_one_principal_take_no_room_of_others() -> None:
+    scene = Scene()
+    for number in (1, 2, 3):
+        scene.wait(number, number, How.DIGEST).principal = "mallory"
+    scene.wait(4, 4).principal = "mallory"
+    scene.wait(5, 5, How.DIGEST).principal = "ann"
+    room = ScanRoom(scans=5, offers=2, offers_each=1)
+    assert [one.to for one in scene.admit(1_000, room=room)] == [(1,), (4,), (5,)]
+    assert scene.admit(2_000, room=ScanRoom(scans=5, offers=0)) == []

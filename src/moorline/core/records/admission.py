@@ -15,11 +15,12 @@ from moorline.core.effects import Effect
 from moorline.core.records.audience import Audience
 from moorline.core.records.cursor import misfit
 from moorline.core.records.feed_events import BeginScan, CancelScan, How, StartSync
+from moorline.core.records.scan_room import RoomLeft, ScanRoom
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Scan, Standing, Subscription
 from moorline.core.records.table import Table
 from moorline.core.sets.digest import Digest
-from moorline.limits import RECORD_SCANS_AT_ONCE_MAX, RECORD_WAITING_MAX
+from moorline.limits import RECORD_LOOKED_AT_MAX, RECORD_SCANS_AT_ONCE_MAX, RECORD_WAITING_MAX
 
 Beginning = tuple[How, Snapshot | None, Digest | None]
 """How, and for a replay from where, with the digest there."""
@@ -56,17 +57,26 @@ class Admission:
         return [CancelScan(scan.number)]
 
     def admit(
-        self, table: Table, rights_version: int, step: int, snapshot: Snapshot, now_ms: int
+        self,
+        table: Table,
+        rights_version: int,
+        step: int,
+        snapshot: Snapshot,
+        room: ScanRoom,
+        now_ms: int,
     ) -> list[Effect]:
-        """At the step that has just ended, as many as the rate allows."""
+        """At the step that has just ended, as many as the rate and the room allow."""
         gained = (now_ms - self._allowed_ms) * self._per_s / 1_000
         self._allowance = min(max(1.0, self._per_s / 10), self._allowance + gained)
         self._allowed_ms = now_ms
         shared: dict[tuple[int, How], Scan] = {}
         begun: list[tuple[Scan, Snapshot | None, Digest | None]] = []
         left: deque[int] = deque()
+        free = RoomLeft(room)
         # The whole queue only where equal ones may join: else thousands would be looked at in every step.
-        while self._waiting and (shared or self._may_begin()):
+        while self._waiting and (shared or (free.scans > 0 and self._may_begin())):
+            if len(left) >= RECORD_LOOKED_AT_MAX and not shared:
+                break
             number = self._waiting.popleft()
             found = self._subscriptions.get(number)
             if found is None or found.standing is not Standing.WAITING:
@@ -75,18 +85,26 @@ class Admission:
             is_shared = how is not How.REPLAY and not found.is_alone
             scan = shared.get((found.audience.number, how)) if is_shared else None
             is_ready = found.full_ms is None and found.rights_version >= rights_version
-            if not is_ready or (scan is None and not self._may_begin()):
+            is_offer = how is How.DIGEST
+            may_begin = self._may_begin() and free.has(found.principal, is_offer=is_offer)
+            if not is_ready or (scan is None and not may_begin):
                 left.append(number)
                 continue
             if scan is None:
+                free.take(found.principal, is_offer=is_offer)
                 scan = self._begin(found.audience, how, step, snapshot)
+                scan.principal = found.principal
                 begun.append((scan, since, digest))
                 if is_shared:
                     shared[found.audience.number, how] = scan
             scan.members.add(number)
             found.scan = scan.number
             found.move(Standing.SCANNING)
-        self._waiting.extendleft(reversed(left))
+        if len(left) >= RECORD_LOOKED_AT_MAX:
+            # One principal's may stand before all others: those behind them come first at the next step.
+            self._waiting.extend(left)
+        else:
+            self._waiting.extendleft(reversed(left))
         return [effect for one in begun for effect in _begin_effects(*one)]
 
     def _may_begin(self) -> bool:
@@ -131,5 +149,15 @@ def _begin_effects(scan: Scan, since: Snapshot | None, digest: Digest | None) ->
     number = scan.audience.number
     return [
         StartSync(to, scan.how),
-        BeginScan(scan.number, scan.how, number, scan.step, scan.snapshot, to, since, digest),
+        BeginScan(
+            scan.number,
+            scan.how,
+            number,
+            scan.step,
+            scan.snapshot,
+            to,
+            since,
+            digest,
+            scan.principal,
+        ),
     ]

@@ -12,6 +12,7 @@ from moorline.core.effects import Effect, Event
 from moorline.core.records.cursor import Cursor
 from moorline.core.records.filter import Filter
 from moorline.core.records.permit import Permit
+from moorline.core.records.scan_room import ScanRoom
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import After, Change, Key, Table
 from moorline.core.sets.digest import Digest
@@ -47,6 +48,7 @@ class Subscribed(Event, frozen=True):
     subscription: int
     connection: int
     wanted: Wanted
+    principal: str = ""
 
 
 class Unsubscribed(Event, frozen=True):
@@ -70,6 +72,8 @@ class ChangesRead(Event, frozen=True):
 
 class StepEnded(Event, frozen=True):
     """All were read. Its snapshot can be shared until the effects of this are done."""
+
+    room: ScanRoom = ScanRoom()
 
 
 class StepFailed(Event, frozen=True):
@@ -156,6 +160,8 @@ class BeginScan(Effect, frozen=True):
     to: To
     since: Snapshot | None = None
     digest: Digest | None = None
+    principal: str = ""
+    """Of the first of them: whose place it takes."""
 
 
 class CancelScan(Effect, frozen=True):

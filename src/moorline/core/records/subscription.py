@@ -41,6 +41,7 @@ class Subscription:
         "is_proven",
         "is_torn",
         "number",
+        "principal",
         "rights_version",
         "scan",
         "snapshot",
@@ -48,8 +49,16 @@ class Subscription:
         "wanted",
     )  # fmt: skip
 
-    def __init__(self, number: int, connection: int, wanted: Wanted, audience: Audience) -> None:
+    def __init__(
+        self,
+        number: int,
+        connection: int,
+        wanted: Wanted,
+        audience: Audience,
+        principal: str = "",
+    ) -> None:
         self.number = number
+        self.principal = principal
         self.connection = connection
         self.wanted = wanted
         self.audience = audience
@@ -85,7 +94,9 @@ class Subscription:
 
 
 class Scan:
-    __slots__ = ("audience", "digest", "how", "members", "number", "snapshot", "step")
+    __slots__ = (
+        "audience", "digest", "how", "members", "number", "principal", "snapshot", "step",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -102,4 +113,5 @@ class Scan:
         self.step = step
         self.snapshot = snapshot
         self.members = members
+        self.principal = ""
         self.digest: Digest | None = None

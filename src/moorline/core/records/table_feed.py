@@ -62,6 +62,7 @@ from moorline.core.records.feed_events import (
 )
 from moorline.core.records.recent_steps import RecentSteps
 from moorline.core.records.row_hash import RowDigest
+from moorline.core.records.scan_room import ScanRoom
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Scan, Standing, Subscription
 from moorline.core.records.table import After, Key, Table
@@ -161,7 +162,9 @@ class TableFeed(Machine[Feeding]):
             return [Refuse(event.subscription, "too many wait for a sync", self._return_ms())]
         audience = self.audiences.join(event.wanted.filter, event.wanted.permit)
         audience.members.add(event.subscription)
-        found = Subscription(event.subscription, event.connection, event.wanted, audience)
+        found = Subscription(
+            event.subscription, event.connection, event.wanted, audience, event.principal
+        )
         self.subscriptions[found.number] = found
         self._by_connection.setdefault(found.connection, set()).add(found.number)
         # Registered before its scan: what happens from now on is heard of.
@@ -244,8 +247,8 @@ class TableFeed(Machine[Feeding]):
                 assert self.state is Feeding.STEPPING, "out of a step"
                 self._must_resync = True
                 return []
-            case StepEnded():
-                return self._end_step(now_ms)
+            case StepEnded(room):
+                return self._end_step(room, now_ms)
             case _:
                 assert self.state is not Feeding.RESTING, "no step that could fail"
                 self.move(Feeding.RESTING)
@@ -263,7 +266,7 @@ class TableFeed(Machine[Feeding]):
         live = [one for one in self.subscriptions.values() if one.standing is Standing.LIVE]
         return [effect for one in live for effect in self._wait(one, How.DIGEST)]
 
-    def _end_step(self, now_ms: int) -> list[Effect]:
+    def _end_step(self, room: ScanRoom, now_ms: int) -> list[Effect]:
         assert self.state is Feeding.STEPPING, "out of a step"
         assert self._until is not None
         effects = [] if self._must_resync else self._fan_out.settle()
@@ -274,11 +277,11 @@ class TableFeed(Machine[Feeding]):
         if self._must_resync:
             self.recent.drop()
             self.recent.clear(self.step_number)
-            return [*self._resync_all(), *self._admit(now_ms)]
+            return [*self._resync_all(), *self._admit(room, now_ms)]
         self.recent.end()
         effects += self._end_live(now_ms)
         effects += self._catch_up([self.subscriptions[number] for number in sorted(self._behind)])
-        return [*effects, *self._admit(now_ms)]
+        return [*effects, *self._admit(room, now_ms)]
 
     def _end_live(self, now_ms: int) -> list[Effect]:
         """Those who were sent something hear that it was all; now and then the others get a new cursor."""
@@ -322,10 +325,10 @@ class TableFeed(Machine[Feeding]):
 
     # --- admission and scans ----------------------------------------------------------------------
 
-    def _admit(self, now_ms: int) -> list[Effect]:
+    def _admit(self, room: ScanRoom, now_ms: int) -> list[Effect]:
         assert self.snapshot is not None
         return self._admission.admit(
-            self.table, self.rights_version, self.step_number, self.snapshot, now_ms
+            self.table, self.rights_version, self.step_number, self.snapshot, room, now_ms
         )
 
     def _scanning(self, event: Event, now_ms: int) -> list[Effect]:
