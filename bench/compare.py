@@ -25,6 +25,7 @@ Costs = dict[tuple[str, str], float]
 
 PEERS = re.compile(r"redis|nats|mosquitto|kafka|parquet|negentropy", re.IGNORECASE)
 """Cases of theirs alone: they did not change. A case of ours that is beside one has it in `peer`."""
+PROBE = Path(__file__).with_name("probe.py").resolve()
 WARM_UP = 1
 """Rounds of each checkout that count for neither: they compile what is imported."""
 
@@ -47,12 +48,14 @@ def costs_of(rows: list[dict[str, object]]) -> Costs:
 
 def run(checkout: Path, bench: str, *, quick: bool) -> Costs:
     python = checkout / ".venv/bin/python"
-    command = [str(python), "-m", f"bench.{bench}", "--json", *(["--quick"] if quick else [])]
+    command = [str(python), str(PROBE), bench, *(["--quick"] if quick else [])]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     if done.returncode:
         sys.stderr.write(done.stderr)
         raise SystemExit(f"compare: bench.{bench} failed with {done.returncode} in {checkout}")
-    return costs_of([json.loads(line) for line in done.stdout.splitlines()])
+    return costs_of(
+        [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    )
 
 
 def compared(before: list[Costs], after: list[Costs]) -> list[dict[str, object]]:
