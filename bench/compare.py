@@ -53,9 +53,7 @@ def run(checkout: Path, bench: str, *, quick: bool) -> Costs:
     if done.returncode:
         sys.stderr.write(done.stderr)
         raise SystemExit(f"compare: bench.{bench} failed with {done.returncode} in {checkout}")
-    return costs_of(
-        [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    )
+    return costs_of([json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")])
 
 
 def compared(before: list[Costs], after: list[Costs]) -> list[dict[str, object]]:

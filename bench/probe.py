@@ -8,7 +8,6 @@ are. It runs `bench/BENCH.py` of the folder that it is started in, with three th
 themselves (wire, planning, stalls, checkpoints) tell it for each case. Rows are as with `--json`.
 """
 
-import asyncio
 import importlib
 import json
 import os
@@ -42,7 +41,7 @@ def of_tree_s(pid: int) -> float:
 
 
 def of_one_s(pid: int) -> float:
-    """CPU of a process, to the nanosecond, with that of its threads that have ended to the tick."""
+    """CPU of a process, to the nanosecond; threads that have ended are not in it."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
         return sum(_of_thread_s(thread) for thread in threads)
@@ -133,16 +132,6 @@ def checkpoints(module: Any, figures: Figures) -> None:
             self.costs = Costs(figures)
             known.append(self)
 
-    findall = module.DONE.findall
-
-    class Done:
-        """The pattern that is asked for checkpoints that are done: the last answer ends the case."""
-
-        @staticmethod
-        def findall(text: str) -> list[str]:
-            found: list[str] = findall(text)
-            return found
-
     measure = module.measure
 
     async def measured(report: Any, folder: Path, queues: int) -> None:
@@ -159,7 +148,7 @@ def checkpoints(module: Any, figures: Figures) -> None:
         finally:
             module.Node.kill = kill
 
-    module.Senders, module.DONE, module.measure = Senders, Done, measured
+    module.Senders, module.measure = Senders, measured
 
 
 def main() -> None:
