@@ -3,8 +3,8 @@
     cd CHECKOUT && .venv/bin/python PATH/TO/bench/probe.py BENCH [--quick]
 
 `bench.compare` runs it in both checkouts, so that both are measured by the same yardstick however old they
-are. It runs `bench/BENCH.py` of the folder that it is started in, with three things changed: the kernel's ticks of
-10 ms become what its scheduler has counted, peers are not started, and the benchmarks that tell no CPU
+are. It runs `bench/BENCH.py` of the folder that it is started in, with three things
+changed: the kernel's ticks of 10 ms become what its scheduler has counted, peers are not started, and the benchmarks that tell no CPU
 themselves (wire, planning, stalls, checkpoints) tell it for each case. Rows are as with `--json`.
 """
 
@@ -111,7 +111,7 @@ def planning(module: Any, figures: Figures) -> None:
 
 
 def stalls(module: Any, figures: Figures) -> None:
-    """The echoes beside the work are as many as there is time for: only the filling has one amount of work."""
+    """Of the rest, echoes take what time there is: only the filling is one amount of work."""
     fill = module.fill
 
     async def measure(moor: Any, sizes: Any) -> None:
@@ -126,7 +126,7 @@ def checkpoints(module: Any, figures: Figures) -> None:
     """From the first send to the last: shared out over the sends."""
     known: list[Any] = []
 
-    class Senders(module.Senders):  # type: ignore[misc, name-defined]
+    class Senders(module.Senders):  # type: ignore[misc]
         def __init__(self, node: Any) -> None:
             super().__init__(node)
             self.costs = Costs(figures)
