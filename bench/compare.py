@@ -3,7 +3,8 @@
     python -m bench.compare BEFORE AFTER BENCH [--rounds 7] [--quick] [--json]
     python -m bench.compare ../before . drift --quick
 
-Each checkout has its own `.venv` and runs its own `bench/BENCH.py`, measured by `bench/probe.py` of this one. Rounds are interleaved as ABBA, so that
+Each checkout has its own `.venv` and runs its own `bench/BENCH.py`, measured by `bench/probe.py` of this
+one. Rounds are interleaved as ABBA, so that
 what the machine does meanwhile falls on both. Only CPU is compared, of node or client, and only what both
 checkouts report; the medians are told, and how much more the second one costs (above 1: dearer).
 """

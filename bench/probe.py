@@ -4,7 +4,8 @@
 
 `bench.compare` runs it in both checkouts, so that both are measured by the same yardstick however old they
 are. It runs `bench/BENCH.py` of the folder that it is started in, with three things
-changed: the kernel's ticks of 10 ms become what its scheduler has counted, peers are not started, and the benchmarks that tell no CPU
+changed: the kernel's ticks of 10 ms become what its scheduler has counted, peers are not
+started, and the benchmarks that tell no CPU
 themselves (wire, planning, stalls, checkpoints) tell it for each case. Rows are as with `--json`.
 """
 
