@@ -3,7 +3,8 @@
     python -m bench.compare BEFORE AFTER BENCH [--rounds 7] [--quick] [--json]
     python -m bench.compare ../before . drift --quick
 
-Each checkout has its own `.venv` and runs its own `bench/BENCH.py`. Rounds are interleaved as ABBA, so that
+Each checkout has its own `.venv` and runs its own `bench/BENCH.py`, measured by `bench/probe.py` of this
+one. Rounds are interleaved as ABBA, so that
 what the machine does meanwhile falls on both. Only CPU is compared, of node or client, and only what both
 checkouts report; the medians are told, and how much more the second one costs (above 1: dearer).
 """
@@ -25,6 +26,7 @@ Costs = dict[tuple[str, str], float]
 
 PEERS = re.compile(r"redis|nats|mosquitto|kafka|parquet|negentropy", re.IGNORECASE)
 """Cases of theirs alone: they did not change. A case of ours that is beside one has it in `peer`."""
+PROBE = Path(__file__).with_name("probe.py").resolve()
 WARM_UP = 1
 """Rounds of each checkout that count for neither: they compile what is imported."""
 
@@ -47,12 +49,12 @@ def costs_of(rows: list[dict[str, object]]) -> Costs:
 
 def run(checkout: Path, bench: str, *, quick: bool) -> Costs:
     python = checkout / ".venv/bin/python"
-    command = [str(python), "-m", f"bench.{bench}", "--json", *(["--quick"] if quick else [])]
+    command = [str(python), str(PROBE), bench, *(["--quick"] if quick else [])]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     if done.returncode:
         sys.stderr.write(done.stderr)
         raise SystemExit(f"compare: bench.{bench} failed with {done.returncode} in {checkout}")
-    return costs_of([json.loads(line) for line in done.stdout.splitlines()])
+    return costs_of([json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")])
 
 
 def compared(before: list[Costs], after: list[Costs]) -> list[dict[str, object]]:
