@@ -42,6 +42,7 @@ class Quota(StrEnum):
     STAGES = "stages"
     PATHS = "paths"
     STORED_BYTES = "stored_bytes"
+    TOPIC_BYTES = "topic_bytes"
     MESSAGES_PER_S = "messages_per_s"
     BYTES_PER_S = "bytes_per_s"
     HEAVY_CALLS_PER_S = "heavy_calls_per_s"
@@ -50,7 +51,14 @@ class Quota(StrEnum):
 RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
 COUNTS: Final = frozenset(Quota) - RATES
 OWNED: Final = frozenset(
-    {Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.PATHS, Quota.STORED_BYTES}
+    {
+        Quota.QUEUES,
+        Quota.TOPICS,
+        Quota.GROUPS,
+        Quota.PATHS,
+        Quota.STORED_BYTES,
+        Quota.TOPIC_BYTES,
+    }
 )
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
@@ -72,6 +80,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     stages: int | None = None
     paths: int | None = None
     stored_bytes: int | None = None
+    topic_bytes: int | None = None
     messages_per_s: int | None = None
     bytes_per_s: int | None = None
     heavy_calls_per_s: int | None = None
@@ -149,7 +158,11 @@ class Account:
         self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
         self.has_rates = bool(self._buckets)
         self.is_rate_bounded = not PUBLISHED.isdisjoint(self._bounds)
-        self.is_publishing_bounded = self.is_rate_bounded or Quota.TOPICS in self._bounds
+        self.is_publishing_bounded = not {
+            *PUBLISHED,
+            Quota.TOPICS,
+            Quota.TOPIC_BYTES,
+        }.isdisjoint(self._bounds)
 
     def take(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
         """Gives it, all of it, or says why not."""
