@@ -1,10 +1,13 @@
 """Whose bytes are in the streams: counted by the batch, kept over starts, given back by retention."""
 
+import msgspec
 import pytest
 from tests.journal.streams.lives import Lives, drop_expired, one_shard
 
-from moorline.journal.streams import publishers
+from moorline.core.sets.digest import Digest
+from moorline.journal.streams import publishers, seal
 from moorline.journal.streams.publishers import NOBODY, Mark, bytes_between
+from moorline.journal.streams.seal import Memory, Summary, encoded, read_summary
 from moorline.journal.streams.segment import SEGMENT_HEAD
 from moorline.journal.streams.store import StreamOptions
 from moorline.testing import MemoryDisk
@@ -92,3 +95,52 @@ def test_names_of_a_generation_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     marks = [Mark(0, "a"), Mark(1, "b"), Mark(2, "c"), Mark(3, "a")]
     assert bytes_between(marks, [0, 10, 30, 60, 100], {}) == {"a": 50, "b": 20}
     assert bytes_between(marks, [0, 10, 30, 60, 100], {"c": 5, "d": 5}) == {"c": 30}
+
+
+class SummaryBefore(msgspec.Struct, frozen=True, array_like=True):
+    """As it was before bytes were counted by publisher."""
+
+    seed: int
+    first: int
+    end: int
+    count: int
+    digest: Digest
+    first_time_us: int
+    last_time_us: int
+    bytes: int
+
+
+def test_a_seal_from_before_is_read_and_one_of_today_is_read_by_what_was_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folders are used by the next version, and after a step back by the one before."""
+    disk, facts = MemoryDisk(), (7, 0, 3, 3, Digest.empty(), 10, 20, 300)
+    disk.write_whole("old.seal", encoded(SummaryBefore(*facts), Memory()))  # type: ignore[arg-type]
+    disk.write_whole("new.seal", encoded(Summary(*facts, {"alice": 40}), Memory()))
+    assert read_summary(disk, "old.seal") == Summary(*facts, {})
+    monkeypatch.setattr(seal, "_summaries", msgspec.msgpack.Decoder(SummaryBefore))
+    found: object = read_summary(disk, "new.seal")
+    assert found == SummaryBefore(*facts)
+
+
+def test_of_a_sealed_segment_that_lost_its_end_no_more_is_counted_than_is_there() -> None:
+    lives = one_shard(generation_s=10)
+    for _ in range(10):
+        put(lives, "alice")
+    lives.commit()
+    lives.clock.advance(11_000)
+    lives.store.upkeep.roll(lives.now_us())
+    put(lives, "bob")
+    lives.commit()
+    lives.seal()
+    lives.store.leave()
+    path = lives.store._shards[0].generations[0].path + ".seg"
+    lives.store.close()
+    file = lives.disk.open(path, create=False)
+    file.truncate(file.size() // 2)
+    file.close()
+    lives.restart()
+    kept = lives.store._shards[0].generations[0]
+    assert sum(kept.publishers.values()) <= kept.size_bytes
+    assert stored(lives, "alice")[0] <= kept.size_bytes
+    assert stored(lives, "bob")[0] > 0

@@ -48,6 +48,8 @@ class Quota(StrEnum):
     HEAVY_CALLS_PER_S = "heavy_calls_per_s"
 
 
+_MESSAGES: Final = Quota.MESSAGES_PER_S
+_BYTES: Final = Quota.BYTES_PER_S
 RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
 COUNTS: Final = frozenset(Quota) - RATES
 OWNED: Final = frozenset(
@@ -182,6 +184,28 @@ class Account:
                 return over
         for quota, amount in wanted:
             self._take(quota, amount)
+        return None
+
+    def take_published(self, messages: int, size_bytes: int, now_ms: int) -> OverBound | None:
+        """As `take_all` of both rates: written out, since every publish asks for it."""
+        of_messages, of_bytes = self._buckets.get(_MESSAGES), self._buckets.get(_BYTES)
+        for quota, amount, bucket in (
+            (_MESSAGES, messages, of_messages),
+            (_BYTES, size_bytes, of_bytes),
+        ):
+            if bucket is None:
+                continue
+            passed_ms = now_ms - bucket[1]
+            if passed_ms > 0:
+                bound = self._bounds[quota]
+                bucket[0] = min(bound * _THOUSANDTHS, bucket[0] + bound * passed_ms)
+                bucket[1] = now_ms
+            if bucket[0] < amount * _THOUSANDTHS:
+                return self._over(quota, amount, now_ms)
+        if of_messages is not None:
+            of_messages[0] -= messages * _THOUSANDTHS
+        if of_bytes is not None:
+            of_bytes[0] -= size_bytes * _THOUSANDTHS
         return None
 
     def room(self, quota: Quota, held: int, amount: int) -> OverBound | None:

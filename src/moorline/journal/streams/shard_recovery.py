@@ -66,6 +66,8 @@ def recover(
         if generation.number in short and generation is not newest:
             # Sealed anew: what is left of it is counted, and what is not.
             generation.summary, generation.size_bytes = None, size_bytes
+            # Whose the bytes are that it lost nobody knows: none are counted rather than too many.
+            generation.publishers = {}
     newest.has_ended = newest.summary is not None or not newest.is_readable
     for generation, following in pairwise(generations):
         generation.has_ended = True
