@@ -987,6 +987,9 @@ of each shard again: half a second for all shards."""
 TOPICS_COUNTED_MAX = 65_536
 """Topics that are counted by name in one generation: some 8 MB; what goes beyond is counted together."""
 
+PUBLISHERS_COUNTED_MAX = 4_096
+"""Publishers whose bytes are counted in one generation: at most 1 MB of names, which every start reads."""
+
 TOPIC_COUNTED_LENGTH = 128
 """Characters of a topic's name up to which so many are counted; of longer ones fewer, in the same memory."""
 

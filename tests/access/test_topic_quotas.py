@@ -156,3 +156,37 @@ async def test_staged_rows_count_as_published_when_they_are_staged(server: Topic
         await call(lambda n: CloseStage(n, *stage), StageClosed)
         assert (await committed(alice, "q", 1, [stage])).published == 20
     assert ("alice", "StageRows", "/quotas/messages_per_s", "OVER_QUOTA") in server.heard.refusals
+
+
+async def test_bytes_in_topics_are_bounded_and_others_notice_nothing(server: TopicServer) -> None:
+    """A30: bytes stored in topics, published or staged, with a producer and without."""
+    server.bound("alice", Bounds(topic_bytes=10_000))
+    stored = server.topics.streams.store.stored_bytes
+    async with (
+        server.connected("alice") as alice,
+        server.connected("alice") as other,
+        server.connected("bob") as bob,
+    ):
+        stage = await staged(alice, "q", 1, 0, [[record("a", b"x" * 1_000) for _ in range(4)]])
+        assert stored.of("alice") == 0
+        assert (await committed(alice, "q", 1, [stage])).published == 4
+        assert 4_000 < stored.of("alice") < 5_000
+        await alice.publish_all([record("a", b"x" * 1_000, key=b"k") for _ in range(3)])
+        await other.publish_all([record("a", b"x" * 1_000) for _ in range(3)])
+        assert stored.of("alice") > 10_000
+        for moor in (alice, other):
+            with pytest.raises(OverQuota, match=r"topic_bytes is 10,000.*retention") as over:
+                await moor.publish("a", b"x")
+            assert (over.value.quota, over.value.bound) == ("topic_bytes", 10_000)
+        with pytest.raises(OverQuota, match="topic_bytes"):
+            await staged(alice, "q", 2, 0, [[record("a", b"x")]])
+        await bob.publish_all([record("a", b"x" * 1_000) for _ in range(100)])
+        assert await bob.topics("#") == [("a", 110)]
+        # Another bound holds at once, without a new connection.
+        server.bound("alice", Bounds(topic_bytes=1_000_000))
+        await alice.publish("a", b"x")
+    refused = {(who, act, path) for who, act, path, _ in server.heard.refusals}
+    assert {
+        ("alice", "Publish", "/quotas/topic_bytes"),
+        ("alice", "StageRows", "/quotas/topic_bytes"),
+    } <= refused

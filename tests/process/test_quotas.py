@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from tests.process.nodes import NodeProcess
@@ -318,3 +319,37 @@ async def test_staged_rows_do_not_pass_the_bytes_that_an_owner_may_have(
         await operator.access.set_quota("w1", "stored_bytes", 2 * bound)
         assert (await committed(writer, "of-w2", 0, [stage])).published == len(rows)
         assert await used(owner, "stored_bytes") == len(rows) * (HEAD_BYTES + 100)
+
+
+async def test_bytes_in_topics_are_known_behind_a_stop_and_never_too_many_behind_a_kill(
+    tmp_path: Path,
+) -> None:
+    """A30: bytes stored in topics, over an orderly stop and over kill -9."""
+    data, name = tmp_path / "data", "t1"
+    with NodeProcess(data, *FLAGS) as node:
+        async with (
+            moorline.connect(node.address) as operator,
+            user(node, operator, name, topic_bytes=50_000) as moor,
+        ):
+            for _ in range(20):
+                await moor.publish("t", b"x" * 1_000)
+            at_stop = await used(moor, "topic_bytes")
+            assert at_stop > 20_000
+        assert node.stop() == 0
+    proof = PasswordCredentials(name, "x")
+    with NodeProcess(data, *FLAGS) as node:
+        async with moorline.connect(node.address, credentials=proof) as moor:
+            assert await used(moor, "topic_bytes") == at_stop
+            for _ in range(20):
+                await moor.publish("t", b"x" * 1_000)
+            at_kill = await used(moor, "topic_bytes")
+            assert at_kill > at_stop
+            node.kill()
+    with NodeProcess(data, *FLAGS) as node:
+        async with moorline.connect(node.address, credentials=proof) as moor:
+            assert at_stop <= await used(moor, "topic_bytes") <= at_kill
+            await moor.publish_all([moorline.record("t", b"x" * 1_000) for _ in range(50)])
+            with pytest.raises(OverQuota, match="topic_bytes is 50,000"):
+                await moor.publish("t", b"x")
+            # Nothing that was taken is missing for it.
+            assert await moor.topics("t") == [("t", 90)]

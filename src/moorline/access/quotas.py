@@ -135,6 +135,17 @@ class Quotas:
         if over is not None:
             raise over_quota(over)
 
+    def take_published(self, held: Held, messages: int, size_bytes: int) -> None:
+        """As `take` of both rates, for every publish. Of the principal's it stays taken where the listener
+        has no more: whoever goes on asking a full listener pays."""
+        now_ms = self._now_ms()
+        principal, listener = held
+        over = principal.take_published(messages, size_bytes, now_ms)
+        if over is None and listener is not None and listener.is_rate_bounded:
+            over = listener.take_published(messages, size_bytes, now_ms)
+        if over is not None:
+            raise over_quota(over)
+
     def give_back(self, held: Held, *given: tuple[Quota, int]) -> None:
         _give_back(held.principal, given)
         if held.listener is not None:
@@ -243,9 +254,7 @@ class Allowance:
 
     def take_published(self, messages: int, size_bytes: int) -> None:
         if self.is_rate_bounded:
-            self._quotas.take(
-                self._held, (Quota.MESSAGES_PER_S, messages), (Quota.BYTES_PER_S, size_bytes)
-            )
+            self._quotas.take_published(self._held, messages, size_bytes)
 
     def take(self, *wanted: tuple[Quota, int]) -> None:
         self._quotas.take(self._held, *wanted)

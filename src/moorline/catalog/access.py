@@ -86,6 +86,7 @@ QUOTA_KINDS = (
     "messages_per_s",
     "bytes_per_s",
     "stored_bytes",
+    "topic_bytes",
     "heavy_calls_per_s",
 )
 

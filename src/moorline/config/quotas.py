@@ -24,6 +24,7 @@ DEFAULTS: Final = (
     "@authenticated stages 1_000",
     "@authenticated paths 2_000_000",
     "@authenticated stored_bytes 17_179_869_184",
+    "@authenticated topic_bytes 1_099_511_627_776",
     "@authenticated heavy_calls_per_s 1_000",
 )
 """Far above what a program needs, and far below what harms a node. Who is on this machine and proves nothing

@@ -336,6 +336,10 @@ class Node:
             )
         )
         self._topics = topics
+        stored = topics.streams.store.stored_bytes
+        self._access.quota_commands.owned[Quota.TOPIC_BYTES] = lambda owner: stored.of(
+            name_of(owner) or ANONYMOUS
+        )
         self._declared.update(topics.declared())
         stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)

@@ -88,6 +88,7 @@ from moorline.wire.staging import (
     QueueRow,
     StagesCommitted,
     producer_of,
+    query_principal,
     queue_rows_decoder,
 )
 
@@ -264,13 +265,13 @@ class StagedCommits:
         for place in range(start.stage, len(decided.stages)):
             stage = decided.stages[place]
             facts = await self.in_thread(self._store.facts, stage)
-            producer = producer_of(query, facts.partition)
+            whose = producer_of(query, facts.partition), query_principal(query)
             first = start.row if place == start.stage else 0
             async with self._chunks(stage, first) as chunks:
                 async for chunk in chunks:
                     if not await self._streams.has_room_within(STAGED_ROOM_MS_MAX):
                         raise no_room()
-                    stored += self._append(chunk, first, producer, decided.batch << 32)
+                    stored += self._append(chunk, first, whose, decided.batch << 32)
                     since_bytes += len(chunk.rows)
                     if since_bytes > STAGED_NOTE_BYTES:
                         await self._streams.commits.durable()
@@ -288,10 +289,13 @@ class StagedCommits:
         await self._note(self._store.complete, query)
         return stored
 
-    def _append(self, chunk: Chunk, first: int, producer: int, sequence: int) -> int:
+    def _append(self, chunk: Chunk, first: int, whose: tuple[int, str], sequence: int) -> int:
         """Into the batch under way; rows that a start before this one has published are passed over."""
         rows, skip = unpacked(chunk.rows), max(first - chunk.first_row, 0)
-        stored = self._streams.store.append_packed(rows, skip, producer, sequence + chunk.first_row)
+        producer, publisher = whose
+        stored = self._streams.store.append_packed(
+            rows, skip, producer, sequence + chunk.first_row, publisher
+        )
         self._broker.counts.published += stored
         self._broker.counts.duplicates += rows.count - skip - stored
         self.committed_rows += stored

@@ -40,6 +40,7 @@ from moorline.staging.queue_commits import NodeQueues
 from moorline.staging.rows import RowChecker
 from moorline.topics.commands import TopicBroker
 from moorline.topics.paths import TOPICS, path_of_topic
+from moorline.topics.stored_bytes import check_stored
 from moorline.wire.message import Answer
 from moorline.wire.staging import (
     QUEUES,
@@ -221,6 +222,8 @@ class Staging:
                 demand(rights, WRITE, path_of_topic(topic))
         if allowance is not None and is_bounded:
             # Here and not at the commit, which is decided as a whole and goes on to its end.
+            if target != QUEUES:
+                check_stored(self._streams.store.stored_bytes, allowance, rights.principal)
             allowance.take_topics(topics)
             allowance.take_published(count, len(call.rows))
         return await self._commits.in_thread(self._store.append, call.stage, call.rows, count)

@@ -14,6 +14,7 @@ from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent
 from moorline.core.topic import check_filter, check_topic
 from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, OverQuota, TooLarge
+from moorline.journal.streams.publishers import NOBODY
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
     RETAINED_BYTES_MAX,
@@ -34,6 +35,7 @@ from moorline.topics.paths import (
     topics_published,
 )
 from moorline.topics.producer import producer_number
+from moorline.topics.stored_bytes import check_stored
 from moorline.topics.stream_reads import StreamReads
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import TopicList
@@ -145,8 +147,9 @@ class TopicBroker:
         """All of a call's messages, or none: what can be refused is refused before the first."""
         if self.streams.is_disk_full:
             raise NodeDiskFull("the node's disk is nearly full: no messages are taken")
+        publisher = self._publisher(session)
         if not call.producer and self._is_plain(call.records):
-            shard, offset = self.streams.store.append_plain(call.records)
+            shard, offset = self.streams.store.append_plain(call.records, publisher)
             self.counts.published += len(call.records)
             self.streams.commits.answer(
                 session, Published(call.call, len(call.records), 0, shard, offset)
@@ -160,7 +163,13 @@ class TopicBroker:
         if not producer and headers is None:
             for record in call.records:
                 shard, offset = append(
-                    record.topic, record.body, record.key, b"", record.ttl_s, record.flags
+                    record.topic,
+                    record.body,
+                    record.key,
+                    b"",
+                    record.ttl_s,
+                    record.flags,
+                    publisher=publisher,
                 )
         else:
             for place, record in enumerate(call.records):
@@ -174,6 +183,7 @@ class TopicBroker:
                     record.flags,
                     producer,
                     sequence + place,
+                    publisher,
                 )
                 if stored[1] < 0:
                     duplicates += 1
@@ -185,6 +195,19 @@ class TopicBroker:
         self.streams.commits.answer(
             session, Published(call.call, stored_count, duplicates, shard, offset)
         )
+
+    def _publisher(self, session: Session) -> str:
+        """Whose bytes they will be, if it may have more of them in the streams.
+
+        What is stored is looked at, and not what comes: so a principal is over its bound by a commit at most,
+        and nobody adds up a call's bytes for it.
+        """
+        allowance = session.allowance
+        if allowance is None or session.rights.is_node:
+            return NOBODY
+        publisher = session.rights.principal
+        check_stored(self.streams.store.stored_bytes, allowance, publisher)
+        return publisher
 
     def _is_plain(self, records: list[Record]) -> bool:
         """Whether they have a known topic and a body and nothing else: nothing is left to be checked."""

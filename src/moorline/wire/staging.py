@@ -166,6 +166,13 @@ def key_before(key: str) -> str:
     return key.removeprefix(_OWNED * 2)
 
 
+def query_principal(key: str) -> str:
+    """Whose it is; of a key from before keys named anybody, nobody's."""
+    if not key.startswith(_OWNED):
+        return ANONYMOUS
+    return key.split(_OWNED, 2)[1] or ANONYMOUS
+
+
 def query_name(key: str) -> str:
     """The name that was given to it."""
     return key.split(_OWNED, 2)[2] if key.startswith(_OWNED) else key

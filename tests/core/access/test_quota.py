@@ -277,3 +277,26 @@ def test_a_broken_state_is_found(broken: str) -> None:
             account._buckets[RATE][0] = 5_001
     with pytest.raises(AssertionError, match=broken[:3]):
         account.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_publish_takes_what_both_rates_taken_together_would(seed: int) -> None:
+    """Written out for every publish, it answers and leaves the same, whatever the clock does."""
+    chance = random.Random(seed)
+    bounds = Bounds(
+        messages_per_s=chance.choice([None, 0, 5, 1_000]),
+        bytes_per_s=chance.choice([None, 0, 300, 90_000]),
+    )
+    short, whole, now_ms = Account(bounds), Account(bounds), 0
+    refused = 0
+    for _ in range(500):
+        now_ms += chance.choice([-3, 0, 0, 1, 7, 400])
+        messages, size_bytes = chance.randrange(8), chance.randrange(400)
+        wanted = [(Quota.MESSAGES_PER_S, messages), (Quota.BYTES_PER_S, size_bytes)]
+        found = short.take_published(messages, size_bytes, now_ms)
+        assert found == whole.take_all(wanted, now_ms)
+        refused += found is not None
+        short.check()
+        for quota in short._buckets:
+            assert short.left(quota, now_ms) == whole.left(quota, now_ms)
+    assert refused or bounds.of(Quota.MESSAGES_PER_S) in (None, 1_000)

@@ -35,8 +35,11 @@ class Lives:
         return self.store
 
     def put(self, topic: str, body: bytes = b"x", **more: int) -> tuple[int, int]:
-        values = {"ttl_s": 0, "flags": 0} | more
-        return self.store.append(topic, body, None, b"", **values)
+        more = {"ttl_s": 0, "flags": 0} | more
+        ttl_s, flags = more.pop("ttl_s"), more.pop("flags")
+        producer, sequence = more.pop("producer", 0), more.pop("sequence", 0)
+        assert not more, f"not of a message: {more}"
+        return self.store.append(topic, body, None, b"", ttl_s, flags, producer, sequence)
 
     def commit(self) -> list[int]:
         batch = self.store.take_batch()

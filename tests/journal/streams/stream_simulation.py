@@ -21,6 +21,7 @@ from moorline.core.frames.frame import (
     all_stored,
     frame_of,
 )
+from moorline.journal.streams.publishers import StoredBytes
 from moorline.journal.streams.store import StreamOptions, StreamStore, moved_producer
 from moorline.testing import Crashed, MemoryDisk
 from moorline.testing.memory_disk import Lose
@@ -112,7 +113,7 @@ class StreamSimulation:
             self.sequences[producer] = max(sequence, self.sequences[producer])
         ttl_s = chance.choice([0, 60])
         shard, offset = self.store.append(
-            topic, body, key, headers, ttl_s, flags, producer, sequence
+            topic, body, key, headers, ttl_s, flags, producer, sequence, publisher=topic
         )
         model = self.shards[shard]
         if producer and sequence <= model.producers.get(producer, -1):
@@ -153,7 +154,7 @@ class StreamSimulation:
         sequence = max(0, self.packed - chance.choice([0, 0, 0, 1, 10, 50]))
         self.packed = max(self.packed, sequence + rows.count)
         skip = chance.choice([0, 0, 0, min(3, rows.count)])
-        stored = self.store.append_packed(rows, skip, producer, sequence)
+        stored = self.store.append_packed(rows, skip, producer, sequence, "packer")
         for place, one in enumerate(all_stored(bytes(rows.frames))):
             route = one.topic.encode() if one.key is None else one.key
             shard = xxhash.xxh3_64_intdigest(route) % self.store.shards
@@ -286,6 +287,18 @@ class StreamSimulation:
             assert self._read(shard, first) == model.stored, f"shard {shard}"
         if not self.may_lose_committed:
             self._check_retained()
+
+        self._check_stored_bytes()
+
+    def _check_stored_bytes(self) -> None:
+        """The sums of all publishers are those of the generations, and of none more than it holds."""
+        summed = StoredBytes()
+        for shard in self.store._shards.values():
+            for generation in shard.generations:
+                summed.add(generation.publishers)
+                counted = sum(generation.publishers.values())
+                assert counted <= generation.size_bytes, f"{generation.path}: {counted} bytes"
+        assert self.store.stored_bytes == summed, "bytes of publishers"
 
     def _check_retained(self) -> None:
         found = {}

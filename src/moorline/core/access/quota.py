@@ -42,15 +42,25 @@ class Quota(StrEnum):
     STAGES = "stages"
     PATHS = "paths"
     STORED_BYTES = "stored_bytes"
+    TOPIC_BYTES = "topic_bytes"
     MESSAGES_PER_S = "messages_per_s"
     BYTES_PER_S = "bytes_per_s"
     HEAVY_CALLS_PER_S = "heavy_calls_per_s"
 
 
+_MESSAGES: Final = Quota.MESSAGES_PER_S
+_BYTES: Final = Quota.BYTES_PER_S
 RATES: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S, Quota.HEAVY_CALLS_PER_S})
 COUNTS: Final = frozenset(Quota) - RATES
 OWNED: Final = frozenset(
-    {Quota.QUEUES, Quota.TOPICS, Quota.GROUPS, Quota.PATHS, Quota.STORED_BYTES}
+    {
+        Quota.QUEUES,
+        Quota.TOPICS,
+        Quota.GROUPS,
+        Quota.PATHS,
+        Quota.STORED_BYTES,
+        Quota.TOPIC_BYTES,
+    }
 )
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
@@ -72,6 +82,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     stages: int | None = None
     paths: int | None = None
     stored_bytes: int | None = None
+    topic_bytes: int | None = None
     messages_per_s: int | None = None
     bytes_per_s: int | None = None
     heavy_calls_per_s: int | None = None
@@ -149,7 +160,11 @@ class Account:
         self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
         self.has_rates = bool(self._buckets)
         self.is_rate_bounded = not PUBLISHED.isdisjoint(self._bounds)
-        self.is_publishing_bounded = self.is_rate_bounded or Quota.TOPICS in self._bounds
+        self.is_publishing_bounded = not {
+            *PUBLISHED,
+            Quota.TOPICS,
+            Quota.TOPIC_BYTES,
+        }.isdisjoint(self._bounds)
 
     def take(self, quota: Quota, amount: int, now_ms: int) -> OverBound | None:
         """Gives it, all of it, or says why not."""
@@ -169,6 +184,28 @@ class Account:
                 return over
         for quota, amount in wanted:
             self._take(quota, amount)
+        return None
+
+    def take_published(self, messages: int, size_bytes: int, now_ms: int) -> OverBound | None:
+        """As `take_all` of both rates: written out, since every publish asks for it."""
+        of_messages, of_bytes = self._buckets.get(_MESSAGES), self._buckets.get(_BYTES)
+        for quota, amount, bucket in (
+            (_MESSAGES, messages, of_messages),
+            (_BYTES, size_bytes, of_bytes),
+        ):
+            if bucket is None:
+                continue
+            passed_ms = now_ms - bucket[1]
+            if passed_ms > 0:
+                bound = self._bounds[quota]
+                bucket[0] = min(bound * _THOUSANDTHS, bucket[0] + bound * passed_ms)
+                bucket[1] = now_ms
+            if bucket[0] < amount * _THOUSANDTHS:
+                return self._over(quota, amount, now_ms)
+        if of_messages is not None:
+            of_messages[0] -= messages * _THOUSANDTHS
+        if of_bytes is not None:
+            of_bytes[0] -= size_bytes * _THOUSANDTHS
         return None
 
     def room(self, quota: Quota, held: int, amount: int) -> OverBound | None:

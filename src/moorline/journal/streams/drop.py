@@ -40,6 +40,7 @@ class StreamDrop:
         shard, generation = self._shard, self._generation
         assert generation is shard.generations[0]
         shard.lost_before += generation.lost
+        shard.stored_bytes.give_back(generation.publishers)
         shard.dropped[generation.number] = self.gone
         shard.generations = shard.generations[1:]
 

@@ -58,6 +58,7 @@ class Generation:
         "last_time_us",
         "number",
         "path",
+        "publishers",
         "summary",
         "topics",
     )
@@ -85,6 +86,8 @@ class Generation:
         self.index: SparseIndex | None = None
         self.gaps: dict[int, SegmentGap] = {}
         self.topics: dict[str, int] = {}
+        self.publishers: dict[str, int] = {}
+        """Bytes of each, as far as they are counted by name."""
         # Both belong to the thread that writes.
         self.file: DiskFile | None = None
         self.index_file: DiskFile | None = None
@@ -146,7 +149,14 @@ class Generation:
             # There is nothing to seal any more; with a summary what follows is sealed, and retention goes on.
             head, times = self.head, (self.first_time_us, self.last_time_us)
             self.summary = Summary(
-                head.seed, head.first, end, 0, Digest.empty(), *times, SEGMENT_HEAD.size
+                head.seed,
+                head.first,
+                end,
+                0,
+                Digest.empty(),
+                *times,
+                SEGMENT_HEAD.size,
+                self.publishers,
             )
 
     # --- writing, in a thread ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD, RETAIN
 from moorline.journal.streams.framing import Run
+from moorline.journal.streams.publishers import NOBODY
 from moorline.journal.streams.shard import ShardLog
 from moorline.wire.packed_rows import PackedRows, Stamps, filled, names_used
 
@@ -29,7 +30,9 @@ class NumberedRows(NamedTuple):
     producer: int
     sequence: int
 
-    def append_to(self, shards: Sequence[ShardLog], skip: int, now_us: int) -> Appended:
+    def append_to(
+        self, shards: Sequence[ShardLog], skip: int, now_us: int, publisher: str = NOBODY
+    ) -> Appended:
         """Into the batches under way; the first `skip` rows are passed over, and duplicates."""
         rows = self.rows
         runs = np.diff(rows.ends, prepend=0)
@@ -56,7 +59,7 @@ class NumberedRows(NamedTuple):
             # With many topics and shards the names of the other shards' rows would be most.
             named = names_used(rows.names, rows.topics[some])
             run = Run(view[begin:end], rows.lengths[some], *named)
-            shard.add_run(run, time_us)
+            shard.add_run(run, time_us, publisher)
             shard.producers.note(self.producer, int(self.order[stop - 1]) + self.sequence)
             kept = np.flatnonzero(flags[some] & RETAIN) + low
             starts, ends = edges[kept] + HEAD.size, edges[kept + 1]

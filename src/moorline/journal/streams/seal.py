@@ -42,6 +42,8 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     first_time_us: int
     last_time_us: int
     bytes: int
+    publishers: dict[str, int] = {}
+    """Bytes of each; a file from before they were counted has none."""
 
 
 class Memory(msgspec.Struct, array_like=True):
@@ -63,6 +65,7 @@ class Seal(msgspec.Struct, frozen=True):
     bytes: int
     producers: dict[int, int]
     topics: dict[str, int]
+    publishers: dict[str, int] = {}
 
     @staticmethod
     def of(summary: Summary, memory: Memory) -> "Seal":
@@ -76,6 +79,7 @@ class Seal(msgspec.Struct, frozen=True):
             summary.bytes,
             memory.producers,
             memory.topics,
+            summary.publishers,
         )
 
 

@@ -62,6 +62,7 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
         times[0] if times else generation.head.created_us,
         times[-1] if times else generation.last_time_us,
         generation.size_bytes,
+        dict(generation.publishers),
     )
     disk.write_whole(generation.path + DENSE, index.dense(generation.end))
     disk.write_whole(generation.path + INDEX, index.sparse.entries())
@@ -81,6 +82,7 @@ def summary_of(generation: Generation, seal: Seal) -> Summary:
         seal.first_time_us,
         seal.last_time_us,
         seal.bytes,
+        seal.publishers,
     )
 
 

@@ -22,6 +22,7 @@ from moorline.journal.streams.generation import SNAPSHOT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.streams.producers import Producers
+from moorline.journal.streams.publishers import NOBODY, Mark, StoredBytes, bytes_between
 from moorline.journal.streams.roll import is_too_large
 from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded
 from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, SegmentGap, SegmentHead
@@ -62,18 +63,32 @@ class ShardLog:
         "generations",
         "gone",
         "lost_before",
+        "marks",
         "names",
         "next_offset",
         "number",
         "numbers_upto",
         "producers",
+        "publisher",
         "store",
+        "stored_bytes",
         "tail",
         "time_us",
         "wants_roll",
     )
 
-    def __init__(self, disk: Disk, node: str, number: int, store: bytes = NO_STORE) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        node: str,
+        number: int,
+        store: bytes = NO_STORE,
+        stored_bytes: StoredBytes | None = None,
+    ) -> None:
+        self.stored_bytes = stored_bytes if stored_bytes is not None else StoredBytes()
+        self.publisher: str | None = None
+        """Of the last message of the batch under way; None if there is none."""
+        self.marks: list[Mark] = []
         self._disk = disk
         self._node = node
         self.number = number
@@ -217,8 +232,15 @@ class ShardLog:
         """Whether there is something for a commit to do."""
         return bool(self.contents or self._pieces or self.wants_roll)
 
-    def add_run(self, run: Run, time_us: int) -> None:
+    def mark(self, publisher: str) -> None:
+        """What is appended from now on is another one's. Whoever appends compares `publisher` first."""
+        self.publisher = publisher
+        self.marks.append(Mark(self.next_offset, publisher))
+
+    def add_run(self, run: Run, time_us: int, publisher: str = NOBODY) -> None:
         """Messages that were packed together, with the next offsets."""
+        if publisher != self.publisher:
+            self.mark(publisher)
         self._end_contents()
         self._pieces.append(run)
         self.next_offset += len(run.lengths)
@@ -252,6 +274,7 @@ class ShardLog:
         times = [time_of(block, place) for place in (0, -1)] if block.data else [self.time_us] * 2
         counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
         count_topics(generation.topics, zip(block.names, counts, strict=True))
+        self._count_publishers(generation, block)
         position = self._bytes
         self._bytes += len(block.data)
         if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:
@@ -259,6 +282,17 @@ class ShardLog:
         entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
         self._pieces = []
         return Part(self, generation, ended, block, entries, times[0], times[1], snapshot)
+
+    def _count_publishers(self, generation: Generation, block: Block) -> None:
+        marks, self.marks, self.publisher = self.marks, [], None
+        if not marks:
+            return
+        places = [mark.offset - block.first for mark in marks]
+        edges = [*block.positions[places].tolist(), len(block.data)]
+        found = bytes_between(marks, edges, generation.publishers)
+        for publisher, size in found.items():
+            generation.publishers[publisher] = generation.publishers.get(publisher, 0) + size
+        self.stored_bytes.add(found)
 
     def next_generation(self, now_us: int, draw: Callable[[int], bytes]) -> Generation:
         """The one that begins where the newest ends; what is not committed goes into it."""
@@ -287,6 +321,7 @@ class ShardLog:
             generation.first_time_us,
             self.time_us,
             size_bytes,
+            dict(generation.publishers),
         )
         return summary, Memory(dict(self.producers.stored), dict(generation.topics))
 
@@ -326,6 +361,10 @@ class ShardLog:
         if newest is not None and newest.file is not None and newest.is_readable:
             newest.file.sync()
             self._list([reached(newest.number, newest.end, newest.size_bytes)])
+            if newest.publishers:
+                # Whose the bytes behind the last snapshot are is in no frame.
+                snapshot = self.snapshot_of(newest, newest.end, newest.size_bytes)
+                self.write_snapshot(newest, snapshot)
 
     def write_snapshot(self, generation: Generation, snapshot: tuple[Summary, Memory]) -> None:
         """In a thread, when all that it speaks of is as durable as it will be."""
@@ -355,6 +394,8 @@ class ShardLog:
         """What was found on the disk; and how far the shard had come, where nothing of it is left."""
         self.generations = generations
         self.producers.stored = producers
+        for generation in generations:
+            self.stored_bytes.add(generation.publishers)
         newest = self.newest
         if newest is None:
             self.next_offset = max(

@@ -19,7 +19,7 @@ from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, SNA
 from moorline.journal.streams.inspection import Inspection
 from moorline.journal.streams.layout import path_of
 from moorline.journal.streams.producers import remember
-from moorline.journal.streams.seal import Memory, count_topics, read_seal, read_summary
+from moorline.journal.streams.seal import Memory, Summary, count_topics, read_seal, read_summary
 from moorline.journal.streams.sealing import make_seal, summary_of, true_head
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
@@ -66,6 +66,8 @@ def recover(
         if generation.number in short and generation is not newest:
             # Sealed anew: what is left of it is counted, and what is not.
             generation.summary, generation.size_bytes = None, size_bytes
+            # Whose the bytes are that it lost nobody knows: none are counted rather than too many.
+            generation.publishers = {}
     newest.has_ended = newest.summary is not None or not newest.is_readable
     for generation, following in pairwise(generations):
         generation.has_ended = True
@@ -215,6 +217,10 @@ def _load_seal(disk: Disk, generation: Generation) -> None:
     summary = read_summary(disk, generation.path + SEAL)
     head = generation.head
     if summary is None or not generation.is_readable or summary.seed != head.seed:
+        # One that ended and was not sealed: whose bytes they are is known up to its last snapshot.
+        snapshot = read_summary(disk, generation.path + SNAPSHOT)
+        if snapshot is not None and snapshot.seed == head.seed:
+            generation.publishers = _within(snapshot, generation.size_bytes)
         return
     if summary.first == head.first and summary.end >= head.first:
         generation.summary = summary
@@ -222,6 +228,12 @@ def _load_seal(disk: Disk, generation: Generation) -> None:
         generation.size_bytes = summary.bytes
         generation.first_time_us = summary.first_time_us
         generation.last_time_us = summary.last_time_us
+        generation.publishers = summary.publishers
+
+
+def _within(snapshot: Summary, size_bytes: int) -> dict[str, int]:
+    """Nobody's, if the segment has lost what the snapshot speaks of."""
+    return snapshot.publishers if snapshot.bytes <= size_bytes else {}
 
 
 def _seal_missing(disk: Disk, generations: list[Generation]) -> None:
@@ -273,11 +285,13 @@ def _start_from_snapshot(
     head = generation.head
     generation.index = SparseIndex()
     generation.size_bytes = SEGMENT_HEAD.size
+    generation.publishers = {}
     found = read_seal(disk, generation.path + SNAPSHOT)
     if found is None or found[0].seed != head.seed or found[0].bytes > size:
         # Without a sync the segment may have lost more than the snapshot: then it knows too much.
         return SEGMENT_HEAD.size, False
     summary, remembered = found
+    generation.publishers = summary.publishers
     memory.producers = remembered.producers
     entries = read_all(disk, generation.path + INDEX)
     index = SparseIndex.loaded(entries, head.first, summary.end, summary.bytes)

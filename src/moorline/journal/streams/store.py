@@ -28,6 +28,7 @@ from moorline.journal.streams.inspection import Inspection, StreamProblem, inspe
 from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.streams.manifest import is_long, write_manifest
 from moorline.journal.streams.packed_append import NumberedRows
+from moorline.journal.streams.publishers import NOBODY, StoredBytes
 from moorline.journal.streams.retained import Entry, Retained
 from moorline.journal.streams.segment import STORE_BYTES
 from moorline.journal.streams.shard import ShardLog, listed_of
@@ -86,6 +87,7 @@ class StreamStore(StreamView):
         self._draw = draw
         self.upkeep = ShardUpkeep(disk, options, self._shards)
         self._in_use: list[ShardLog] = []
+        self.stored_bytes = StoredBytes()
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
         self.known_topics: Container[str] = self._topics
         """Topics that were checked before."""
@@ -118,7 +120,9 @@ class StreamStore(StreamView):
         write_layout(self._disk, self._node, self._options.shards, self._owner)
 
     def _recover_shard(self, number: int) -> Found:
-        shard = self._shards[number] = ShardLog(self._disk, self._node, number, self._store)
+        shard = self._shards[number] = ShardLog(
+            self._disk, self._node, number, self._store, self.stored_bytes
+        )
         if number < self.shards_before and not self._disk.exists(shard.folder):
             text = f"the folder of the shard, {shard.folder}, is gone"
             self.problems.append(StreamProblem("missing", number, 0, text))
@@ -201,6 +205,7 @@ class StreamStore(StreamView):
         flags: int,
         producer: int = 0,
         sequence: int = 0,
+        publisher: str = NOBODY,
     ) -> tuple[int, int]:
         """(shard, offset) of the message in the batch under way; -1 for the offset of a duplicate.
 
@@ -234,6 +239,8 @@ class StreamStore(StreamView):
             + body
         )
         # From here on nothing fails.
+        if publisher != shard.publisher:
+            shard.mark(publisher)
         shard.contents.append(content)
         shard.names.append(topic)
         shard.time_us = time_us
@@ -246,7 +253,9 @@ class StreamStore(StreamView):
                 self._retain.append(content)
         return shard.number, offset
 
-    def append_plain(self, records: Iterable[PlainRecord]) -> tuple[int, int]:
+    def append_plain(
+        self, records: Iterable[PlainRecord], publisher: str = NOBODY
+    ) -> tuple[int, int]:
         """Messages with a known topic and a body and nothing else; where the last of them is."""
         now_us, topics, size, count = self._now_us(), self._topics, 0, 0
         shard, offset = self._in_use[0], -1
@@ -255,6 +264,8 @@ class StreamStore(StreamView):
             _, _, shard, plain = topics[topic]
             if now_us > shard.time_us:
                 shard.time_us = now_us
+            if publisher != shard.publisher:
+                shard.mark(publisher)
             offset = shard.next_offset
             content = _beginning(offset, shard.time_us) + plain + record.body
             shard.contents.append(content)
@@ -265,7 +276,9 @@ class StreamStore(StreamView):
         self.batch_bytes += size + count * _HEAD_BYTES
         return shard.number, offset
 
-    def append_packed(self, rows: PackedRows, skip: int, producer: int, sequence: int) -> int:
+    def append_packed(
+        self, rows: PackedRows, skip: int, producer: int, sequence: int, publisher: str = NOBODY
+    ) -> int:
         """Rows that `check` has passed, as one producer's, numbered from `sequence` on; how many are stored.
 
         The first `skip` are passed over, and duplicates. The flags of rows are trusted.
@@ -277,7 +290,7 @@ class StreamStore(StreamView):
             rows, order = rows.sorted_by(len(self._in_use))
             producer = moved_producer(producer, len(self._in_use))
         numbered = NumberedRows(rows, order, producer, sequence)
-        stored = numbered.append_to(self._in_use, skip, self._now_us())
+        stored = numbered.append_to(self._in_use, skip, self._now_us(), publisher)
         self._retain += stored.retain
         self.batch_bytes += stored.size_bytes
         return stored.rows
