@@ -17,7 +17,7 @@ from tests.topics.scenes import Reader
 import moorline
 from moorline.catalog import EmbeddedPostgres
 from moorline.client.moor import Moor
-from moorline.errors import Denied, MoorlineError, SubscriptionEnded
+from moorline.errors import Denied, Elsewhere, MoorlineError, NotFound, SubscriptionEnded
 from moorline.net.credentials import PasswordCredentials
 
 pytestmark = pytest.mark.process
@@ -241,6 +241,61 @@ async def test_a_denial_below_a_filter_cuts_it_on_another_node(cluster: Cluster)
         assert wide.bodies == [b"1"]
         await narrow.stop()
         await operator.access.remove_grant("/topics/orders/secret", "vera")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_owner_is_redirected_to_the_home_of_its_queue(cluster: Cluster) -> None:
+    """At the other node nobody knows whose it is: to say DENIED there would be wrong, and hide the way."""
+    async with cluster.moor("a") as operator, cluster.moor("b", "ursula") as elsewhere:
+        await operator.access.add_grant("/queues", "ursula", "p")
+        async with cluster.moor("a", "ursula") as ursula:
+            await knows(ursula, "p", "/queues")
+            queue = (await ursula.create_queue()).id
+            await ursula.send(queue, b"m")
+        there = elsewhere.queue(queue)
+
+        async def is_told() -> bool:
+            with pytest.raises(NotFound) as refused:
+                await elsewhere.send(queue, b"m")
+            return isinstance(refused.value, Elsewhere)
+
+        await until(is_told, what="the home of a queue of another node")
+        for ask in (
+            lambda: elsewhere.send(queue, b"m"),
+            lambda: anext(there.read()),
+            there.get,
+            there.info,
+            there.off,
+            there.close,
+            there.delete,
+        ):
+            with pytest.raises(Elsewhere) as told:
+                await ask()
+            assert told.value.home == "a"
+            assert cluster.nodes["a"].address in told.value.addresses
+        # Nothing of it was done, and its home serves its owner as before.
+        async with moorline.connect(
+            told.value.addresses[0], credentials=PasswordCredentials("ursula", SECRET)
+        ) as home:
+            assert (await home.queue(queue).info()).waiting == 1
+        # A row that hides homes hides them here too: she hears what a stranger to the queue hears.
+        await operator.access.add_grant("/homes", "ursula", denies="s")
+
+        async def is_hidden() -> bool:
+            try:
+                await there.get()
+            except Elsewhere:
+                return False
+            except Denied:
+                return True
+            raise AssertionError("a queue of another node was read")
+
+        await until(is_hidden, what="the row is heard of")
+        with pytest.raises(NotFound, match=r"no queue of that id$") as refused:
+            await elsewhere.send(queue, b"m")
+        assert not isinstance(refused.value, Elsewhere)
+        await operator.access.remove_grant("/homes", "ursula")
+        await operator.access.remove_grant("/queues", "ursula")
 
 
 @pytest.mark.asyncio(loop_scope="module")
