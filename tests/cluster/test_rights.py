@@ -19,6 +19,7 @@ from moorline.catalog import EmbeddedPostgres
 from moorline.client.moor import Moor
 from moorline.errors import Denied, Elsewhere, MoorlineError, NotFound, SubscriptionEnded
 from moorline.net.credentials import PasswordCredentials
+from moorline.wire.queue import Get, Got, Send, Sent
 
 pytestmark = pytest.mark.process
 
@@ -244,7 +245,7 @@ async def test_a_denial_below_a_filter_cuts_it_on_another_node(cluster: Cluster)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_owner_is_redirected_to_the_home_of_its_queue(cluster: Cluster) -> None:
+async def test_an_owner_is_led_to_the_home_of_its_queue(cluster: Cluster) -> None:
     """At the other node nobody knows whose it is: to say DENIED there would be wrong, and hide the way."""
     async with cluster.moor("a") as operator, cluster.moor("b", "ursula") as elsewhere:
         await operator.access.add_grant("/queues", "ursula", "p")
@@ -256,34 +257,33 @@ async def test_an_owner_is_redirected_to_the_home_of_its_queue(cluster: Cluster)
 
         async def is_told() -> bool:
             with pytest.raises(NotFound) as refused:
-                await elsewhere.send(queue, b"m")
+                await elsewhere._caller.call(lambda call: Get(call, queue), Got)
+            if isinstance(refused.value, Elsewhere):
+                assert refused.value.home == "a"
+                assert cluster.nodes["a"].address in refused.value.addresses
             return isinstance(refused.value, Elsewhere)
 
         await until(is_told, what="the home of a queue of another node")
-        for ask in (
-            lambda: elsewhere.send(queue, b"m"),
-            lambda: anext(there.read()),
-            there.get,
-            there.info,
-            there.off,
-            there.close,
-            there.delete,
-        ):
-            with pytest.raises(Elsewhere) as told:
-                await ask()
-            assert told.value.home == "a"
-            assert cluster.nodes["a"].address in told.value.addresses
-        # Nothing of it was done, and its home serves its owner as before.
-        async with moorline.connect(
-            told.value.addresses[0], credentials=PasswordCredentials("ursula", SECRET)
-        ) as home:
-            assert (await home.queue(queue).info()).waiting == 1
+        # The client follows, and is there whom it is here.
+        assert len(await elsewhere.send_all([(queue, b"n"), (queue, b"o")])) == 2
+        assert (await there.info()).waiting == 3
+        (first,) = [one for one in await elsewhere.get_all([there]) if one is not None]
+        assert await elsewhere.ack_all([first]) == [None]
+        reader = there.read()
+        message = await anext(reader)
+        assert message.body == b"n"
+        assert await message.ack() == 1
+        await reader.aclose()  # type: ignore[attr-defined]
+        # The home judges by its own rows: a stranger is led there, and refused there.
+        async with cluster.moor("b", "vera") as stranger:
+            with pytest.raises(Denied):
+                await stranger.queue(queue).get()
         # A row that hides homes hides them here too: she hears what a stranger to the queue hears.
         await operator.access.add_grant("/homes", "ursula", denies="s")
 
         async def is_hidden() -> bool:
             try:
-                await there.get()
+                await elsewhere._caller.call(lambda call: Get(call, queue), Got)
             except Elsewhere:
                 return False
             except Denied:
@@ -292,7 +292,7 @@ async def test_an_owner_is_redirected_to_the_home_of_its_queue(cluster: Cluster)
 
         await until(is_hidden, what="the row is heard of")
         with pytest.raises(NotFound, match=r"no queue of that id$") as refused:
-            await elsewhere.send(queue, b"m")
+            await elsewhere._caller.call(lambda call: Send(call, queue, b"m"), Sent)
         assert not isinstance(refused.value, Elsewhere)
         await operator.access.remove_grant("/homes", "ursula")
         await operator.access.remove_grant("/queues", "ursula")
