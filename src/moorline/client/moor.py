@@ -155,16 +155,14 @@ class Moor:
         """
         for message in messages:
             await message.settled()
-        # Each by the connection that it came by.
-        by_caller: dict[Caller, list[Message]] = {}
-        for message in messages:
-            by_caller.setdefault(message.caller, []).append(message)
-        refusals: dict[int, CallFailed | None] = {}
-        for caller, some in by_caller.items():
-            answers = await caller.call_all([message.acknowledge for message in some])
-            for message, answer in zip(some, answers, strict=True):
-                refusals[id(message)] = message.acknowledged(answer)[0]
-        return [refusals[id(message)] for message in messages]
+        # By this client's own connections, whoever got them: it is judged as who it is.
+        answers = await self._callers.call_all(
+            [(message.queue, message.acknowledge) for message in messages]
+        )
+        return [
+            message.acknowledged(answer)[0]
+            for message, answer in zip(messages, answers, strict=True)
+        ]
 
     async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
         """A page of all queues on the node, for its operator."""

@@ -48,9 +48,9 @@ class Message:
     """One message of a queue. It stays the queue's head until it is acknowledged."""
 
     __slots__ = (
+        "_caller",
         "_settled",
         "body",
-        "caller",
         "id",
         "is_gone",
         "is_quota_marker",
@@ -61,7 +61,7 @@ class Message:
     def __init__(
         self, caller: Caller, delivery: Delivery, settled: asyncio.Event | None = None
     ) -> None:
-        self.caller = caller
+        self._caller = caller
         self._settled = settled
         self.queue = delivery.queue
         self.id = delivery.message
@@ -79,7 +79,7 @@ class Message:
         One that is gone already is done with too: `is_gone` tells, and nothing is raised.
         """
         await self.settled()
-        (answer,) = await self.caller.call_all([self.acknowledge])
+        (answer,) = await self._caller.call_all([self.acknowledge])
         refusal, waiting = self.acknowledged(answer)
         if refusal is not None:
             raise refusal
@@ -87,7 +87,7 @@ class Message:
 
     async def settled(self) -> None:
         """Waits while the service of its connection has no agreement with the node."""
-        self.caller.check_loop()
+        self._caller.check_loop()
         if self._settled is not None:
             await self._settled.wait()
 
