@@ -48,6 +48,7 @@
     │   ├── Unsupported        the node does not run the role that answers it
     │   ├── TooLarge           the message is larger than the other end takes
     │   ├── NotFound           there is no queue, group, member or stream of that name
+    │   │   └── Elsewhere      not here: the queue is of a home that another node has, and which is said
     │   ├── BadTopic           a topic, filter or group's name that cannot be one
     │   ├── BadPath            a path of a value, or a glob, that cannot be one
     │   ├── BadValue           what cannot be a value, or is too long for one
@@ -405,6 +406,20 @@ class NotFound(CallFailed):
     """There is no queue, service, group, member, subscription or stream of that name, or not any more."""
 
     code = "NOT_FOUND"
+
+
+class Elsewhere(NotFound):
+    """The queue is not of this node. `home` says whose its id is, and `addresses` where that node listens.
+
+    Connect there and ask again: nothing was done here. Whether the queue is there only its home can say.
+    """
+
+    code = "ELSEWHERE"
+
+    def __init__(self, text: str, home: str = "", addresses: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.home = home
+        self.addresses = addresses
 
 
 class BadTopic(CallFailed):

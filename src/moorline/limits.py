@@ -875,6 +875,15 @@ HOME_EXCEPTIONS_RETRY_MS = 5_000
 HOMES_ASKED_MAX = 10_000
 """Queues whose home is asked from the catalog by one statement."""
 
+HOME_ADDRESSES_MAX = 16
+"""Addresses of its home that a redirect names; a node listens at two or three."""
+
+REDIRECT_HOPS_MAX = 3
+"""Redirects that a client follows for one call: to the home, and twice more while homes move."""
+
+HOMES_FOLLOWED_MAX = 256
+"""Homes that a client lets itself be led to over one connection; more are told to it by nobody honest."""
+
 HOMES_KEPT_MS = 2_000
 """For how long a node takes what it knows of the homes of others for true: half of NODE_GONE_MS."""
 

@@ -17,8 +17,9 @@ from tests.topics.scenes import Reader
 import moorline
 from moorline.catalog import EmbeddedPostgres
 from moorline.client.moor import Moor
-from moorline.errors import Denied, MoorlineError, SubscriptionEnded
+from moorline.errors import Denied, Elsewhere, MoorlineError, NotFound, SubscriptionEnded
 from moorline.net.credentials import PasswordCredentials
+from moorline.wire.queue import Get, Got, Send, Sent
 
 pytestmark = pytest.mark.process
 
@@ -241,6 +242,60 @@ async def test_a_denial_below_a_filter_cuts_it_on_another_node(cluster: Cluster)
         assert wide.bodies == [b"1"]
         await narrow.stop()
         await operator.access.remove_grant("/topics/orders/secret", "vera")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_owner_is_led_to_the_home_of_its_queue(cluster: Cluster) -> None:
+    """At the other node nobody knows whose it is: to say DENIED there would be wrong, and hide the way."""
+    async with cluster.moor("a") as operator, cluster.moor("b", "ursula") as elsewhere:
+        await operator.access.add_grant("/queues", "ursula", "p")
+        async with cluster.moor("a", "ursula") as ursula:
+            await knows(ursula, "p", "/queues")
+            queue = (await ursula.create_queue()).id
+            await ursula.send(queue, b"m")
+        there = elsewhere.queue(queue)
+
+        async def is_told() -> bool:
+            with pytest.raises(NotFound) as refused:
+                await elsewhere._caller.call(lambda call: Get(call, queue), Got)
+            if isinstance(refused.value, Elsewhere):
+                assert refused.value.home == "a"
+                assert cluster.nodes["a"].address in refused.value.addresses
+            return isinstance(refused.value, Elsewhere)
+
+        await until(is_told, what="the home of a queue of another node")
+        # The client follows, and is there whom it is here.
+        assert len(await elsewhere.send_all([(queue, b"n"), (queue, b"o")])) == 2
+        assert (await there.info()).waiting == 3
+        (first,) = [one for one in await elsewhere.get_all([there]) if one is not None]
+        assert await elsewhere.ack_all([first]) == [None]
+        reader = there.read()
+        message = await anext(reader)
+        assert message.body == b"n"
+        assert await message.ack() == 1
+        await reader.aclose()  # type: ignore[attr-defined]
+        # The home judges by its own rows: a stranger is led there, and refused there.
+        async with cluster.moor("b", "vera") as stranger:
+            with pytest.raises(Denied):
+                await stranger.queue(queue).get()
+        # A row that hides homes hides them here too: she hears what a stranger to the queue hears.
+        await operator.access.add_grant("/homes", "ursula", denies="s")
+
+        async def is_hidden() -> bool:
+            try:
+                await elsewhere._caller.call(lambda call: Get(call, queue), Got)
+            except Elsewhere:
+                return False
+            except Denied:
+                return True
+            raise AssertionError("a queue of another node was read")
+
+        await until(is_hidden, what="the row is heard of")
+        with pytest.raises(NotFound, match=r"no queue of that id$") as refused:
+            await elsewhere._caller.call(lambda call: Send(call, queue, b"m"), Sent)
+        assert not isinstance(refused.value, Elsewhere)
+        await operator.access.remove_grant("/homes", "ursula")
+        await operator.access.remove_grant("/queues", "ursula")
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
+from tests.access.granted import GivenRights
 from tests.catalog.databases import new_database
 from tests.catalog.nodes import pretend
 from tests.journal.queues.stores import OPTIONS, now, opened
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.homes import LAST_ID, HomeRow, Homes
-from moorline.errors import CatalogUnreachable
+from moorline.core.access.right import NOTHING, SUBSCRIBE
+from moorline.errors import CatalogUnreachable, Elsewhere, NotFound
 from moorline.ids import ID_BYTES, drawn
 from moorline.journal.disk import Disk
 from moorline.journal.queues import checkpoint
@@ -24,6 +26,17 @@ from moorline.testing import MemoryDisk
 pytestmark = pytest.mark.process
 
 SLICE = 7
+
+
+class Finder(GivenRights):
+    """Somebody who has no rows, or one that denies a path."""
+
+    def __init__(self, denied_path: str = "") -> None:
+        super().__init__("finder", NOTHING)
+        self._denied_path = denied_path
+
+    def denied(self, right: int, path: str) -> bool:
+        return right == SUBSCRIBE and path == self._denied_path
 
 
 class CountedHomes(Homes):
@@ -182,12 +195,23 @@ async def test_what_is_said_of_a_queue_that_is_not_here(catalog: Catalog) -> Non
     gone = await number_of(catalog, "gone")
     await catalog.execute("update moorline.node set seen_at = '-infinity' where name = 'gone'")
     known = QueueHomes(Homes(catalog), a, HandClock())
-    assert known.absence(queue_of(b)) == NOT_HERE
+    rights = Finder()
+    before = known.absence(rights, queue_of(b))
+    assert type(before) is NotFound
+    assert str(before) == NOT_HERE
     await known.home_of([])
-    said = known.absence(queue_of(b))
-    assert said == f"{NOT_HERE} here: by its id it is of the home 'b', which the node 'b' has"
+    said = known.absence(rights, queue_of(b))
+    assert isinstance(said, Elsewhere)
+    assert str(said) == f"{NOT_HERE} here: by its id it is of the home 'b', which the node 'b' has"
+    assert said.home == "b"
     for number in (a, gone, b"\1\2\3\4"):
-        assert known.absence(queue_of(number)) == NOT_HERE
+        assert type(known.absence(rights, queue_of(number))) is NotFound
+    # Who may not find homes by a resolver is not told of them here.
+    denied = known.absence(Finder(f"/homes/{b.hex()}"), queue_of(b))
+    assert type(denied) is NotFound
+    assert str(denied) == NOT_HERE
+    assert type(await known.whereabouts(Finder(f"/homes/{b.hex()}"), queue_of(b))) is NotFound
+    assert isinstance(await known.whereabouts(rights, queue_of(b)), Elsewhere)
 
 
 # --- writing the exceptions -----------------------------------------------------------------------

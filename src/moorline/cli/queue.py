@@ -15,7 +15,7 @@ from moorline.cli.bodies import text_of as body_text
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
-from moorline.errors import CallFailed, Malformed, NotFound
+from moorline.errors import CallFailed, Elsewhere, Malformed, NotFound
 from moorline.ids import id_of, text_of
 from moorline.limits import QUEUE_WINDOW_MAX, QUEUES_PER_PAGE_MAX
 
@@ -279,6 +279,8 @@ def run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -
         async with endpoint.connect() as moor:
             try:
                 await work(moor)
+            except Elsewhere:
+                raise
             except NotFound as error:
                 raise NotFound(f"{error}: moor queue list shows those there are") from error
 

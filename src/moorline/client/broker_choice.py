@@ -8,7 +8,6 @@ cannot be reached. It is called the way the resolvers are: by TLS where they are
 no other names it by its home, which stays when its name and its addresses change.
 """
 
-import ipaddress
 import secrets
 from random import Random
 from typing import NamedTuple
@@ -130,17 +129,10 @@ def _addresses_of(node: Resolution, resolvers: tuple[Address, ...]) -> list[Cand
         if address.scheme != scheme:
             continue
         home = publisher.principal.removeprefix(NODE_PRINCIPAL)
-        if not _is_unspecified(address.host):
+        if not address.is_unspecified:
             found.append(Candidate(name, address, True, home))
         else:
             # It listens everywhere on its machine, which may be that of a resolver.
             hosts = {one.host for one in resolvers}
             found += [Candidate(name, address._replace(host=host), False, home) for host in hosts]
     return found
-
-
-def _is_unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False

@@ -4,7 +4,8 @@ async with moorline.connect("tls://node-1:7411", ca=ca, user="alice", password_f
     ...
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +23,7 @@ from moorline.config.addresses import (
     listen_address,
     resolver_addresses,
 )
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, Elsewhere, MoorlineError
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,
@@ -51,15 +52,20 @@ class Connecting:
         self._moor: Moor | None = None
 
     async def _connect(self) -> Moor:
-        return Moor(*await self._dial(), dial=self._dial)
+        caller, address = await self._dial()
+        open_home = partial(self._open_home, address)
+        return Moor(caller, address, dial=self._dial, open_home=open_home)
 
     async def _dial(self) -> tuple[Caller, Address]:
         """A connection, and where it leads to. What lasts longer than one of them dials again."""
         if isinstance(self._address, str):
             return await self._found(self._address)
-        credentials = await prepared(self._proof, self._address)
-        caller = await open_caller(
-            self._address,
+        return await self._opened(self._address), self._address
+
+    async def _opened(self, address: Address) -> Caller:
+        credentials = await prepared(self._proof, address)
+        return await open_caller(
+            address,
             lambda: Caller(
                 f"{SOFTWARE} python",
                 hello_timeout_ms=self._timeout_ms,
@@ -71,16 +77,36 @@ class Connecting:
             certificate=self._certificate,
             key=self._key,
         )
-        return caller, self._address
 
-    async def _found(self, resolvers: str) -> tuple[Caller, Address]:
+    async def _open_home(self, first: Address, told: Elsewhere) -> Caller:
+        """Where a redirect leads, if to somebody who is known: docs/decisions/0102."""
+        if isinstance(self._address, str):
+            # The resolvers say where the home is; the addresses of the redirect are not looked at.
+            return (await self._found(self._address, told.home))[0]
+        known = known_addresses(first, told.addresses)
+        if not known:
+            raise told
+        failed: MoorlineError = told
+        for address in known:
+            try:
+                caller = await self._opened(address)
+            except MoorlineError as error:
+                failed = error
+                continue
+            if caller.node is not None and caller.node.home == told.home:
+                return caller
+            # Another node has that address by now.
+            caller.close("DONE", "another node was meant")
+        raise failed
+
+    async def _found(self, resolvers: str, home: str = "") -> tuple[Caller, Address]:
         # Not at the top: most programs name their node.
-        from moorline.client.broker_choice import open_broker
+        from moorline.client.broker_choice import Wanted, open_broker
         from moorline.client.resolver_cluster import ReaderLink
 
         identity = ClientIdentity(self._proof, self._ca, self._certificate, self._key)
         link = ReaderLink(identity, connect_ms=self._timeout_ms)
-        return await open_broker(resolvers, link)
+        return await open_broker(resolvers, link, Wanted(home))
 
     def __await__(self) -> Generator[object, None, Moor]:
         return self._connect().__await__()
@@ -97,6 +123,27 @@ class Connecting:
     ) -> None:
         assert self._moor is not None
         await self._moor.close()
+
+
+def known_addresses(first: Address, told: Sequence[str]) -> list[Address]:
+    """Of the addresses that a node told, those where a client may look for another one.
+
+    None that is less private than the first. By TLS any: the node there is verified by the same CA. Else
+    those of the same host alone, for nobody could tell a strange one from a node.
+    """
+    found: list[Address] = []
+    for text in told:
+        try:
+            address = listen_address(text)
+        except ValueError:
+            continue  # of a newer node, perhaps
+        if address.is_unspecified:
+            address = address._replace(host=first.host)
+        if address.scheme != first.scheme or not address.port:
+            continue
+        if first.scheme == "tls" or address.host == first.host:
+            found.append(address)
+    return found
 
 
 def connect(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moorline.client.access import Access
 from moorline.client.group import Group, list_groups
 from moorline.client.queue import Inboxes, Message, Queue
+from moorline.client.queue_homes import OpenHome, QueueCallers, about
 from moorline.client.record import batches_of, check_filter_text, check_producer
 from moorline.client.topic import (
     Headers,
@@ -75,11 +76,15 @@ Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
 class Moor:
     """A connection to one node. Made by `connect`; closed by `close` or the end of `async with`."""
 
-    def __init__(self, caller: Caller, address: Address, *, dial: Dial) -> None:
+    def __init__(
+        self, caller: Caller, address: Address, *, dial: Dial, open_home: OpenHome
+    ) -> None:
         self.address = address
         self._caller = caller
         self._dial = dial
         self._inboxes = Inboxes()
+        self._callers = QueueCallers(caller, open_home)
+        self._callers.opened = self._home_opened
         self._service: Service | None = None
         self._subscriptions = Subscriptions(caller)
         caller.pushed = self._pushed
@@ -118,17 +123,18 @@ class Moor:
     def queue(self, queue_id: bytes | str) -> Queue:
         """A queue by its id; the node is not asked whether it is there."""
         known = id_of(queue_id) if isinstance(queue_id, str) else queue_id
-        return Queue(self._caller, self._inboxes, known)
+        return Queue(self._callers, self._inboxes, known)
 
     async def send(self, queue_id: bytes, body: bytes) -> int:
         """Stores a message in a queue; returns its id when it is as durable as the node promises."""
-        sent = await self._caller.call(lambda call: Send(call, queue_id, body), Sent)
+        sent = await self._callers.call(queue_id, lambda call: Send(call, queue_id, body), Sent)
         return sent.message
 
     async def send_all(self, messages: Sequence[tuple[bytes, bytes]]) -> list[int | CallFailed]:
         """Many (queue id, body) at once; for each its id, or why it was refused."""
-        makes = [partial(_send, queue, body) for queue, body in messages]
-        answers = await self._caller.call_all(makes)
+        answers = await self._callers.call_all(
+            [about(queue, Send, body) for queue, body in messages]
+        )
         return [
             answer.error() if isinstance(answer, Failed) else _expected(answer, Sent).message
             for answer in answers
@@ -136,10 +142,10 @@ class Moor:
 
     async def get_all(self, queues: Sequence[Queue]) -> list[Message | None]:
         """The head of each queue, None where it is empty; without subscribing."""
-        answers = await self._caller.call_all([partial(_get, queue.id) for queue in queues])
+        answers = await self._callers.call_all_and_where([about(queue.id, Get) for queue in queues])
         return [
-            queue.message(_expected(answer, Got))
-            for queue, answer in zip(queues, answers, strict=True)
+            queue.message(_expected(answer, Got), caller)
+            for queue, (answer, caller) in zip(queues, answers, strict=True)
         ]
 
     async def ack_all(self, messages: Sequence[Message]) -> list[CallFailed | None]:
@@ -149,7 +155,10 @@ class Moor:
         """
         for message in messages:
             await message.settled()
-        answers = await self._caller.call_all([message.acknowledge for message in messages])
+        # By this client's own connections, whoever got them: it is judged as who it is.
+        answers = await self._callers.call_all(
+            [(message.queue, message.acknowledge) for message in messages]
+        )
         return [
             message.acknowledged(answer)[0]
             for message, answer in zip(messages, answers, strict=True)
@@ -313,6 +322,10 @@ class Moor:
         self._inboxes.gate = self._service
         return self._service
 
+    def _home_opened(self, caller: Caller) -> None:
+        caller.pushed = self._pushed
+        caller.lost.add_done_callback(lambda _: self._inboxes.lost())
+
     def _pushed(self, messages: list[Pushed]) -> None:
         for message in messages:
             if self._subscriptions.sort(message) or self._inboxes.sort(message):
@@ -331,19 +344,12 @@ class Moor:
         self._caller.check_loop()
         self._subscriptions.leave()
         self._caller.close("DONE", "the client is done")
-        await asyncio.wait([self._caller.gone], timeout=GOODBYE_MS_MAX / 1_000)
-
-
-def _send(queue: bytes, body: bytes, call: int) -> Send:
-    return Send(call, queue, body)
+        gone = [self._caller.gone, *self._callers.close()]
+        await asyncio.wait(gone, timeout=GOODBYE_MS_MAX / 1_000)
 
 
 def _publish(batch: Sequence[Record], producer: str, sequence: int, call: int) -> Publish:
     return Publish(call, list(batch), producer, sequence)
-
-
-def _get(queue: bytes, call: int) -> Get:
-    return Get(call, queue)
 
 
 def _expected(answer: Answer, kind: type[Reply]) -> Reply:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
+from moorline.client.queue_homes import QueueCallers
 from moorline.errors import CallFailed, Malformed, NotFound, SubscriptionEnded
 from moorline.ids import text_of
 from moorline.net.caller import Caller
@@ -203,9 +204,9 @@ class Inboxes:
 class Queue:
     """A queue on the node. Iterate over it to read it; the node delivers, you acknowledge."""
 
-    def __init__(self, caller: Caller, inboxes: Inboxes, queue_id: bytes) -> None:
+    def __init__(self, callers: QueueCallers, inboxes: Inboxes, queue_id: bytes) -> None:
         self.id = queue_id
-        self._caller = caller
+        self._callers = callers
         self._inboxes = inboxes
 
     def __str__(self) -> str:
@@ -220,38 +221,44 @@ class Queue:
 
     async def read(self, window: int = WINDOW) -> AsyncIterator[Message]:
         """Every message in order, for ever; at most `window` are on their way unacknowledged."""
-        self._caller.check_loop()
+        caller = self._callers.first
+        caller.check_loop()
         inbox = self._inboxes.open(self.id)
         try:
             async with self._gate.subscribing(self.id) if self._gate else nullcontext():
-                await self._caller.call(lambda call: Subscribe(call, self.id, window), Subscribed)
+                _, caller = await self._callers.call_and_where(
+                    self.id, lambda call: Subscribe(call, self.id, window), Subscribed
+                )
             settled = self._gate.settled if self._gate else None
             while True:
-                yield Message(self._caller, await inbox.take(self._caller), settled)
+                yield Message(caller, await inbox.take(caller), settled)
         finally:
-            self._inboxes.close(self.id, inbox, self._caller)
+            self._inboxes.close(self.id, inbox, caller)
 
     async def get(self) -> Message | None:
         """The head of the queue, without subscribing; None if it is empty."""
-        return self.message(await self._caller.call(lambda call: Get(call, self.id), Got))
+        asked = self._callers.call_and_where(self.id, lambda call: Get(call, self.id), Got)
+        return self.message(*await asked)
 
-    def message(self, got: Got) -> Message | None:
-        """The message of an answer to GET."""
+    def message(self, got: Got, caller: Caller) -> Message | None:
+        """The message of an answer to GET, with the connection by which it came."""
         if not got.message:
             return None
         delivery = Delivery(self.id, got.message, got.time_ms, got.is_quota_marker, got.body)
-        return Message(self._caller, delivery)
+        return Message(caller, delivery)
 
     async def info(self) -> QueueDescribed:
-        return await self._caller.call(lambda call: DescribeQueue(call, self.id), QueueDescribed)
+        return await self._callers.call(
+            self.id, lambda call: DescribeQueue(call, self.id), QueueDescribed
+        )
 
     async def off(self) -> None:
         """Takes no more messages; those that are there can be read."""
-        await self._caller.call(lambda call: Suspend(call, self.id), Done)
+        await self._callers.call(self.id, lambda call: Suspend(call, self.id), Done)
 
     async def close(self, *, closed: bool = True) -> None:
         """From now on to know its id is no right to send to it: we may, and who is granted w."""
-        await self._caller.call(lambda call: CloseQueue(call, self.id, closed), Done)
+        await self._callers.call(self.id, lambda call: CloseQueue(call, self.id, closed), Done)
 
     async def open(self) -> None:
         """Whoever knows its id may send to it again."""
@@ -259,19 +266,21 @@ class Queue:
 
     async def delete(self) -> None:
         async with self._gate.freeing(self.id) if self._gate else nullcontext():
-            await self._caller.call(lambda call: DeleteQueue(call, self.id), Done)
+            await self._callers.call(self.id, lambda call: DeleteQueue(call, self.id), Done)
 
     async def check(self) -> QueueChecked:
         """The operator's: looks at all its files and says what is wrong; others wait for that moment."""
-        return await self._caller.call(lambda call: CheckQueue(call, self.id), QueueChecked)
+        return await self._callers.call(
+            self.id, lambda call: CheckQueue(call, self.id), QueueChecked
+        )
 
     async def repair(self) -> QueueChecked:
         """The operator's: puts right what is wrong, also if it was set aside; then it serves again."""
-        return await self._caller.call(
-            lambda call: CheckQueue(call, self.id, is_repair=True), QueueChecked
+        return await self._callers.call(
+            self.id, lambda call: CheckQueue(call, self.id, is_repair=True), QueueChecked
         )
 
     async def block(self, *, blocked: bool = True) -> None:
         """The operator's: nothing passes while it is blocked."""
         async with self._gate.freeing(self.id) if self._gate and blocked else nullcontext():
-            await self._caller.call(lambda call: BlockQueue(call, self.id, blocked), Done)
+            await self._callers.call(self.id, lambda call: BlockQueue(call, self.id, blocked), Done)

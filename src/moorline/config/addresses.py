@@ -46,6 +46,14 @@ class Address(NamedTuple):
         mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
         return (mapped or ip).is_loopback
 
+    @property
+    def is_unspecified(self) -> bool:
+        """Whether it says: everywhere on that machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
 
 def listen_address(text: str) -> Address:
     """Parse one entry of `listen`; ValueError says what is wrong with it."""

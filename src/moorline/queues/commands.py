@@ -34,6 +34,7 @@ from moorline.net.trusted_clock import TrustedClock
 from moorline.net.turns import Turns
 from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.descriptions import QueueDescriptions
+from moorline.queues.homes import NOT_HERE
 from moorline.queues.owners import (
     OWNERS_CALLS,
     QUEUES,
@@ -133,9 +134,12 @@ class QueueBroker(FillsDisk):
             }
         )
         of_one_queue[DescribeQueue] = self._turns.spawned(self.descriptions.describe)
-        at, owner = path_of_call, self.owners.of_call
+        at, owner, redirecting = path_of_call, self.owners.of_call, self.refusals.redirecting
         declared: dict[type[Message], Declared] = {
-            kind: owner_or(right, at, owner, of_one_queue[kind], below=QUEUES)
+            kind: redirecting(
+                owner_or(right, at, owner, of_one_queue[kind], below=QUEUES),
+                asks_catalog=kind is DescribeQueue,
+            )
             for kind, right in OWNERS_CALLS.items()
         }
         declared[DescribeQueue] = heavy(declared[DescribeQueue])  # it reads files
@@ -143,7 +147,9 @@ class QueueBroker(FillsDisk):
             Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
             # Its handler has the queue in hand anyway, and looks whose it is.
             Acknowledge: own(of_one_queue[Acknowledge]),
-            BlockQueue: needs(ADMINISTER, paths_of_call, of_one_queue[BlockQueue], below=QUEUES),
+            BlockQueue: redirecting(
+                needs(ADMINISTER, paths_of_call, of_one_queue[BlockQueue], below=QUEUES)
+            ),
             NewQueue: needs(PUBLISH, all_queues, self._new),
             ListQueues: heavy(needs(LIST, all_queues, self._turns.spawned(self.descriptions.list))),
         }
@@ -360,7 +366,7 @@ class QueueBroker(FillsDisk):
         """Of somebody who may know whether it is here."""
         queue = self.store.find(queue_id)
         if queue is None:
-            raise NotFound(self.refusals.absence(queue_id))
+            raise NotFound(NOT_HERE)
         return queue
 
     def _readable(self, queue_id: bytes) -> Queue:

@@ -7,6 +7,7 @@ from moorline.core.queue.queue import Queue
 from moorline.errors import NotFound
 from moorline.journal.queues.store import Store
 from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
 from moorline.net.slices import in_slices
 from moorline.queues.owners import QueueOwners
 from moorline.queues.queue_list import listed
@@ -21,16 +22,16 @@ class QueueDescriptions:
         self._store = store
         self._owners = owners
         self._found = found
-        self.whereabouts: Callable[[bytes], Awaitable[str]] | None = None
+        self.whereabouts: Callable[[SessionRights, bytes], Awaitable[NotFound]] | None = None
         """What is said of a queue that is not here, if the catalog may be asked for it."""
 
-    async def describe(self, _: Session, call: DescribeQueue) -> Answer:
+    async def describe(self, session: Session, call: DescribeQueue) -> Answer:
         try:
             queue = self._found(call.queue)
         except NotFound:
             if self.whereabouts is None:
                 raise
-            raise NotFound(await self.whereabouts(call.queue)) from None
+            raise await self.whereabouts(session.rights, call.queue) from None
         # What the index counts may not be there any more: the files say what can be delivered.
         unreadable = await self._unreadable(queue)
         queue = self._found(call.queue)

@@ -15,14 +15,19 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from moorline.catalog.homes import HomeRow, Homes
-from moorline.errors import MoorlineError
+from moorline.core.access.right import SUBSCRIBE
+from moorline.errors import Elsewhere, MoorlineError, NotFound
 from moorline.ids import home_number
-from moorline.limits import HOMES_ASKED_MAX, HOMES_KEPT_MS
+from moorline.limits import HOME_ADDRESSES_MAX, HOMES_ASKED_MAX, HOMES_KEPT_MS
 from moorline.net.clock import monotonic_ms
+from moorline.net.session_rights import SessionRights
 
 log = logging.getLogger("moorline.queues")
 
 NOT_HERE = "there is no queue of that id"
+
+HOMES = "/homes"
+"""Where resolvers tell of homes; whoever is denied `s` there learns nothing of them here either."""
 
 
 class QueueHomes:
@@ -64,23 +69,26 @@ class QueueHomes:
         """
         return all(number in self._rows and number != self._number for number in numbers)
 
-    def absence(self, queue_id: bytes) -> str:
+    def absence(self, rights: SessionRights, queue_id: bytes) -> NotFound:
         """What a client is told of a queue that is not here, by what is known without asking anybody."""
-        number = home_number(queue_id)
-        row = self._rows.get(number)
-        if row is None or number == self._number or not row.is_alive:
-            return NOT_HERE
-        return f"{NOT_HERE} here: by its id it is of the home {row.name!r}, which the node {row.node!r} has"
+        return self._told(rights, self._rows.get(home_number(queue_id)), "by its id it is")
 
-    async def whereabouts(self, queue_id: bytes) -> str:
+    async def whereabouts(self, rights: SessionRights, queue_id: bytes) -> NotFound:
         """The same for one who may wait for the catalog: it knows of queues whose ids do not say it."""
         try:
             row = (await self.home_of([queue_id])).get(queue_id)
         except (MoorlineError, OSError, TimeoutError):
-            return self.absence(queue_id)
+            return self.absence(rights, queue_id)
+        return self._told(rights, row, "it is")
+
+    def _told(self, rights: SessionRights, row: HomeRow | None, how: str) -> NotFound:
+        """The redirect to a home, for whoever may find homes by a resolver. It says nothing of the queue."""
         if row is None or row.number == self._number or not row.is_alive:
-            return NOT_HERE
-        return f"{NOT_HERE} here: it is of the home {row.name!r}, which the node {row.node!r} has"
+            return NotFound(NOT_HERE)
+        if rights.denied(SUBSCRIBE, f"{HOMES}/{row.number.hex()}"):
+            return NotFound(NOT_HERE)
+        text = f"{NOT_HERE} here: {how} of the home {row.name!r}, which the node {row.node!r} has"
+        return Elsewhere(text, row.name, tuple(row.addresses[:HOME_ADDRESSES_MAX]))
 
     async def look_forever(self) -> None:
         """Keeps what `absence` says up to date."""

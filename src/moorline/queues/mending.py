@@ -59,8 +59,9 @@ class QueueMending:
         self._repairs: set[asyncio.Task[Repaired]] = set()
 
     def declared(self) -> Declarations:
+        check = needs(ADMINISTER, paths_of_call, self._turns.later(self._check))
         return {
-            CheckQueue: heavy(needs(ADMINISTER, paths_of_call, self._turns.later(self._check))),
+            CheckQueue: heavy(self._broker.refusals.redirecting(check)),
             CheckpointQueues: heavy(
                 needs(ADMINISTER, all_queues, self._turns.later(self._checkpoint))
             ),

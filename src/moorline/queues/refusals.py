@@ -4,12 +4,15 @@ Whether a queue is full is decided by the queue itself, `Queue.admit` in core/qu
 is, by journal/disk_watch.py; who may not, by queues/owners.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from moorline.access.guard import Declared, Refusal
 from moorline.core.queue.queue import Queue
 from moorline.errors import (
     CallFailed,
     Denied,
+    Elsewhere,
     NotFound,
     QueueBlocked,
     QueueDamaged,
@@ -19,10 +22,14 @@ from moorline.errors import (
 )
 from moorline.journal.queues.store import Store
 from moorline.net.session import Session
+from moorline.net.session_rights import SessionRights
 from moorline.queues.homes import NOT_HERE
 from moorline.queues.owners import QueueOwners, nobody_hears, path_of
-from moorline.wire.message import Failed
+from moorline.wire.message import Answer, Failed
 from moorline.wire.queue import Acknowledge, Send
+
+Absence = Callable[[SessionRights, bytes], NotFound]
+"""For whom, and of which queue."""
 
 
 def why_shut(queue: Queue | None) -> CallFailed | None:
@@ -49,11 +56,16 @@ def check_readable(queue: Queue) -> None:
         raise unreadable
 
 
+def nowhere(_rights: SessionRights, _queue_id: bytes) -> NotFound:
+    """Where no catalog knows of other nodes."""
+    return NotFound(NOT_HERE)
+
+
 class Refusals:
     """What is answered to sends and acknowledgements that change nothing."""
 
     def __init__(self, store: Store, owners: QueueOwners, message_bytes_max: int) -> None:
-        self.absence: Callable[[bytes], str] = lambda _: NOT_HERE
+        self.absence: Absence = nowhere
         """What is said of a queue that is not here; it may be another node's."""
         self.tell: Callable[[Session, str, str, str], None] = nobody_hears
         """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
@@ -66,7 +78,7 @@ class Refusals:
     ) -> Failed | None:
         """Whatever its quota, which is `full`. None if it may be sent."""
         if queue is None:
-            return Failed(call.call, NotFound.code, self.absence(call.queue))
+            return Failed.of(call.call, self.absence(session.rights, call.queue))
         if queue.closed:
             # Before anything else: what state it is in is nothing for those whom it is closed to.
             try:
@@ -85,18 +97,58 @@ class Refusals:
         text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
         return Failed(call.call, "NODE_DISK_FULL", text)
 
+    def elsewhere(self, rights: SessionRights, queue_id: bytes) -> Elsewhere | None:
+        """The redirect of a call about a queue that is not here; None if it is, or if nobody knows where.
+
+        Whose queue it is only its home knows. So this is told before any right to the queue is asked for,
+        and depends on nothing but the end of its id.
+        """
+        if self._store.glance(queue_id) is not None:
+            return None
+        told = self.absence(rights, queue_id)
+        return told if isinstance(told, Elsewhere) else None
+
+    def redirecting(self, declared: Declared, *, asks_catalog: bool = False) -> Declared:
+        """The same, and redirects stand before it: before the guard, and before the handler.
+
+        A handler that asks the catalog knows more than ids say: who is granted the call goes to it.
+        """
+        handler, check = declared.handler, declared.check
+        assert check is not None, "what needs no right has no guard to stand before"
+
+        def handle(session: Session, calls: list[Any]) -> Iterable[Answer]:
+            told, here = list[Answer](), []
+            for call in calls:
+                elsewhere = self.elsewhere(session.rights, call.queue)
+                if elsewhere is None or (asks_catalog and check(session.rights, call) is None):
+                    here.append(call)
+                else:
+                    told.append(Failed.of(call.call, elsewhere))
+            return [*told, *(handler(session, here) if here else ())]
+
+        def check_here(rights: SessionRights, call: Any) -> Refusal | None:
+            refusal = check(rights, call)
+            if refusal is None or self.elsewhere(rights, call.queue) is not None:
+                return None
+            return refusal
+
+        return declared._replace(handler=handle, check=check_here)
+
     def full(self, call: Send) -> Failed:
         text = "the queue is full; its recipient must read it to the end"
         return Failed(call.call, QuotaExceeded.code, text)
 
     def of_reader(self, session: Session, queue: Queue | None, call: Acknowledge) -> Failed | None:
         """None if it may read it."""
+        elsewhere = self.elsewhere(session.rights, call.queue) if queue is None else None
+        if elsewhere is not None:
+            return Failed.of(call.call, elsewhere)
         denied = self._owners.why_not_read(session.rights, call.queue, queue)
         if denied is not None:
             self.tell(session, Acknowledge.__name__, path_of(call.queue), denied.code)
             return Failed(call.call, denied.code, str(denied))
         if queue is None:
-            return Failed(call.call, NotFound.code, self.absence(call.queue))
+            return Failed.of(call.call, self.absence(session.rights, call.queue))
         unreadable = why_unreadable(queue)
         return Failed(call.call, unreadable.code, str(unreadable)) if unreadable else None
 

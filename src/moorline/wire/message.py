@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from moorline.errors import CallFailed, MoorlineError, OverQuota
-from moorline.wire.bounds import Code, Words, cut
+from moorline.errors import CallFailed, Elsewhere, MoorlineError, OverQuota
+from moorline.limits import ADDRESS_LENGTH_MAX, HOME_ADDRESSES_MAX
+from moorline.wire.bounds import Code, Name, Words, cut
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -42,12 +43,24 @@ class Excess(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """None where to wait is not enough."""
 
 
+class Redirect(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where to ask instead: the home of what was named, and where its node listens."""
+
+    home: Name
+    addresses: Annotated[
+        tuple[Annotated[str, Meta(max_length=ADDRESS_LENGTH_MAX)], ...],
+        Meta(max_length=HOME_ADDRESSES_MAX),
+    ]
+
+
 class Failed(Answer, frozen=True, gc=False, tag=6):
-    """The call was refused; `code` is stable, `text` is for people. `excess` is there with OVER_QUOTA."""
+    """The call was refused; `code` is stable, `text` is for people. `excess` is there with OVER_QUOTA, and
+    `redirect` with ELSEWHERE."""
 
     code: Code
     text: Words
     excess: Excess | None = None
+    redirect: Redirect | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "text", cut(self.text))
@@ -58,7 +71,10 @@ class Failed(Answer, frozen=True, gc=False, tag=6):
         excess = None
         if isinstance(error, OverQuota):
             excess = Excess(error.quota, error.bound, error.retry_after_ms)
-        return Failed(call, error.code, str(error), excess)
+        redirect = None
+        if isinstance(error, Elsewhere):
+            redirect = Redirect(error.home, error.addresses)
+        return Failed(call, error.code, str(error), excess, redirect)
 
     def error(self) -> CallFailed:
         """The same at the caller."""
@@ -66,6 +82,8 @@ class Failed(Answer, frozen=True, gc=False, tag=6):
         if isinstance(error, OverQuota) and self.excess is not None:
             error.quota, error.bound = self.excess.quota, self.excess.bound
             error.retry_after_ms = self.excess.retry_after_ms
+        if isinstance(error, Elsewhere) and self.redirect is not None:
+            error.home, error.addresses = self.redirect.home, self.redirect.addresses
         return error
 
 
