@@ -35,12 +35,17 @@ from moorline.limits import (
     CHECKPOINT_QUEUE_BYTES,
     CHECKPOINT_SLICE_MS,
     CHECKPOINT_SPARE_BYTES,
+    CHECKPOINT_STEP_QUEUES,
     CHECKPOINT_SYNC_QUEUES,
     PENDING_COUNTED_MAX,
 )
 
 DiskWork = Callable[[], None]
 Steps = Generator[DiskWork | None, None, None]
+
+
+def turn() -> None:
+    """In place of disk work: others have their turn of the loop, and no commit is waited for."""
 
 
 class Checkpoint:
@@ -65,7 +70,8 @@ class Checkpoint:
 
         With None others have their turn; where something is not committed, the next step is asked for behind
         a commit. `store.begin_segment` is done by whoever writes the log, between two batches. Disk work that
-        ended with `DiskFull` may be done again, all but the sync of the whole disk.
+        ended with `DiskFull` may be done again, all but the sync of the whole disk. With `turn` nothing is to
+        be done, but that others have theirs.
         """
         store = self._store
         yield store.begin_segment
@@ -104,7 +110,9 @@ class Checkpoint:
         store = self._store
         flight = self._flight = Flight(store.files, self._writer, _flush)
         while queues:
-            for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
+            for place in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
+                if place and place % CHECKPOINT_STEP_QUEUES == 0:
+                    yield turn
                 queue = queues.popleft()
                 if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
                     store.dirty.pop(queue.id, None)
@@ -116,7 +124,9 @@ class Checkpoint:
                 yield None
             now_ms = self._wall_ms()
             yield lambda now_ms=now_ms: flight.write(now_ms)  # type: ignore[misc]
-            landed, claimed = flight.land()
+            while flight.land(CHECKPOINT_STEP_QUEUES):
+                yield turn
+            landed, claimed = flight.leave()
             self._landed(landed)
             # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less.
             queues += claimed

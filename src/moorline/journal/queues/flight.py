@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
+from itertools import islice
 
 from moorline.core.queue.queue import Copied, Queue
 from moorline.errors import DiskFull
@@ -101,10 +102,15 @@ class Flight:
         """`write` ends behind the queue that it is at; nobody lands any more."""
         self._is_stopped = True
 
-    def land(self) -> tuple[list[tuple[Queue, Queue]], list[Queue]]:
-        """Everybody leaves: the queues that were written, each with its copy, and those claimed before."""
-        for passenger in list(self._group.values()):
+    def land(self, count: int) -> bool:
+        """So many more of the queues that were written land; whether any are left to."""
+        for passenger in list(islice(self._group.values(), count)):
             self._arrive(passenger)
+        return bool(self._group)
+
+    def leave(self) -> tuple[list[tuple[Queue, Queue]], list[Queue]]:
+        """Who has landed, each queue with its copy, and who was claimed before."""
+        assert not self._group, "all have landed"
         landed, self._landed = self._landed, []
         claimed, self._claimed = self._claimed, []
         return landed, claimed
