@@ -39,14 +39,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores SIGINT for what it starts in the background, and children inherit that."""
+    config.pluginmanager.register(Servers())
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto` is one more than there are cores: who waits for a lease or a disk needs none."""
     return cores() + (1 if config.option.numprocesses == "auto" else 0)
+
+
+class Servers:
+    """Before markers choose: who stands on a real Postgres has started a server, whatever its file says."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            if "postgres" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.process)
 
 
 @pytest.hookimpl(trylast=True)

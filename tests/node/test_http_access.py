@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 
 import moorline
 from moorline.client.moor import Moor
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.core.access.right import SUBSCRIBE
 from moorline.net.http.messages import Request, Response, json_response
 from moorline.net.http.routes import Route, SocketRoute

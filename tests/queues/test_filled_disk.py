@@ -17,6 +17,8 @@ from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
 from moorline.testing import MemoryDisk
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 30
 SETTINGS = Settings(log_bytes_max=64 * MIB, max_queue_messages=3, max_file_messages=4)
 """Of a log so large no segment is prepared for so little; and few messages fill a file."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.node.node import Node
 from moorline.node.records import StreamSink
 from moorline.records.publication_message import PublishedMessage

@@ -13,7 +13,7 @@ from tests.catalog.databases import new_database
 from tests.records.clients import PATIENCE_S, Held
 
 from moorline.catalog import Catalog, EmbeddedPostgres
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.node.node import Node
 from moorline.records.registration import Wanted, add
 

@@ -1,8 +1,5 @@
 """Room: config. What an operator may set, where it may be set, and what is refused and why.
 
-`load` is imported from its own module: the client library needs only `addresses`, which is light.
+Everything is imported from its own module: a client, and every process of Spark, needs only `addresses`,
+and the settings of a node are ten times as much.
 """
-
-from moorline.config.settings import Config
-
-__all__ = ["Config"]

@@ -17,8 +17,8 @@ from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
-from moorline.config import Config
 from moorline.config.addresses import Address
+from moorline.config.settings import Config
 from moorline.config.shown import masked
 from moorline.console.http import Health
 from moorline.console.http import register as register_pages

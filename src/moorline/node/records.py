@@ -8,7 +8,7 @@ from moorline.access.demands import Demands
 from moorline.catalog import Catalog
 from moorline.catalog.publications import Publications
 from moorline.catalog.record_keys import RecordKeys
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.errors import NodeDiskFull
 from moorline.metrics import Metrics
 from moorline.node.access import NodeAccess

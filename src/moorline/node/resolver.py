@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from moorline.catalog import Catalog
 from moorline.catalog.homes import Homes
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.metrics import Metrics
 from moorline.node.access import NodeAccess
 from moorline.resolver.cluster_entries import ShardPlace

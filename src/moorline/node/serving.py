@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from moorline.config import Config
+from moorline.config.settings import Config
 from moorline.errors import MoorlineError
 from moorline.limits import STOP_MS_MAX
 from moorline.node.garbage import Garbage

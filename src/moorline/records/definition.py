@@ -176,7 +176,11 @@ def _capture(
             f"{name} {type_}" for name, type_ in zip(names, types, strict=True)
         ),
         log_names=", ".join(names),
-        old_values=_each([*key, *(quoted(name) for name in scopes)], "old."),
+        line_names=_each(names, "line."),
+        line_values="\n        ".join(
+            f"line.{name} := old.{quoted(column)};"
+            for name, column in zip(names, (*wanted.key, *scopes), strict=True)
+        ),
     )
 
 

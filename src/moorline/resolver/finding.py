@@ -1,7 +1,7 @@
 """Room: resolver. Resolved paths: where each is, what may be done there, and the tokens that prove it."""
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from moorline.core.access.right import EVERYTHING
 from moorline.core.directory.path import is_at_or_below, is_path, is_reserved
@@ -70,7 +70,7 @@ class Finder:
         for start in range(0, len(call.paths), PATHS_PER_STEP):
             if start:
                 yield
-            found += map(answer.found, call.paths[start : start + PATHS_PER_STEP])
+            answer.find(call.paths[start : start + PATHS_PER_STEP], found)
         return PathsResolved(
             call.call,
             self.resolver,
@@ -102,8 +102,24 @@ class _Answer:
         """By the number of the registration."""
         self._by_holders: dict[Holders, tuple[list[Told], int]] = {}
         self._referral_places: dict[str, int] = {}
+        self._is_plain = self._has_everything and not finder.delegations
+        """Whether all that matters of a path is who holds it."""
+        self._quickly: dict[Holders | None, tuple[int, int, Callable[[str], bytes]]] = {}
+        """Of plain answers: the flags, the one publisher and what signs for it, by holders met before."""
 
-    def found(self, path: str) -> ResolvedPath:
+    def find(self, paths: Sequence[str], found: list[ResolvedPath]) -> None:
+        """Most paths of a batch have the holders of one before them, and their token is all that is new."""
+        holders_of, quickly = self._registry.tree.holders_of, self._quickly.get
+        add, permissions = found.append, EVERYTHING
+        for path in paths:
+            known = quickly(holders_of(path))
+            if known is None:
+                add(self._found(path))
+            else:
+                flags, place, sign = known
+                add(ResolvedPath("", permissions, flags, [(place, sign(path))]))
+
+    def _found(self, path: str) -> ResolvedPath:
         holders = self._registry.tree.find(path)
         if holders is None and not is_path(path):
             return _BAD
@@ -146,6 +162,9 @@ class _Answer:
                 # All of them are gone: a default may be there.
                 return self._shared(*self._registry.find(path))
             known = self._by_holders[holders] = self._shared(found, flags)
+            told, flags = known
+            if self._is_plain and len(told) == 1 and (signer := told[0][1]) is not None:
+                self._quickly[holders] = (flags, told[0][0], signer.signing(EVERYTHING))
         return known
 
     def _shared(self, found: list[Registration], flags: int) -> tuple[list[Told], int]:

@@ -12,22 +12,27 @@ Design: docs/design/pipeline.md.
 
 from typing import TYPE_CHECKING, Any
 
-from moorline.spark.jobs.flows import flow
 from moorline.spark.session import register, session, use_this_python, watch_lag
 
 if TYPE_CHECKING:
+    from moorline.spark.jobs.flows import flow
     from moorline.spark.value_publisher import ValuePublisher
 
 __all__ = ["ValuePublisher", "flow", "register", "session", "watch_lag"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "ValuePublisher":
-        raise AttributeError(f"module 'moorline.spark' has no name {name!r}")
-    # Only for those who publish values: what it imports is much for a command that shows its help.
-    from moorline.spark.value_publisher import ValuePublisher
+    # Only for those who use them: Spark imports this room in each of its processes, and what flows and
+    # publishers of values need is more than all that reads topics.
+    if name == "flow":
+        from moorline.spark.jobs.flows import flow
 
-    return ValuePublisher
+        return flow
+    if name == "ValuePublisher":
+        from moorline.spark.value_publisher import ValuePublisher
+
+        return ValuePublisher
+    raise AttributeError(f"module 'moorline.spark' has no name {name!r}")
 
 
 # Before a session of the user's own is made: later it would be too late.

@@ -11,15 +11,17 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from moorline.client.credentials import ClientProof, KerberosCredentials
 from moorline.core.topic import check_filter, shared_name
 from moorline.errors import BadTopic, ConfigError
 from moorline.ids import home_number
 from moorline.limits import READ_FILTERS_MAX, SPARK_PARTITIONS_MAX
+
+if TYPE_CHECKING:
+    from moorline.client.credentials import ClientProof
 
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, as far as Spark's own times go."""
@@ -112,8 +114,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         """All that a client is given beside an address."""
         return {"proof": self.proof(), **self.files()}
 
-    def proof(self) -> ClientProof:
+    def proof(self) -> "ClientProof":
         """Who we are there; the files are read when a link is opened."""
+        # Not at the top: a source is made in many processes, and most of them open no link.
+        from moorline.client.credentials import ClientProof, KerberosCredentials
+
         if self.keytab_file or self.ccache_file:
             return ClientProof(
                 credentials=KerberosCredentials(

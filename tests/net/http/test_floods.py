@@ -17,6 +17,8 @@ from moorline.net.http import websocket
 from moorline.net.http.messages import Request, Response, text_response
 from moorline.net.http.routes import Entry, Route
 
+pytestmark = pytest.mark.slow
+
 READ_BYTES = 300_000
 """More than one read of either loop."""
 BURST_BYTES = 4 << 20

@@ -162,6 +162,7 @@ async def test_what_breaks_the_protocol_or_a_bound_ends_it(said: bytes, code: in
         await until(lambda: port.handlers[0].ends)
         assert port.handlers[0].ends[0][0] == code
         assert port.handlers[0].messages == []
+        writer.write_eof()  # or the node would wait for the time of a goodbye
         assert bytes([0x88]) in await is_closed(reader)
         writer.close()
 

@@ -11,6 +11,7 @@ another cannot use, where the publisher knows who is there.
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -61,8 +62,8 @@ class Signer:
         key = secret.ljust(_BLOCK_BYTES, b"\0")
         self._inner = hashlib.sha512(key.translate(_INNER))
         self._outer = hashlib.sha512(key.translate(_OUTER))
-        self._with: dict[int, Hash] = {}
-        """The inner hash up to the path, by the permissions before it."""
+        self._with: dict[int, Callable[[str], bytes]] = {}
+        """What is left to do for a path, by the permissions that are signed before it."""
         self._head = _LABEL
         fixed = _FIXED.pack(claim.resolver, claim.instance, claim.expires_s, claim.is_local, 0)
         # The byte of the permissions is the last of the fixed ones.
@@ -70,15 +71,30 @@ class Signer:
         self._tail = _sized(claim.principal) + _sized(claim.proof)
 
     def token(self, path: str, permissions: int) -> bytes:
-        begun = self._with.get(permissions)
-        if begun is None:
-            begun = self._with[permissions] = self._inner.copy()
+        return self.signing(permissions)(path)
+
+    def signing(self, permissions: int) -> Callable[[str], bytes]:
+        """What makes the tokens of paths with these permissions."""
+        known = self._with.get(permissions)
+        if known is None:
+            begun = self._inner.copy()
             begun.update(self._head + bytes((permissions,)) + self._tail)
+            known = self._with[permissions] = _signing(begun.copy, self._outer.copy)
+        return known
+
+
+def _signing(begin: "Callable[[], Hash]", end: "Callable[[], Hash]") -> Callable[[str], bytes]:
+    """Copies of both hashes, the inner one up to the path. All that a path takes is a local name here."""
+    length = _LENGTH.pack
+
+    def sign(path: str) -> bytes:
         said = path.encode()
-        inner, outer = begun.copy(), self._outer.copy()
-        inner.update(_LENGTH.pack(len(said)) + said)
+        inner, outer = begin(), end()
+        inner.update(length(len(said)) + said)
         outer.update(inner.digest())
         return outer.digest()
+
+    return sign
 
 
 def token_of(secret: bytes, claim: Claim) -> bytes:

@@ -15,23 +15,32 @@ create table moorline_records.log_{n} (
     primary key (xid, n)
 );
 
--- As in the stamp, every name is qualified.
+-- As in the stamp, every name is qualified. What is read of the row by name is read apart: where a column was renamed,
+-- or is another one by now, no writer fails. The line is then a T, as of a truncation: all clients are synced anew. The
+-- block writes nothing, so that it takes no number of a transaction.
 create function moorline_records.log_{n}() returns trigger
 language plpgsql security definer as $moorline$
+declare
+    line moorline_records.log_{n};
 begin
+    begin
+        line.kind := case when {is_key_changed} then 'D' else 'U' end;
+        {line_values}
+        line.prev_seq := old.moor_seq;
+        line.prev_xid := old.moor_xid;
+    exception when others then
+        line := null;
+        line.kind := 'T';
+    end;
+    line.n := case
+        when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
+        else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
+    end;
     insert into moorline_records.log_{n} (n, xid, at, kind, {log_names}, prev_seq, prev_xid)
     select
-        line.n, pg_catalog.pg_current_xact_id(), pg_catalog.clock_timestamp(),
-        case when {is_key_changed} then 'D' else 'U' end,
-        {old_values}, old.moor_seq, old.moor_xid
-    from
-        (
-            select case
-                when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
-                else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
-            end as n offset 0
-        ) as line,
-        moorline_records.log_limit_{n} as bound
+        line.n, pg_catalog.pg_current_xact_id(), pg_catalog.clock_timestamp(), line.kind,
+        {line_names}, line.prev_seq, line.prev_xid
+    from moorline_records.log_limit_{n} as bound
     where line.n operator(pg_catalog.<=) bound.last_value;
     return null;
 end

@@ -12,24 +12,36 @@ as $moorline$
 declare
     line bigint := nextval('moorline_records.log_n_{n}');
     payload text;
+    inserted json;
+    is_other boolean := false;
 begin
-    if tg_op = 'INSERT' then
-        payload := json_build_array(line, pg_current_xact_id()::text, 'I', json_build_array({new_keys}))::text;
-    else
-        payload := json_build_array(
-            line, pg_current_xact_id()::text, case when {is_key_changed} then 'D' else 'U' end,
-            json_build_array({old_keys}), old.moor_seq, old.moor_xid::text, json_build_array({old_scopes})
-        )::text;
-    end if;
+    -- What is read of the row by name: where a column was renamed the marker goes out, and no writer fails.
+    begin
+        if tg_op <> 'DELETE' then
+            inserted := json_build_array({new_keys});
+        end if;
+        if tg_op = 'INSERT' then
+            payload := json_build_array(line, pg_current_xact_id()::text, 'I', inserted)::text;
+        else
+            is_other := {is_key_changed};
+            payload := json_build_array(
+                line, pg_current_xact_id()::text, case when is_other then 'D' else 'U' end,
+                json_build_array({old_keys}), old.moor_seq, old.moor_xid::text, json_build_array({old_scopes})
+            )::text;
+        end if;
+    exception when others then
+        payload := json_build_array(line, pg_current_xact_id()::text, 'R')::text;
+        is_other := false;
+    end;
     -- Postgres takes 7,999 bytes; what is longer would fail the writer.
     if octet_length(payload) > 7999 then
         payload := json_build_array(line, pg_current_xact_id()::text, 'R')::text;
     end if;
     perform pg_notify('moorline_records_{n}', payload);
     -- The new key of a row whose key changed is that of a new row.
-    if tg_op = 'UPDATE' and ({is_key_changed}) then
+    if tg_op = 'UPDATE' and is_other then
         payload := json_build_array(
-            nextval('moorline_records.log_n_{n}'), pg_current_xact_id()::text, 'I', json_build_array({new_keys})
+            nextval('moorline_records.log_n_{n}'), pg_current_xact_id()::text, 'I', inserted
         )::text;
         perform pg_notify('moorline_records_{n}', payload);
     end if;
