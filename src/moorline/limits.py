@@ -574,11 +574,8 @@ CHECKPOINT_SLICE_MS = SLICE_MS
 """Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
 
 CHECKPOINT_GROUP_QUEUES = 256
-"""Queues that a checkpoint copies, to be written in a thread together: behind each group it waits for a commit."""
-
-CHECKPOINT_STEP_QUEUES = 32
-"""Those of a group that are copied, or land, in one turn of the loop: half a millisecond; some 15 with a
-thousand messages waiting in each."""
+"""Queues that a checkpoint copies, to be written in a thread together: behind each group it waits for a commit.
+A millisecond of the loop, twice; with a thousand messages waiting in each it is 100 ms, in slices."""
 
 CHECKPOINT_SYNC_QUEUES = 1_024
 """Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""

@@ -14,7 +14,7 @@ committed.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -35,7 +35,6 @@ from moorline.limits import (
     CHECKPOINT_QUEUE_BYTES,
     CHECKPOINT_SLICE_MS,
     CHECKPOINT_SPARE_BYTES,
-    CHECKPOINT_STEP_QUEUES,
     CHECKPOINT_SYNC_QUEUES,
     PENDING_COUNTED_MAX,
 )
@@ -110,13 +109,8 @@ class Checkpoint:
         store = self._store
         flight = self._flight = Flight(store.files, self._writer, _flush)
         while queues:
-            for place in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
-                if place and place % CHECKPOINT_STEP_QUEUES == 0:
-                    yield turn
-                queue = queues.popleft()
-                if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
-                    store.dirty.pop(queue.id, None)
-                    flight.copy(queue)
+            yield from self._sliced(self._copy_some(queues, flight), turn)
+            # Of all copies: the first ones may be older, and more than they need is waited for.
             upto = store.next_lsn - 1
             yield None
             while store.committed_lsn < upto:
@@ -124,8 +118,7 @@ class Checkpoint:
                 yield None
             now_ms = self._wall_ms()
             yield lambda now_ms=now_ms: flight.write(now_ms)  # type: ignore[misc]
-            while flight.land(CHECKPOINT_STEP_QUEUES):
-                yield turn
+            yield from self._sliced(flight.land(), turn)
             landed, claimed = flight.leave()
             self._landed(landed)
             # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less.
@@ -135,6 +128,16 @@ class Checkpoint:
                 self._unsynced = 0
                 yield store.disk.sync_all
         self.close()
+
+    def _copy_some(self, queues: deque[Queue], flight: Flight) -> Iterator[None]:
+        """A group of them; pauses after each."""
+        store = self._store
+        for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
+            queue = queues.popleft()
+            if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
+                store.dirty.pop(queue.id, None)
+                flight.copy(queue)
+            yield
 
     def _landed(self, landed: list[tuple[Queue, Queue]]) -> None:
         store = self._store
@@ -166,11 +169,12 @@ class Checkpoint:
         store.deleted = (store.deleted - deleted) | (store.unmade - unmade)
         store.indexing, store.unmade = set(), set()
 
-    def _sliced(self, each: Iterable[None]) -> Steps:
+    def _sliced(self, each: Iterable[None], between: DiskWork | None = None) -> Steps:
+        """`between` is what is given back between two slices."""
         slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
         for _ in each:
             if self._monotonic_ms() >= slice_end:
-                yield None
+                yield between
                 slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
 
 

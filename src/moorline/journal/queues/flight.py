@@ -13,9 +13,8 @@ touch the files of one queue, and nobody waits for more than one queue.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from itertools import islice
 
 from moorline.core.queue.queue import Copied, Queue
 from moorline.errors import DiskFull
@@ -102,11 +101,12 @@ class Flight:
         """`write` ends behind the queue that it is at; nobody lands any more."""
         self._is_stopped = True
 
-    def land(self, count: int) -> bool:
-        """So many more of the queues that were written land; whether any are left to."""
-        for passenger in list(islice(self._group.values(), count)):
-            self._arrive(passenger)
-        return bool(self._group)
+    def land(self) -> Iterator[None]:
+        """The queues that were written land, but for those that are claimed meanwhile; pauses after each."""
+        for passenger in list(self._group.values()):
+            if self._group.get(passenger.queue.id) is passenger:
+                self._arrive(passenger)
+                yield
 
     def leave(self) -> tuple[list[tuple[Queue, Queue]], list[Queue]]:
         """Who has landed, each queue with its copy, and who was claimed before."""
