@@ -127,6 +127,7 @@ class Checkpoint:
             if store.options.sync and self._unsynced >= CHECKPOINT_SYNC_QUEUES:
                 self._unsynced = 0
                 yield store.disk.sync_all
+            yield turn
         self.close()
 
     def _copy_some(self, queues: deque[Queue], flight: Flight) -> Iterator[None]:
