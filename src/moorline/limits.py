@@ -193,6 +193,26 @@ INBOX_EVENTS_MAX = 1_024
 
 # --- node -----------------------------------------------------------------------------------------
 
+GARBAGE_ROUNDS = 1
+"""Collections of new objects behind which the next one walks over all that are not set apart: each leaves
+7,000 at most, so that it is some 3 ms with GARBAGE_KEPT_MAX, a slice."""
+
+GARBAGE_KEPT_MAX = 5_000
+"""Objects that a collection may leave for the next one; with more all are set apart. Short sessions, which
+may be rings, go within it."""
+
+GARBAGE_APART_MAX = 1_000_000
+"""Objects set apart before all are looked at: nearly all go by themselves, and of the rest few are rings."""
+
+GARBAGE_LOOK_MS = 5_000
+"""Between two looks whether the node is idle."""
+
+IDLE_CPU_SHARE = 0.02
+"""Of a core: what a node without clients uses, with its looks at the catalog, is below."""
+
+GARBAGE_WAIT_MS_MAX = 24 * 60 * 60 * 1_000
+"""A node that is never idle looks at all its objects so often: it stands still for 0.2 s then, with 10^6."""
+
 STOP_MS_MAX = 10_000
 """A stop takes at most this long: then what is left is cut. Below the 30 s that supervisors grant."""
 
@@ -550,11 +570,12 @@ LOOK_BYTES_PER_TURN = 256 * KIB
 LIVE_QUEUES_IDLE_MAX = 65_536
 """Idle queues kept as objects; beyond it they live as rows of the index only."""
 
-CHECKPOINT_SLICE_MS = 3
+CHECKPOINT_SLICE_MS = SLICE_MS
 """Time a checkpoint works before it lets deliveries pass: unnoticed beside an fsync."""
 
 CHECKPOINT_GROUP_QUEUES = 256
-"""Queues that a checkpoint copies at once, to be written in a thread: a millisecond of the loop, twice."""
+"""Queues that a checkpoint copies, to be written in a thread together; it waits for a commit behind each.
+A millisecond of the loop, twice; with a thousand messages waiting in each it is 100 ms, in slices."""
 
 CHECKPOINT_SYNC_QUEUES = 1_024
 """Queues that are written between two syncs of a checkpoint: one sync of all would hold up commits."""

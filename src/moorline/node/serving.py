@@ -11,6 +11,7 @@ from typing import Any
 from moorline.config.settings import Config
 from moorline.errors import MoorlineError
 from moorline.limits import STOP_MS_MAX
+from moorline.node.garbage import Garbage
 from moorline.node.node import Node
 
 log = logging.getLogger("moorline.node")
@@ -33,12 +34,7 @@ async def serve(
         await _first(starting, asked)
         if starting.done():
             await starting
-            announce(node.ready_line())
-            failing = asyncio.create_task(node.failed())
-            await _first(asked, failing)
-            if failing.done():
-                error = failing.result()
-            failing.cancel()
+            error = await _until_asked(node, asked, announce)
         else:
             starting.cancel()
             await asyncio.wait([starting])
@@ -47,6 +43,20 @@ async def serve(
         await _close(stack)
     if error is not None:
         raise error
+
+
+async def _until_asked(
+    node: Node, asked: asyncio.Future[str], announce: Callable[[str], None]
+) -> MoorlineError | None:
+    """A node that is ready, until it is asked to stop, or fails: then why."""
+    with Garbage().kept_small() as garbage:
+        announce(node.ready_line())
+        failing = asyncio.create_task(node.failed())
+        looking = asyncio.create_task(garbage.look_at_all_when_idle())
+        await _first(asked, failing)
+        looking.cancel()
+        failing.cancel()
+        return failing.result() if failing.done() else None
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:

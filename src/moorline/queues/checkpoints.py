@@ -214,6 +214,8 @@ class Checkpoints:
             for disk_work in under_way.steps():
                 if disk_work is None:
                     await self._turn()
+                elif disk_work is checkpoint.turn:
+                    await asyncio.sleep(0)
                 else:
                     await self._do_on_disk(disk_work)
                 if self._commits.failed.done():

@@ -14,7 +14,7 @@ committed.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -43,6 +43,10 @@ DiskWork = Callable[[], None]
 Steps = Generator[DiskWork | None, None, None]
 
 
+def turn() -> None:
+    """In place of disk work: others have their turn of the loop, and no commit is waited for."""
+
+
 class Checkpoint:
     """One checkpoint, in steps of a few milliseconds that leave room for other work."""
 
@@ -65,7 +69,8 @@ class Checkpoint:
 
         With None others have their turn; where something is not committed, the next step is asked for behind
         a commit. `store.begin_segment` is done by whoever writes the log, between two batches. Disk work that
-        ended with `DiskFull` may be done again, all but the sync of the whole disk.
+        ended with `DiskFull` may be done again, all but the sync of the whole disk. With `turn` nothing is to
+        be done, but that others have theirs.
         """
         store = self._store
         yield store.begin_segment
@@ -104,11 +109,8 @@ class Checkpoint:
         store = self._store
         flight = self._flight = Flight(store.files, self._writer, _flush)
         while queues:
-            for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
-                queue = queues.popleft()
-                if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
-                    store.dirty.pop(queue.id, None)
-                    flight.copy(queue)
+            yield from self._sliced(self._copy_some(queues, flight), turn)
+            # Of all copies: the first ones may be older, and more than they need is waited for.
             upto = store.next_lsn - 1
             yield None
             while store.committed_lsn < upto:
@@ -116,7 +118,8 @@ class Checkpoint:
                 yield None
             now_ms = self._wall_ms()
             yield lambda now_ms=now_ms: flight.write(now_ms)  # type: ignore[misc]
-            landed, claimed = flight.land()
+            yield from self._sliced(flight.land(), turn)
+            landed, claimed = flight.leave()
             self._landed(landed)
             # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less.
             queues += claimed
@@ -124,7 +127,18 @@ class Checkpoint:
             if store.options.sync and self._unsynced >= CHECKPOINT_SYNC_QUEUES:
                 self._unsynced = 0
                 yield store.disk.sync_all
+            yield turn
         self.close()
+
+    def _copy_some(self, queues: deque[Queue], flight: Flight) -> Iterator[None]:
+        """A group of them; pauses after each."""
+        store = self._store
+        for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
+            queue = queues.popleft()
+            if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
+                store.dirty.pop(queue.id, None)
+                flight.copy(queue)
+            yield
 
     def _landed(self, landed: list[tuple[Queue, Queue]]) -> None:
         store = self._store
@@ -156,11 +170,12 @@ class Checkpoint:
         store.deleted = (store.deleted - deleted) | (store.unmade - unmade)
         store.indexing, store.unmade = set(), set()
 
-    def _sliced(self, each: Iterable[None]) -> Steps:
+    def _sliced(self, each: Iterable[None], between: DiskWork | None = None) -> Steps:
+        """`between` is what is given back between two slices."""
         slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
         for _ in each:
             if self._monotonic_ms() >= slice_end:
-                yield None
+                yield between
                 slice_end = self._monotonic_ms() + CHECKPOINT_SLICE_MS
 
 

@@ -13,7 +13,7 @@ touch the files of one queue, and nobody waits for more than one queue.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
 from moorline.core.queue.queue import Copied, Queue
@@ -101,10 +101,16 @@ class Flight:
         """`write` ends behind the queue that it is at; nobody lands any more."""
         self._is_stopped = True
 
-    def land(self) -> tuple[list[tuple[Queue, Queue]], list[Queue]]:
-        """Everybody leaves: the queues that were written, each with its copy, and those claimed before."""
+    def land(self) -> Iterator[None]:
+        """The queues that were written land, but for those that are claimed meanwhile; pauses after each."""
         for passenger in list(self._group.values()):
-            self._arrive(passenger)
+            if self._group.get(passenger.queue.id) is passenger:
+                self._arrive(passenger)
+                yield
+
+    def leave(self) -> tuple[list[tuple[Queue, Queue]], list[Queue]]:
+        """Who has landed, each queue with its copy, and who was claimed before."""
+        assert not self._group, "all have landed"
         landed, self._landed = self._landed, []
         claimed, self._claimed = self._claimed, []
         return landed, claimed

@@ -1,0 +1,143 @@
+"""The turns of the loop that a checkpoint takes: for how many queues it holds it, by a clock of our own."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.journal.queues.stores import (
+    NOW_MS,
+    OPTIONS,
+    Contents,
+    acknowledge,
+    contents,
+    now,
+    opened,
+)
+
+from moorline.core.queue.queue import Copied, Entry, Queue
+from moorline.journal.queues.checkpoint import Checkpoint, turn
+from moorline.journal.queues.offline import every_queue, waiting
+from moorline.journal.queues.store import Store
+from moorline.limits import CHECKPOINT_GROUP_QUEUES, CHECKPOINT_SLICE_MS
+from moorline.testing import MemoryDisk
+
+QUEUES = 3 * CHECKPOINT_GROUP_QUEUES
+
+
+class Clock:
+    """A millisecond for each look: as if every queue took one."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+class Held:
+    """Queues that were copied, or landed, since the loop was given back last."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queues = 0
+        self.turns: list[int] = []
+        copied, take_over = Queue.copied, Queue.take_over
+
+        def counted_copy(queue: Queue) -> Copied:
+            self.queues += 1
+            return copied(queue)
+
+        def counted_landing(queue: Queue, copy: Copied) -> list[Entry]:
+            self.queues += 1
+            return take_over(queue, copy)
+
+        monkeypatch.setattr(Queue, "copied", counted_copy)
+        monkeypatch.setattr(Queue, "take_over", counted_landing)
+
+    def give_back(self) -> None:
+        self.turns.append(self.queues)
+        self.queues = 0
+
+
+def dirty(disk: MemoryDisk) -> Store:
+    store = opened(disk)
+    for _ in range(QUEUES):
+        assert store.send(store.create(b"owner"), b"1", NOW_MS)
+    store.commit()
+    return store
+
+
+def steps(store: Store, given_back: Callable[[], None]) -> Iterator[bool]:
+    """A whole checkpoint; whether each turn was one between two slices of a group."""
+    for disk_work in Checkpoint(store, now, Clock()).steps():
+        given_back()
+        yield disk_work is turn
+        store.commit()
+        if disk_work is not None:
+            disk_work()
+
+
+def expected(store: Store) -> Contents:
+    return {
+        queue.id: [(entry.lsn, entry.kind, entry.body) for entry in waiting(store, queue)]
+        for queue in every_queue(store)
+    }
+
+
+def test_no_turn_is_longer_than_a_slice_however_many_queues_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    store, held = dirty(disk), Held(monkeypatch)
+    for _ in steps(store, held.give_back):
+        pass
+    store.close()
+    assert sum(held.turns) == 2 * QUEUES, "each was copied, and has landed"
+    assert max(held.turns) <= CHECKPOINT_SLICE_MS
+    assert {len(found) for found in contents(disk).values()} == {1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_between_two_slices_of_a_group_anything_may_happen_to_its_queues(seed: int) -> None:
+    """They are sent to, read, closed, and deleted: copied, written, and all others."""
+    chance = random.Random(seed)
+    disk = MemoryDisk()
+    store = dirty(disk)
+    queues = list(store.live.values())
+    between = 0
+    for is_between in steps(store, lambda: None):
+        between += is_between
+        for queue in chance.sample(queues, 4):
+            match chance.randrange(4):
+                case 0:
+                    store.send(queue, b"2", NOW_MS + 1)
+                case 1 if queue.size:
+                    acknowledge(store, queue, 1)
+                case 2:
+                    store.files.close_queue(queue)
+                case 3 if len(queues) > QUEUES // 2:
+                    queues.remove(queue)
+                    store.delete(queue)
+            queue.check()
+    assert between > QUEUES // CHECKPOINT_SLICE_MS
+    store.commit()
+    wanted = expected(store)
+    assert store.files.lost_messages == store.files.quarantined == 0
+    store.close()
+    assert set(wanted) == {queue.id for queue in queues}
+    assert contents(disk, OPTIONS) == wanted
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_whoever_ends_between_two_slices_leaves_everything_to_the_log(share: float) -> None:
+    disk = MemoryDisk()
+    counted = sum(steps(dirty(MemoryDisk()), lambda: None))
+    store = dirty(disk)
+    wanted, between = expected(store), 0
+    for is_between in steps(store, lambda: None):
+        between += is_between
+        if between > counted * share:
+            break
+    store.close()
+    assert 0 < between < counted
+    assert contents(disk) == wanted
