@@ -997,7 +997,7 @@ TOPICS_CACHED_BYTES_MAX = 8 * MIB
 """The same in bytes of their names, of which each is held three times: 128 bytes for each topic."""
 
 TOPICS_LISTED_MAX = 16_384
-"""Topics of a sealed stream that have a list of their own; those of the rest are in one list, which all read."""
+"""Topics of a sealed stream that have a list of their own; all others share one."""
 
 TOPICS_LISTED_BYTES_MAX = MIB
 """The same in bytes of their names: a reader of one topic reads all of them."""
