@@ -1002,8 +1002,9 @@ TOPICS_LISTED_MAX = 16_384
 TOPICS_LISTED_BYTES_MAX = MIB
 """The same in bytes of their names: a reader of one topic reads all of them."""
 
-PICK_SHARE_MAX = 0.25
-"""Of the messages of a stream: above it, to read everything costs less than to pick."""
+PICK_SHARE_MAX = 1 / 32
+"""Of the messages of a stream. To pick one costs as much as to read some twenty of those that follow each
+other: above it, everything is read."""
 
 PICK_NEAR_BYTES = 8 * KIB
 """Picked frames that are nearer to each other are read together, with what is between them."""

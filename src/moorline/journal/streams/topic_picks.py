@@ -79,20 +79,23 @@ def pick(
 
 def _frames(file: SegmentFile, wanted: Numbers, bytes_max: int) -> "list[bytes]":
     """The frames of these messages, up to the first that is not whole."""
-    places, ends = _places(file, wanted)
+    found = _places(file, wanted)
+    places, ends, offsets = found[0].tolist(), found[1].tolist(), wanted.tolist()
     frames: list[bytes] = []
-    at, total = 0, 0
+    at, total, seed = 0, 0, file.head.seed
     while at < len(places) and total < bytes_max:
         # Those that are near each other, with what is between them, in one read.
-        near = (places[at + 1 :] - ends[at:-1] <= PICK_NEAR_BYTES) & (
-            ends[at + 1 :] - places[at] <= max(bytes_max, int(ends[at] - places[at]))
-        )
-        stop = at + 1 + (int(np.argmin(near)) if not near.all() else len(near))
-        begin = int(places[at])
-        data = file.read_at(begin, int(ends[stop - 1]) - begin)
+        begin, stop = places[at], at + 1
+        while (
+            stop < len(places)
+            and places[stop] - ends[stop - 1] <= PICK_NEAR_BYTES
+            and ends[stop] - begin <= bytes_max
+        ):
+            stop += 1
+        data = file.read_at(begin, ends[stop - 1] - begin)
         for number in range(at, stop):
-            frame = data[int(places[number]) - begin : int(ends[number]) - begin]
-            if not _is_whole(frame, int(wanted[number]), file.head.seed):
+            frame = data[places[number] - begin : ends[number] - begin]
+            if not _is_whole(frame, offsets[number], seed):
                 return frames
             frames.append(frame)
             total += len(frame)
