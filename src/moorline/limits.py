@@ -1029,6 +1029,25 @@ TOPICS_CACHED_MAX = 65_536
 TOPICS_CACHED_BYTES_MAX = 8 * MIB
 """The same in bytes of their names, of which each is held three times: 128 bytes for each topic."""
 
+TOPICS_LISTED_MAX = 16_384
+"""Topics of a sealed stream that have a list of their own; all others share one."""
+
+TOPICS_LISTED_BYTES_MAX = MIB
+"""The same in bytes of their names: a reader of one topic reads all of them."""
+
+PICK_SHARE_MAX = 1 / 32
+"""Of the messages of a stream. To pick one costs as much as to read some twenty of those that follow each
+other: above it, everything is read."""
+
+PICK_NEAR_BYTES = 8 * KIB
+"""Picked frames that are nearer to each other are read together, with what is between them."""
+
+PICK_MESSAGES_MAX = 4_096
+"""That a reader picks at once, and so looks up in the dense index."""
+
+PICK_TABLES_BYTES_MAX = 32 * MIB
+"""Of offsets that may match, which a node remembers for readers that go on in a sealed stream."""
+
 STREAM_DENSE_CACHED_MAX = 1_024
 """Places in one segment that reads have ended at: as many readers go on without a seek."""
 

@@ -14,9 +14,12 @@ from moorline.core.delivery.effects import AwaitNews, Deliver, ForgetNews, ReadB
 from moorline.core.delivery.feed import Feed
 from moorline.core.delivery.open_feed import Window
 from moorline.core.effects import Effect
+from moorline.core.frames.block import Block
+from moorline.core.frames.picked import Picked
 from moorline.core.ranges import Range
+from moorline.core.stream import Gap
 from moorline.errors import MoorlineError
-from moorline.journal.streams.source import StreamReader
+from moorline.journal.streams.topic_picks import Wish
 from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
@@ -146,8 +149,7 @@ class DeliveryHost:
         """From the disk, or from another node, which waits until there is something."""
         stream, directory = read.stream, self._directory
         try:
-            reader: StreamReader = directory.local if stream.home == directory.node else directory
-            found = await reader.read(stream, read.offset)
+            found = await self._found(read)
         except (MoorlineError, OSError) as error:
             log.debug(
                 "a stream cannot be read now", extra={"stream": str(stream), "error": str(error)}
@@ -161,6 +163,17 @@ class DeliveryHost:
         else:
             now_us = directory.local.clock.expiry_us()
             self._did(self.machine.found(read.feed, found, now_us))
+
+    async def _found(self, read: ReadBlock) -> Block | Picked | Gap | None:
+        stream, directory = read.stream, self._directory
+        if stream.home != directory.node:
+            return await directory.read(stream, read.offset)
+        one = self.machine.feeds.get(read.feed)
+        if one is None or one.window.matcher.takes_all:
+            return await directory.local.read(stream, read.offset)
+        room = max(1, one.window.size - one.window.out)
+        wish = Wish((one.window.matcher.filter,), one.wanted[1], room)
+        return await directory.local.pick(stream, read.offset, wish)
 
     def _await_news(self, wait: AwaitNews) -> None:
         waker = self._wakers.get(wait.feed)

@@ -31,8 +31,9 @@ from moorline.spark.frames import Batches
 from moorline.spark.gap_rows import GAP, GapPartition, of_gaps, of_messages, without_gap
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
 from moorline.spark.lag import lag_of
-from moorline.spark.matching import matching_batches, telling_of_filters
+from moorline.spark.matching import block_of, matching_batches, telling_of_filters
 from moorline.spark.options import Offsets, TopicOptions
+from moorline.spark.picking import picks
 from moorline.spark.planning import (
     Bounds,
     Described,
@@ -262,7 +263,13 @@ class TopicReads:
             self.report([ShardGap(str(part.stream.shard), part.first, part.upto)])
             return
         try:
-            for block in runs(segment, part.first, part.upto, verify=self.options.verify_checks):
+            at = part.first
+            for picked in picks(segment, part, self.options.filters):
+                batch = made.batch(block_of(picked.data), label) if picked.data else None
+                if batch is not None:
+                    yield batch
+                at = picked.upto
+            for block in runs(segment, at, part.upto, verify=self.options.verify_checks):
                 if isinstance(block, ReadGap):
                     self._damaged(segment.name, label, block)
                     continue

@@ -12,11 +12,13 @@ from typing import Protocol
 from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, Declared, Handler, Refusal, demand, heavy, needs
 from moorline.core.access.right import LIST, SUBSCRIBE
-from moorline.core.delivery.selection import Selection, select
+from moorline.core.delivery.selection import Selection, select, select_picked
 from moorline.core.frames.block import Block
+from moorline.core.frames.picked import Picked
 from moorline.core.stream import Gap, Stream
 from moorline.core.topic import Matcher, check_filter
 from moorline.errors import NotFound
+from moorline.journal.streams.topic_picks import Wish
 from moorline.limits import STREAM_READ_BYTES_MAX
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
@@ -71,8 +73,9 @@ class FilteredReads:
         self._check(call)
         stream = Stream(self._streams.node, call.shard, call.generation)
         bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        found = await self._streams.read(stream, call.offset, bytes_max)
-        if isinstance(found, Block):
+        wish = Wish(tuple(call.filters), max(call.upto, call.offset))
+        found = await self._streams.pick(stream, call.offset, wish, bytes_max)
+        if isinstance(found, Block | Picked):
             # In a thread: as many names as there are messages may be matched with all filters.
             chosen = await asyncio.to_thread(_chosen, found, call.upto, list(call.filters))
         # Its turn, the disk and the thread took their time: the right is asked for once more.
@@ -92,9 +95,11 @@ class FilteredReads:
             raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
 
 
-def _chosen(block: Block, upto: int, filters: list[str]) -> Selection:
+def _chosen(block: Block | Picked, upto: int, filters: list[str]) -> Selection:
     """The messages below `upto` that one of the filters takes. Expired ones too: it is a copy of what is
     stored, and its reader sees when each one ends."""
+    if isinstance(block, Picked):
+        return select_picked(block, max(upto, block.first), ALL, _AnyOf(filters), 0)
     return select(block, max(upto, block.first), ALL, _AnyOf(filters), 0)
 
 

@@ -8,9 +8,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from moorline.core.frames.block import Block
+from moorline.core.frames.picked import Picked
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.streams.store import StreamBatch, StreamStore
+from moorline.journal.streams.topic_picks import Wish
 from moorline.limits import STREAM_BUSY_MESSAGES, STREAM_BUSY_MS, STREAM_READ_BYTES_MAX
 from moorline.net.group_commit import GroupCommit
 from moorline.net.trusted_clock import TrustedClock
@@ -77,6 +79,23 @@ class LocalStreams(FillsDisk):
         if now is not None:
             return now.found
         return await asyncio.to_thread(self.store.read, shard, generation, offset, bytes_max)
+
+    async def pick(
+        self, stream: Stream, offset: int, wish: Wish, bytes_max: int = STREAM_READ_BYTES_MAX
+    ) -> Block | Picked | Gap | None:
+        """As `read`, and of a sealed stream only what may match, where that is little."""
+        _, shard, generation = stream
+        now = self.store.read_now(shard, generation, offset, bytes_max)
+        if now is not None:
+            return now.found
+        return await asyncio.to_thread(self._picked, stream, offset, wish, bytes_max)
+
+    def _picked(
+        self, stream: Stream, offset: int, wish: Wish, bytes_max: int
+    ) -> Block | Picked | Gap | None:
+        _, shard, generation = stream
+        picked = self.store.pick(shard, generation, offset, bytes_max, wish)
+        return picked or self.store.read(shard, generation, offset, bytes_max)
 
     async def offsets_at(self, time_us: int) -> dict[int, int]:
         """The first offset at or after a time, in each shard; its end where all are older."""

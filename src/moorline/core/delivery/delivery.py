@@ -35,10 +35,11 @@ from moorline.core.delivery.effects import (
 from moorline.core.delivery.feed import Feed
 from moorline.core.delivery.feed_turns import FeedTurns
 from moorline.core.delivery.open_feed import OpenFeed, State, Window
-from moorline.core.delivery.selection import Selection, select
+from moorline.core.delivery.selection import Selection, select, select_picked
 from moorline.core.effects import Effect
 from moorline.core.frames.block import Block, part_of
 from moorline.core.frames.frame import without
+from moorline.core.frames.picked import Picked
 from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import RETENTION, Gap
 from moorline.limits import RANGES_PER_TAKE_MAX, STREAM_READ_BYTES_MAX
@@ -271,7 +272,7 @@ class Delivery:
         return [ReadBlock(feed.number, feed.stream, wanted[0])]
 
     def found(
-        self, number: int, found: Block | Gap | None, now_us: int, end: int = FAR
+        self, number: int, found: Block | Picked | Gap | None, now_us: int, end: int = FAR
     ) -> list[Effect]:
         """The answer to `ReadBlock`; None if the stream has no more for now.
 
@@ -316,7 +317,7 @@ class Delivery:
         return [ForgetNews(one.feed.number, one.feed.stream)] if was_waiting else []
 
     def _pass_on(
-        self, one: OpenFeed, wanted: Range, found: Block | Gap, now_us: int
+        self, one: OpenFeed, wanted: Range, found: Block | Picked | Gap, now_us: int
     ) -> list[Effect]:
         feed, window = one.feed, one.window
         if isinstance(found, Gap):
@@ -325,7 +326,10 @@ class Delivery:
             effects = self._lose(one, first, upto, found.reason)
         else:
             room = window.size - window.out
-            selection = select(found, wanted[1], room, window.matcher, now_us, window.own_producer)
+            how = (wanted[1], room, window.matcher, now_us, window.own_producer)
+            selection = (
+                select_picked(found, *how) if isinstance(found, Picked) else select(found, *how)
+            )
             effects = self._deliver(one, found.first, selection)
         effects.append(FeedMoved(feed))
         return effects

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorline.core.frames.block import Block
+from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.fields import TTL_AT, field, published_by, times_of
+from moorline.core.frames.picked import Picked
 from moorline.core.ranges import Range
 
 Mask = npt.NDArray[np.bool_]
@@ -52,16 +54,41 @@ def select(
         # What stands behind the last one that fits is looked at another time.
         count = int(chosen[room])
         chosen = chosen[:room]
+    return _selected(block, block.first + count, chosen, chosen + block.first)
+
+
+def select_picked(
+    picked: Picked, upto: int, room: int, matcher: Matches, now_us: int, own_producer: int = 0
+) -> Selection:
+    """The same of messages that were picked; what is between them matches nothing."""
+    places = picked.positions.astype(np.uint32)
+    block = Block(0, len(places), picked.data, places, picked.names, picked.topics)
+    count = int(np.searchsorted(picked.offsets, upto))
+    mask = _mask(block, count, matcher, now_us)
+    if own_producer:
+        foreign = ~published_by(block.data, places[:count], own_producer)
+        mask = foreign if mask is None else mask & foreign
+    chosen = np.arange(count) if mask is None else np.flatnonzero(mask)
+    reached = min(upto, picked.upto)
+    if len(chosen) > room:
+        reached = int(picked.offsets[chosen[room]])
+        chosen = chosen[:room]
+    return _selected(block, reached, chosen, picked.offsets[chosen])
+
+
+def _selected(block: Block, upto: int, chosen: Numbers, offsets: Numbers) -> Selection:
+    """The frames at these places of a block, which are those messages."""
     if not len(chosen):
-        return Selection(block.first + count, [], b"", 0)
+        return Selection(upto, [], b"", 0)
     # Neighbours go out as one piece of the block: to copy by runs costs far less than by messages.
-    breaks = np.flatnonzero(np.diff(chosen) > 1)
-    starts = [int(chosen[0]), *(int(chosen[at + 1]) for at in breaks)]
-    stops = [*(int(chosen[at]) + 1 for at in breaks), int(chosen[-1]) + 1]
-    pairs = list(zip(starts, stops, strict=True))
-    frames = b"".join([_cut(block, start, stop) for start, stop in pairs])
-    runs = [(block.first + start, block.first + stop) for start, stop in pairs]
-    return Selection(block.first + count, runs, frames, len(chosen))
+    breaks = np.flatnonzero(np.diff(offsets) > 1)
+    starts, stops = np.append(0, breaks + 1), np.append(breaks, len(chosen) - 1)
+    firsts, lasts = chosen[starts].tolist(), chosen[stops].tolist()
+    frames = b"".join(
+        [_cut(block, *pair) for pair in zip(firsts, (at + 1 for at in lasts), strict=True)]
+    )
+    edges = zip(offsets[starts].tolist(), (offsets[stops] + 1).tolist(), strict=True)
+    return Selection(upto, list(edges), frames, len(chosen))
 
 
 def _mask(block: Block, count: int, matcher: Matches, now_us: int) -> Mask | None:

@@ -34,6 +34,7 @@ from moorline.journal.streams.segment_index import (
 from moorline.limits import STREAM_DENSE_CACHED_MAX, STREAM_DENSE_READ, STREAM_SEEK_BYTES
 
 SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT = ".seg", ".idx", ".dense", ".seal", ".snapshot"
+TOPICS = ".topics"
 
 
 class Generation:
@@ -167,7 +168,7 @@ class Generation:
         self.file = self._disk.open(self.path + SEGMENT, create=True)
         # A crash may have left it with a part of a head, and what described an earlier one.
         self.file.truncate(0)
-        for ending in (INDEX, DENSE, SEAL, SNAPSHOT):
+        for ending in (INDEX, DENSE, TOPICS, SEAL, SNAPSHOT):
             if self._disk.exists(self.path + ending):
                 self._disk.remove(self.path + ending)
         self.file.append(bytes(self.head))
@@ -183,7 +184,7 @@ class Generation:
 
     def remove(self) -> None:
         self.close()
-        for ending in (SEGMENT, INDEX, DENSE, SEAL, SNAPSHOT):
+        for ending in (SEGMENT, INDEX, DENSE, TOPICS, SEAL, SNAPSHOT):
             if self._disk.exists(self.path + ending):
                 self._disk.remove(self.path + ending)
 

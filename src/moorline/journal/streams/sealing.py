@@ -1,11 +1,22 @@
-"""Room: journal/streams. Sealing a generation that grows no more: one walk gives its dense index and its
-seal.
+"""Room: journal/streams. Sealing a generation that grows no more: one walk gives its dense index, the
+lists of its topics, and its seal.
 
 And the other way round: what a seal knows of a segment whose head is damaged.
 """
 
+import numpy as np
+
+from moorline.core.frames.topic_lists import TopicLists
 from moorline.journal.disk import Disk, DiskFile
-from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
+from moorline.journal.streams.generation import (
+    DENSE,
+    INDEX,
+    SEAL,
+    SEGMENT,
+    SNAPSHOT,
+    TOPICS,
+    Generation,
+)
 from moorline.journal.streams.producers import remember
 from moorline.journal.streams.seal import (
     DigestBuild,
@@ -38,18 +49,22 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
     remember(memory.producers, before.items())
     if snapshot is not None and is_its_own:
         remember(memory.producers, snapshot[1].producers.items())
-    digest, index = DigestBuild(), IndexBuild(generation.first)
+    digest, index, lists = DigestBuild(), IndexBuild(generation.first), TopicLists()
     times: list[int] = []
     file = disk.open(generation.path + SEGMENT, create=False)
     try:
         for piece in generation.walk(file) if generation.is_readable else ():
             if isinstance(piece, SegmentGap):
                 index.skip(piece)
+                lists.skip(piece.upto - piece.first)
                 continue
             digest.add(piece)
             index.add(piece)
             remember(memory.producers, producers_of(piece))
-            count_topics(memory.topics, piece.topic_counts())
+            names, topics = piece.topics()
+            lists.add(names, topics)
+            counts = np.bincount(topics, minlength=len(names)).tolist()
+            count_topics(memory.topics, zip(names, counts, strict=True))
             times += [time_at(piece.data, piece.positions[place]) for place in (0, -1)]
     finally:
         file.close()
@@ -65,6 +80,8 @@ def make_seal(disk: Disk, generation: Generation, before: dict[int, int]) -> Sea
         dict(generation.publishers),
     )
     disk.write_whole(generation.path + DENSE, index.dense(generation.end))
+    topic_lists = lists.encoded(generation.head.seed, generation.first, generation.end)
+    disk.write_whole(generation.path + TOPICS, topic_lists)
     disk.write_whole(generation.path + INDEX, index.sparse.entries())
     disk.write_whole(generation.path + SEAL, encoded(summary, memory))
     if disk.exists(generation.path + SNAPSHOT):

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from moorline.core.frames.byte_columns import ByteColumn, Numbers, words_at
@@ -88,9 +89,14 @@ class Piece(NamedTuple):
 
     def topic_counts(self) -> list[tuple[str, int]]:
         """How many frames each topic has."""
-        names, topics = topics_of(self.data, self.positions).distinct()
+        names, topics = self.topics()
         counts = np.bincount(topics, minlength=len(names)).tolist()
-        return list(zip([name.decode() for name in names], counts, strict=True))
+        return list(zip(names, counts, strict=True))
+
+    def topics(self) -> tuple[list[str], npt.NDArray[np.uint32]]:
+        """Those that there are, and which of them each frame has."""
+        names, topics = topics_of(self.data, self.positions).distinct()
+        return [name.decode() for name in names], topics
 
 
 class SegmentGap(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Final
 from moorline.core.frames.byte_columns import PADDING_BYTES
 from moorline.core.stream import SegmentPart
 from moorline.journal.disk import Disk, DiskFile, read_all
-from moorline.journal.streams.generation import DENSE, INDEX, SEGMENT
+from moorline.journal.streams.generation import DENSE, INDEX, SEGMENT, TOPICS
 from moorline.journal.streams.segment import SegmentHead
 from moorline.journal.streams.segment_index import DENSE_BYTES
 from moorline.journal.streams.source import SegmentParts
@@ -24,6 +24,7 @@ class DiskSegment(SegmentParts):
         self._disk = disk
         self._path = path
         self._open: dict[SegmentPart, DiskFile | None] = {}
+        self._topics: DiskFile | None = None
 
     def part(self, part: SegmentPart, position: int, length: int) -> bytes:
         """`FileNotFoundError` if the segment itself is gone."""
@@ -63,11 +64,18 @@ class DiskSegment(SegmentParts):
 
         return padded
 
+    def topics_at(self, position: int, length: int) -> bytes:
+        """Bytes of the lists of its topics; `FileNotFoundError` if it has none."""
+        if self._topics is None:
+            self._topics = self._disk.open(self._path + TOPICS, create=False)
+        return self._topics.read_at(position, length)
+
     def index(self) -> bytes:
         return read_all(self._disk, self._path + INDEX)
 
     def close(self) -> None:
-        for file in self._open.values():
+        for file in (*self._open.values(), self._topics):
             if file is not None:
                 file.close()
         self._open.clear()
+        self._topics = None

@@ -15,7 +15,15 @@ from moorline.core.frames.fields import flags_of
 from moorline.core.frames.frame import CONTENT, FRAME, HEAD, RETAIN
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile, read_all
 from moorline.journal.streams.dropped import DROPPED_LOG, Dropped, DroppedReading, write_dropped
-from moorline.journal.streams.generation import DENSE, INDEX, SEAL, SEGMENT, SNAPSHOT, Generation
+from moorline.journal.streams.generation import (
+    DENSE,
+    INDEX,
+    SEAL,
+    SEGMENT,
+    SNAPSHOT,
+    TOPICS,
+    Generation,
+)
 from moorline.journal.streams.inspection import Inspection
 from moorline.journal.streams.layout import path_of
 from moorline.journal.streams.producers import remember
@@ -117,7 +125,7 @@ def _finish_drops(disk: Disk, folder: str, dropped: Container[int]) -> list[int]
 
 def put_aside(disk: Disk, folder: str, number: int) -> None:
     """All files of a generation that is not ours; the segment last, so that a crash leaves it to be found."""
-    for ending in (SNAPSHOT, SEAL, DENSE, INDEX, SEGMENT):
+    for ending in (SNAPSHOT, SEAL, TOPICS, DENSE, INDEX, SEGMENT):
         if disk.exists(path_of(folder, number) + ending):
             _leave(disk, folder, f"{number:08}{ending}")
 

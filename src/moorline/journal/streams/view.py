@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from moorline.core.frames.block import Block
+from moorline.core.frames.picked import Picked
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
@@ -17,6 +18,7 @@ from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.shard import ShardLog
 from moorline.journal.streams.tail import ReadNow
+from moorline.journal.streams.topic_picks import KnownCandidates, Wish, pick
 
 
 class StreamView:
@@ -25,6 +27,7 @@ class StreamView:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._shards: dict[int, ShardLog] = {}
+        self._candidates = KnownCandidates()
         self._told: set[tuple[int, int, int, int]] = set()
         """Damage that was told of already."""
 
@@ -189,6 +192,25 @@ class StreamView:
     def read_now(self, shard: int, generation: int, offset: int, bytes_max: int) -> ReadNow | None:
         """As `read`, from memory; None where the disk must be read, which is for a thread."""
         return self._shards[shard].read_now(generation, offset, bytes_max)
+
+    def pick(
+        self, shard: int, generation: int, offset: int, bytes_max: int, wish: Wish
+    ) -> Picked | None:
+        """What of a sealed generation may match; None if it is to be read whole. Reads the disk."""
+        found = self._find(shard, generation)
+        if found is None or found.summary is None or not found.first <= offset < found.end:
+            return None
+        segment = DiskSegment(self._disk, found.path, found.head, found.end, found.size_bytes)
+        try:
+            offsets = self._candidates.of(segment, segment.topics_at, wish.filters)
+            if offsets is None:
+                return None
+            upto = min(wish.upto, found.end)
+            return pick(segment, offsets, offset, upto, wish.messages_max, bytes_max)
+        except FileNotFoundError:
+            return None  # retention was faster, or an older program has sealed it
+        finally:
+            segment.close()
 
     def segment(self, shard: int, generation: int) -> DiskSegment | None:
         """Its files as they are now, for whoever decodes them; None if it is gone. Opens nothing yet."""
