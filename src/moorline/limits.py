@@ -1346,6 +1346,9 @@ SPARK_SETTLE_PAUSE_MS = 50
 SPARK_VALUES_PER_TASK = 100_000
 """Paths of live values that one task of a snapshot reads: some seconds of work."""
 
+SPARK_RECORDS_PER_BATCH = 10_000
+"""Rows of a table that go to Java at once, as Spark's own batches do."""
+
 SPARK_VALUES_PER_ASK = 10_000
 """Of these, subscribed to at once and given to Spark as one batch of rows."""
 

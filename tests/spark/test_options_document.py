@@ -9,7 +9,7 @@ import typer
 from moorline.cli.pipeline import app
 from moorline.errors import ConfigError
 from moorline.spark.group_reader import GROUP
-from moorline.spark.options import ASSOCIATIONS, KINDS, QUEUES, TOPICS, VALUES, kind_of
+from moorline.spark.options import ASSOCIATIONS, KINDS, QUEUES, RECORDS, TOPICS, VALUES, kind_of
 from moorline.spark.rows import FOR_QUEUES, FOR_TOPICS
 from moorline.spark.source import ALL_COLUMNS
 from moorline.spark.value_types import TYPES
@@ -34,14 +34,16 @@ def first_cells(text: str) -> set[str]:
 
 
 def test_the_options_of_reads() -> None:
-    real = {*TOPICS, *QUEUES, *ASSOCIATIONS, *GROUP, *VALUES} - set(KINDS)
+    real = {*TOPICS, *QUEUES, *ASSOCIATIONS, *GROUP, *VALUES, *RECORDS} - set(KINDS)
     assert first_cells(section("Options")) == real
 
 
 def test_an_unknown_option_is_named_before_it_is_said_that_nothing_is_read() -> None:
     with pytest.raises(ConfigError, match=r"unknown option 'topik': there are address, .*topics"):
         kind_of({"address": "tcp://127.0.0.1:1", "topik": "x"})
-    every = dict.fromkeys({*TOPICS, *QUEUES, *ASSOCIATIONS, *GROUP, *VALUES} - set(KINDS), "x")
+    every = dict.fromkeys(
+        {*TOPICS, *QUEUES, *ASSOCIATIONS, *GROUP, *VALUES, *RECORDS} - set(KINDS), "x"
+    )
     with pytest.raises(ConfigError, match="nothing to read: give one of the options topics, "):
         kind_of(every)
     assert kind_of({"TOPICS": "x", "topik": "x"}) == "topics", "its own check names the other"

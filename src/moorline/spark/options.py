@@ -80,7 +80,8 @@ VALUES = (
     "failOnVanished",
     "includeFirst",
 )
-KINDS = ("topics", "queues", "associations", "group", "values")
+RECORDS = ("records", *ENDPOINT, "where", "columns")
+KINDS = ("topics", "queues", "associations", "group", "values", "records")
 """What can be read: one of these options says which."""
 
 EARLIEST, LATEST = -2, -1
@@ -161,11 +162,11 @@ def kind_of(options: Mapping[str, str]) -> str:
     """Which of the reads is meant."""
     lowered = {name.lower() for name in options}
     # A group reads topics too: it goes before them.
-    for kind in ("group", "topics", "queues", "associations", "values"):
+    for kind in ("group", "topics", "queues", "associations", "values", "records"):
         if kind in lowered:
             return kind
     # A wrong letter in the very option that says what is read.
-    check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *VALUES, *KINDS})
+    check_names(options, {*TOPICS, *QUEUES, *ASSOCIATIONS, *VALUES, *RECORDS, *KINDS})
     hint = "" if options else f"; of a table, {TABLES}"
     raise ConfigError(f"nothing to read: give one of the options {', '.join(KINDS)}{hint}")
 

@@ -81,12 +81,15 @@ VALUE_COLUMNS = {
 }
 """`valueType` says which type a value has; as JSON it is text."""
 FIRST_COLUMNS = {"is_first": "boolean"}
+RECORD_COLUMNS = {"key": "string", "seq": "bigint", "row": "string"}
+"""Key and row are JSON: a key as in the topics that tables feed, a row as clients get it."""
 ALL_COLUMNS = {
     "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "queues": QUEUE_COLUMNS,
     "associations": ASSOCIATION_COLUMNS,
     "values": {**VALUE_COLUMNS, **FIRST_COLUMNS},
+    "records": RECORD_COLUMNS,
 }
 
 
@@ -107,7 +110,7 @@ class MoorlineSource(DataSource):
         )
 
     def _columns(self, kind: str) -> dict[str, str]:
-        if kind in ("queues", "associations"):
+        if kind in ("queues", "associations", "records"):
             return ALL_COLUMNS[kind]
         optional = OPTIONAL_COLUMNS
         columns = dict(TOPIC_COLUMNS)
@@ -138,8 +141,9 @@ class MoorlineSource(DataSource):
 
             check_names(self.options, ASSOCIATIONS)
             return AssociationReader(dict(self.options), schema)
-        if kind == "values":
-            found: DataSourceReader = _later("value_reader").reader(self.options, schema)
+        if kind in ("values", "records"):
+            part = _later("value_reader" if kind == "values" else "record_reader")
+            found: DataSourceReader = part.reader(self.options, schema)
             return found
         if kind == "group":
             raise ConfigError("group: a member of a group is a stream: use spark.readStream")
