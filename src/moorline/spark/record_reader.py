@@ -95,6 +95,7 @@ async def _synced(options: RecordOptions) -> Rows:
     import moorline
 
     endpoint, proof = options.endpoint, options.endpoint.proof()
+    files = endpoint.files()
     async with (
         moorline.connect(
             endpoint.address,
@@ -102,7 +103,9 @@ async def _synced(options: RecordOptions) -> Rows:
             password_file=proof.password_file,
             token_file=proof.token_file,
             credentials=proof.credentials,
-            **endpoint.files(),
+            ca=files["ca"],
+            certificate=files["certificate"],
+            key=files["key"],
         ) as moor,
         moor.records(options.table, where=options.where, columns=options.columns) as table,
     ):
