@@ -101,6 +101,8 @@ class Garbage:
         gc.unfreeze()
         found = gc.collect()
         gc.freeze()
+        # Of nothing: Python waits until a quarter is added to what the last one left, which is all that is apart.
+        gc.collect()
         self.apart = self._due_ms = 0
         self._kept, self._count_from = gc.get_freeze_count(), GARBAGE_APART_MAX
         return found
