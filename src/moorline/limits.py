@@ -101,6 +101,12 @@ SESSION_TURN_MS = 5
 CLUSTER_NODES_MAX = 4_096
 """Nodes that an answer about a cluster names, those that are long gone included."""
 
+NODES_PER_PAGE_MAX = 256
+"""Nodes in one answer that tells all about them."""
+
+HOMES_SHOWN_MAX = 64
+"""Homes of one node that such an answer names; it counts the others."""
+
 NODE_ADDRESSES_MAX = 64
 """Addresses of a node: one for each network that it listens on."""
 
@@ -910,6 +916,12 @@ HOMES_KEPT_MS = 2_000
 
 NODE_GONE_MS = 5_000
 """Silence in the catalog after which other nodes do not try to reach a node any more."""
+
+CLUSTER_LOOK_MS = 5_000
+"""Time between two looks of a node at the figures of its cluster, for its metrics."""
+
+CLOCK_QUESTION_MS_MAX = 1_000
+"""For how long a question for the catalog's clock may take: its answer is wrong by half of that at most."""
 
 PEER_RETRY_MS = 200
 """Pause before a link to another node is tried again."""

@@ -116,9 +116,14 @@ class Identities:
         given = (list(roles), list(addresses), http, version)
         return bool(await self._catalog.fetchval(REGISTER, *self._us, *given))
 
-    async def renew(self, lease_ms: int, *, is_serving: bool) -> bool:
-        """Holds the identity for another `lease_ms` from now; False if another process has it."""
-        return bool(await self._catalog.fetchval(RENEW, *self._us, lease_ms, is_serving))
+    async def renew(
+        self, lease_ms: int, *, is_serving: bool, clock_ahead_ms: int | None = None
+    ) -> int | None:
+        """Holds the identity for another `lease_ms` from now: what the catalog's clock showed then, in
+        microseconds, or None if another process has it. `clock_ahead_ms` is how far ours was ahead before."""
+        given = (lease_ms, is_serving, clock_ahead_ms)
+        told: int | None = await self._catalog.fetchval(RENEW, *self._us, *given)
+        return told
 
     def taken(self) -> IdentityTaken:
         return self._catalog.identity_taken()

@@ -30,6 +30,8 @@ EXIT_OUTPUT_CLOSED = 141
 
 NOUNS = {
     "config": "config",
+    "node": "node",
+    "cluster": "cluster",
     "queue": "queue_mending",
     "service": "service",
     "topic": "topic",

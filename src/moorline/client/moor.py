@@ -37,7 +37,17 @@ from moorline.net.caller import Caller
 from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
-from moorline.wire.node import ClockConfirmed, ConfirmClock, Describe, Described, Echo, Echoed
+from moorline.wire.node import (
+    ClockConfirmed,
+    ConfirmClock,
+    Describe,
+    Described,
+    Echo,
+    Echoed,
+    ListNodes,
+    NodeFacts,
+    NodesListed,
+)
 from moorline.wire.publication import PublishTable, StopTable, TablePublished, TableStopped
 from moorline.wire.queue import (
     CheckpointQueues,
@@ -93,6 +103,16 @@ class Moor:
     async def describe(self) -> Described:
         """What the node says of itself."""
         return await self._caller.call(Describe, Described)
+
+    async def nodes(self) -> list[NodeFacts]:
+        """All nodes of the cluster, by their homes, those that are away included."""
+        found: list[NodeFacts] = []
+        while True:
+            after = found[-1].home if found else ""
+            page = await self._caller.call(partial(ListNodes, after=after), NodesListed)
+            found += page.nodes
+            if page.is_last or not page.nodes:
+                return found
 
     async def confirm_clock(self) -> ClockConfirmed:
         """The operator's: the node's wall clock is right, although it has jumped."""

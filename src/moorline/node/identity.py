@@ -19,6 +19,7 @@ from pathlib import Path
 
 from moorline.catalog import Catalog
 from moorline.catalog.identity import Granted, Identities, Refused
+from moorline.core.clock_offset import ahead_ms
 from moorline.core.effects import Event
 from moorline.core.identity import (
     Claim,
@@ -40,7 +41,7 @@ from moorline.limits import (
     INCARNATIONS_KEPT_MAX,
     NODE_SEEN_MS,
 )
-from moorline.net.clock import boot_id, boot_ms
+from moorline.net.clock import boot_id, boot_ms, wall_us
 from moorline.net.interpreter import Interpreter, nothing_awaited
 from moorline.node.folder import HeldFolder, home_number, note_home_number, write_durably
 
@@ -67,6 +68,8 @@ class Identity:
         self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         self._identities = identities
         self._lease_ms = lease_ms
+        self._clock_ahead_ms: int | None = None
+        """As the last renewal found it; the next one tells the catalog."""
         self._tenure = Tenure(f"identity of {granted.home}", lease_ms, asked_ms)
         self._interpreter = Interpreter(
             {HoldBack: self._hold_back, GoOn: self._go_on, EndNode: self._end_node},
@@ -116,8 +119,15 @@ class Identity:
         asked_ms = boot_ms()
         # Not for long: a try that hangs keeps the next one from being made.
         async with asyncio.timeout(max(pause_ms, self._lease_ms // 3) / 1_000):
-            is_ours = await self._identities.renew(self._lease_ms, is_serving=self.is_serving)
-        self._tell(Renewed(asked_ms) if is_ours else Taken())
+            before_us = wall_us()
+            told_us = await self._identities.renew(
+                self._lease_ms, is_serving=self.is_serving, clock_ahead_ms=self._clock_ahead_ms
+            )
+        if told_us is None:
+            self._tell(Taken())
+            return
+        self._clock_ahead_ms = ahead_ms(before_us, told_us, wall_us())
+        self._tell(Renewed(asked_ms))
 
     def _tell(self, event: Event) -> None:
         self._interpreter.perform(self._tenure.handle(event, boot_ms()))

@@ -47,6 +47,7 @@ from moorline.node.access import watch as watch_access
 from moorline.node.catalog_watch import CatalogWatch
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
+from moorline.node.cluster import open_cluster
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, leave_note, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
@@ -142,6 +143,7 @@ class Node:
         await self._open_access(stack, folder)
         self._open_metrics()
         self._watch_clock(clock)
+        await self._open_cluster(stack)
         links: Links | None = None
         if "broker" in self.roles:
             for text in tell_of_missing(folder):
@@ -267,6 +269,11 @@ class Node:
         watch_clock(self.metrics, clock)
         self._declared.update(clock.declared())
         self._problems.watch(Severity.WANTS_CARE, clock.warning)
+
+    async def _open_cluster(self, stack: contextlib.AsyncExitStack) -> None:
+        assert self._catalog is not None
+        view = await stack.enter_async_context(open_cluster(self._catalog, self.metrics))
+        self._declared.update(view.declared())
 
     async def _open_queues(
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock

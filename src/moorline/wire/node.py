@@ -2,9 +2,16 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
-from moorline.limits import ADDRESS_LENGTH_MAX, NODE_ADDRESSES_MAX, NODE_WARNINGS_MAX
+from moorline.limits import (
+    ADDRESS_LENGTH_MAX,
+    HOMES_SHOWN_MAX,
+    NODE_ADDRESSES_MAX,
+    NODE_WARNINGS_MAX,
+    NODES_PER_PAGE_MAX,
+)
 from moorline.wire.bounds import Body, Name, Words
 from moorline.wire.link import Roles
 from moorline.wire.message import Answer, Call
@@ -58,3 +65,36 @@ class ClockConfirmed(Answer, frozen=True, gc=False, tag=46):
 
     was_held: bool
     jump_ms: int
+
+
+class NodeFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node that started once, as the catalog knows it."""
+
+    home: Name
+    name: Name
+    id: Name
+    roles: Roles
+    addresses: Addresses
+    http: AddressText
+    version: Name
+    is_alive: bool
+    """Whether it gave a sign of life lately."""
+    started_us: int
+    silent_ms: int | None
+    """Since its last sign of life; null where it never served."""
+    clock_ahead_ms: int | None
+    """Of its wall clock before the catalog's; null where it was not compared."""
+    homes: Annotated[tuple[Name, ...], Meta(max_length=HOMES_SHOWN_MAX)]
+    homes_count: int
+    groups_led: int
+
+
+class ListNodes(Call, frozen=True, gc=False, tag=374):
+    """A page of all nodes of the cluster, by their homes, behind that one."""
+
+    after: Name = ""
+
+
+class NodesListed(Answer, frozen=True, gc=False, tag=375):
+    nodes: Annotated[tuple[NodeFacts, ...], Meta(max_length=NODES_PER_PAGE_MAX)]
+    is_last: bool

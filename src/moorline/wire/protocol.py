@@ -31,6 +31,8 @@ from moorline.wire.node import (
     Described,
     Echo,
     Echoed,
+    ListNodes,
+    NodesListed,
 )
 
 HeardByNode = (
@@ -42,6 +44,7 @@ HeardByNode = (
     | Echo
     | Describe
     | ConfirmClock
+    | ListNodes
     | CallsGivenUp
     | queue.COMMANDS
     | service.COMMANDS
@@ -68,6 +71,7 @@ HeardByClient = (
     | Echoed
     | Described
     | ClockConfirmed
+    | NodesListed
     | queue.EVENTS
     | service.EVENTS
     | operator.EVENTS
