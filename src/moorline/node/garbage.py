@@ -101,7 +101,7 @@ class Garbage:
         gc.unfreeze()
         found = gc.collect()
         gc.freeze()
-        # Of nothing: Python waits until a quarter is added to what the last one left, which is all that is apart.
+        # Of nothing: Python waits for a quarter of what the last one left, and that was all there is.
         gc.collect()
         self.apart = self._due_ms = 0
         self._kept, self._count_from = gc.get_freeze_count(), GARBAGE_APART_MAX

@@ -32,7 +32,12 @@ def test_what_a_principal_has_already_counts() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_bound_is_passed_whatever_is_asked(seed: int) -> None:
     chance = random.Random(seed)
-    room = ScanRoom(*(chance.randrange(8) for _ in range(4)))
+    room = ScanRoom(
+        scans=chance.randrange(8),
+        offers=chance.randrange(8),
+        scans_each=chance.randrange(8),
+        offers_each=chance.randrange(8),
+    )
     left = RoomLeft(room)
     taken: list[tuple[str, bool]] = []
     for _ in range(60):
