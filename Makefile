@@ -38,7 +38,7 @@ again: setup
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v
 
 fast: setup
-	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal
+	$(BIN)/python -m pytest -m "not process and not slow" -n auto --dist worksteal --hypothesis-profile brief
 
 # Children are measured too: workers of xdist, and the servers that tests start. A server that is killed writes
 # nothing, so of those only tests that stop theirs count.

@@ -24,6 +24,7 @@ from moorline.catalog import EmbeddedPostgres
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+settings.register_profile("brief", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
 
 SHOWN_FILES = 15

@@ -117,6 +117,7 @@ async def test_what_was_recorded_survives_a_crash_of_the_machine() -> None:
         assert lines[0].detail == Detail(subject="alice", letters="+sw", version=7)
 
 
+@pytest.mark.slow
 async def test_a_refusal_is_written_soon_and_those_like_it_when_their_sum_is_over() -> None:
     disk, now = MemoryDisk(), Hand()
     async with open_audit(disk, "node-1", sync=True, now_ms=now) as audit:
@@ -192,6 +193,7 @@ async def test_behind_the_end_nothing_is_recorded_and_nobody_waits() -> None:
 # --- failures -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_counted_and_told_and_acts_go_on() -> None:
     """A42: what was lost is a line of its own behind it."""
     disk = MemoryDisk(capacity_bytes=0)

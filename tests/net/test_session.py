@@ -222,6 +222,7 @@ async def test_calls_and_answers_beyond_all_buffers_do_not_stop_each_other() -> 
         assert [a.body for a in answers if isinstance(a, Echoed)] == bodies
 
 
+@pytest.mark.slow
 async def test_whoever_does_not_read_is_not_read_and_memory_stays_bounded() -> None:
     async with serving(Server(keepalive_ms=SHORT_KEEPALIVE_MS)) as (server, address):
         reader, writer = await raw(address)
@@ -301,6 +302,7 @@ async def test_a_stop_says_goodbye_and_fails_the_calls_in_flight() -> None:
     assert "may have been done" not in str(never_sent.value)
 
 
+@pytest.mark.slow
 async def test_silence_of_the_peer_is_noticed() -> None:
     async with serving(Server(keepalive_ms=SHORT_KEEPALIVE_MS)) as (server, address):
         reader, writer = await raw(address)

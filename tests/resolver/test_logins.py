@@ -22,6 +22,7 @@ def closed_address() -> str:
         return f"tcp://127.0.0.1:{taken.getsockname()[1]}"
 
 
+@pytest.mark.slow
 async def test_the_place_of_a_dial_does_not_tell_whether_a_port_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -189,6 +189,7 @@ async def test_a_watch_follows_referrals() -> None:
                     await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_a_watch_goes_on_without_a_referred_cluster_and_tells_when_it_is_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -179,6 +179,7 @@ async def test_t14_deny_beats_grant_and_deeper_beats_higher() -> None:
         assert await codes(reader, "/a", "/") == [no, "BAD_PATH"]
 
 
+@pytest.mark.slow
 async def test_t16_who_claims_anothers_address_fails_and_the_others_entries_stay() -> None:
     async with ResolverServer.open() as server:
         victim = await server.publisher("/a")
@@ -229,6 +230,7 @@ async def test_an_address_that_nobody_could_reach_is_not_dialled(address: str) -
         assert server.broker.dials.failed == 0
 
 
+@pytest.mark.slow
 async def test_all_failures_of_a_proof_say_the_same() -> None:
     async with ResolverServer.open() as server:
         listener = await server.listener()

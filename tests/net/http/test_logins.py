@@ -225,6 +225,7 @@ async def test_who_is_gone_before_its_proof_is_checked_does_not_come_in() -> Non
         await client.close()
 
 
+@pytest.mark.slow
 async def test_a_token_that_ends_cuts_the_socket_and_the_long_poll() -> None:
     async with opened(Port()) as port:
         token = port.new_token("spark", wall_ms() + 3_000)

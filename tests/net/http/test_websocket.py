@@ -178,6 +178,7 @@ async def test_a_message_that_comes_byte_by_byte_is_one() -> None:
         writer.close()
 
 
+@pytest.mark.slow
 async def test_compression_is_only_where_a_route_asks_for_it() -> None:
     async with opened(Port()) as port:
         async with connect(port.socket_url("/socket"), compression="deflate") as client:
@@ -244,6 +245,7 @@ async def test_one_that_takes_nothing_is_cut_whatever_its_subject_does(
         writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_a_half_open_peer_is_found_and_one_that_answers_pings_is_not() -> None:
     async with (
         opened(Port(keepalive_ms=1_000)) as port,
@@ -275,6 +277,7 @@ async def test_a_mistake_of_a_handler_ends_its_socket_alone(
     assert "a mistake of the test's own" in caplog.text
 
 
+@pytest.mark.slow
 async def test_reading_is_held_and_released() -> None:
     async with (
         opened(Port(keepalive_ms=500)) as port,
@@ -303,6 +306,7 @@ async def test_a_stop_says_so() -> None:
         assert reason.startswith("STOPPING")
 
 
+@pytest.mark.slow
 async def test_a_stranger_says_no_more_than_a_proof() -> None:
     async with opened(Port(anonymous="never")) as port:
         client = await connect(port.socket_url("/later"))
