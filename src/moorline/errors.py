@@ -78,6 +78,8 @@
     │   ├── QueueDamaged       the queue's files are set aside
     │   ├── QueueInRepair      the queue is being checked or repaired
     │   ├── ServiceDisabled    the operator has disabled the service
+    │   ├── ServiceTaken       another session of the service took over, at whatever node
+    │   ├── HomeAway           the node that has a home does not answer: what is there waits for it
     │   ├── Ambiguous          several services are meant by that name
     │   ├── NodeDiskFull       the node's disk is nearly full
     │   ├── OverQuota          a principal has, or asks for, as much as it may
@@ -597,6 +599,19 @@ class ServiceDisabled(CallFailed):
     """The operator has disabled the service."""
 
     code = "DISABLED"
+
+
+class ServiceTaken(CallFailed):
+    """Another session subscribed the service since, at this node or another: nothing was changed."""
+
+    code = "TAKEN_OVER"
+
+
+class HomeAway(CallFailed):
+    """The node of a home cannot be reached. What was to be done with queues there is in the list of the
+    service, and done when the node is back."""
+
+    code = "HOME_AWAY"
 
 
 class Ambiguous(CallFailed):

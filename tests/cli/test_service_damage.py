@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from tests.cli.service_node import EXIT_CONFIG, EXIT_DRIFT, Client, Moorline, Shell
 
-from moorline.client.associations import Associations
+from moorline.client.associations import UNSAID, Associations
 from moorline.ids import text_of
 
 pytestmark = pytest.mark.process
@@ -133,7 +133,8 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     client = Client(moorline, "moved", 10)
     client.drop(client.queues[:4])
     own = Associations(client.list)
-    own.bind(b"o" * 24, "elsewhere")
+    own.merge(next(iter(own.digests())), UNSAID)
+    own.bind(UNSAID, b"o" * 24, "elsewhere")
     own.close()
     words = (client.name, "--client-file", client.list)
     for command in ("verify", "repair"):

@@ -17,6 +17,7 @@ from moorline.client.credentials import (
     prepared,
 )
 from moorline.client.moor import Moor
+from moorline.client.queue_homes import QueueCallers
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     Address,
@@ -55,6 +56,11 @@ class Connecting:
         caller, address = await self._dial()
         open_home = partial(self._open_home, address)
         return Moor(caller, address, dial=self._dial, open_home=open_home)
+
+    async def callers(self) -> QueueCallers:
+        """The bare connection, with those to the homes that it leads to."""
+        caller, address = await self._dial()
+        return QueueCallers(caller, partial(self._open_home, address))
 
     async def _dial(self) -> tuple[Caller, Address]:
         """A connection, and where it leads to. What lasts longer than one of them dials again."""

@@ -97,7 +97,7 @@ class Moor:
         self._callers.opened = self._home_opened
         self._service: Service | None = None
         self._subscriptions = Subscriptions(caller)
-        caller.pushed = self._pushed
+        caller.pushed = partial(self._pushed, caller)
         caller.lost.add_done_callback(lambda _: self._lost())
 
     async def describe(self) -> Described:
@@ -329,7 +329,8 @@ class Moor:
     ) -> "Service":
         """The service of our certificate; `associations` is the file of its list on this side.
 
-        The list is of the node where it was first used, and refused elsewhere; `bind` makes it this node's.
+        It has the queues of all homes of the cluster; queues of a home that this cluster does not know are
+        refused, and `bind` makes them queues of this node.
         """
         if self._service is not None and not self._service.is_closed:
             raise ConfigError("this connection already acts for a service: open another one")
@@ -338,26 +339,31 @@ class Moor:
         from moorline.client.service import Service
 
         own = Associations(associations)
-        self._service = Service(self._caller, own, window=window, bind=bind)
+        self._service = Service(self._callers, own, window=window, bind=bind)
         self._inboxes.gate = self._service
         return self._service
 
     def _home_opened(self, caller: Caller) -> None:
-        caller.pushed = self._pushed
-        caller.lost.add_done_callback(lambda _: self._inboxes.lost())
+        caller.pushed = partial(self._pushed, caller)
+        caller.lost.add_done_callback(lambda _: self._home_lost(caller))
 
-    def _pushed(self, messages: list[Pushed]) -> None:
+    def _home_lost(self, caller: Caller) -> None:
+        self._inboxes.lost()
+        if self._service is not None:
+            self._service.connection_lost(caller)
+
+    def _pushed(self, caller: Caller, messages: list[Pushed]) -> None:
         for message in messages:
             if self._subscriptions.sort(message) or self._inboxes.sort(message):
                 continue
             if self._service is not None:
-                self._service.hear(message)
+                self._service.hear(caller, message)
 
     def _lost(self) -> None:
         self._inboxes.lost()
         self._subscriptions.lost()
         if self._service is not None:
-            self._service.connection_lost()
+            self._service.connection_lost(self._caller)
 
     async def close(self) -> None:
         """Says goodbye, and waits a moment for it to be out; whoever is cancelled here has said it."""

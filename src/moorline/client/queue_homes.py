@@ -96,7 +96,7 @@ class QueueCallers:
         if not isinstance(told, Elsewhere):
             return None
         try:
-            found = await self._at_home(told)
+            found = await self.at_home(told)
         except Elsewhere:
             return None  # to nobody who is known: the program is told
         if found is caller:
@@ -107,7 +107,8 @@ class QueueCallers:
             self._homes[home_number(queue)] = told.home
         return found
 
-    async def _at_home(self, told: Elsewhere) -> Caller:
+    async def at_home(self, told: Elsewhere) -> Caller:
+        """The connection to the home of a redirect; raises that one if it leads to nobody who is known."""
         if told.home not in self._locks and len(self._locks) >= HOMES_FOLLOWED_MAX:
             raise told
         async with self._locks.setdefault(told.home, asyncio.Lock()):
