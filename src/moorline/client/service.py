@@ -28,7 +28,7 @@ from moorline.client.service_exchange import (
     ServiceExchange,
     as_service,
 )
-from moorline.client.service_part import AWAY_ERRORS, Connect, PartState, ServicePart, keep_trying
+from moorline.client.service_part import Connect, PartState, ServicePart, is_away, keep_trying
 from moorline.client.service_repair import Seen, unseen
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
@@ -106,11 +106,12 @@ class Service:
 
     @property
     def proven(self) -> dict[str, Digest]:
-        """By home, what was proven when its node was last reached."""
+        """By home, what both sides have had since they agreed, as the node told last; not of homes that
+        are away."""
         return {
-            part.name: part.report.digest
+            part.name: part.exchange.theirs
             for part in self._parts.values()
-            if part.state is PartState.AGREED
+            if part.state is PartState.AGREED and part.exchange is not None
         }
 
     async def __aenter__(self) -> "Service":
@@ -307,8 +308,8 @@ class Service:
                 if part is not parts[0]:
                     await part.connect(self._callers.at_home)
                 more = await part.compare(found)
-            except AWAY_ERRORS:
-                if part is parts[0]:
+            except (MoorlineError, OSError, TimeoutError) as error:
+                if part is parts[0] or not is_away(error):
                     raise
                 part.lost()
                 continue
@@ -360,9 +361,10 @@ class Service:
             async with part.lock:
                 await part.connect(self._callers.at_home)
                 await part.agree(found)
-        except AWAY_ERRORS:
-            if part.exchange is not None and part.exchange.ended is not None:
-                raise  # it is there, and says that the service is not ours
+        except (MoorlineError, OSError, TimeoutError) as error:
+            is_ended = part.exchange is not None and part.exchange.ended is not None
+            if is_ended or not is_away(error):
+                raise  # it is there, and says why not
             part.lost()
             self._retry(part)
             return False

@@ -19,7 +19,7 @@ from moorline.client.own_list import Home, OwnList
 from moorline.client.service_exchange import Asking, Report, ServiceExchange
 from moorline.client.service_repair import Seen, ServiceRepair, unseen
 from moorline.core.sets.asker import Agreed, Repair
-from moorline.errors import ConnectionLost, Elsewhere, HomeAway, MoorlineError
+from moorline.errors import ConnectionLost, Elsewhere, HomeAway, MoorlineError, Refused
 from moorline.limits import SERVICE_PART_RETRY_MS, SERVICE_PART_RETRY_MS_MAX
 from moorline.net.caller import Caller
 from moorline.net.reconcile import Comparison
@@ -28,8 +28,12 @@ from moorline.wire.service import AllDelivered
 
 Connect = Callable[[Elsewhere], Awaitable[Caller]]
 
-AWAY_ERRORS = (ConnectionLost, Elsewhere, OSError, TimeoutError)
-"""A node that cannot be reached, or whose connection is gone; whatever else it says is an answer."""
+
+def is_away(error: BaseException) -> bool:
+    """A node that cannot be reached, or has said goodbye; whatever else it says is an answer."""
+    if isinstance(error, Refused):
+        return type(error) is Refused
+    return isinstance(error, (ConnectionLost, Elsewhere, OSError, TimeoutError))
 
 
 class PartState(Enum):
@@ -184,8 +188,7 @@ async def keep_trying(
         try:
             if await attempt():
                 return
-        except AWAY_ERRORS:
-            pass
-        except MoorlineError as error:
-            told(error)
+        except (MoorlineError, OSError, TimeoutError) as error:
+            if isinstance(error, MoorlineError) and not is_away(error):
+                told(error)
         pause_ms = min(pause_ms * 2, SERVICE_PART_RETRY_MS_MAX)

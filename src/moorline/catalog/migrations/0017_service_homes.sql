@@ -33,6 +33,19 @@ select a.service, a.home, ((a.hash_high >> 56) & 255)::smallint, count(*), bit_x
 from moorline.association a group by 1, 2, 3;
 alter table moorline.service_bucket add primary key (service, home, bucket);
 
+-- The homes at which a service has queues. It goes from home to home over the index, and reads nothing in between.
+create function moorline.service_homes(service_number integer) returns setof bytea language sql stable as $$
+    with recursive there as (
+        (select a.home from moorline.association a where a.service = service_number order by a.home limit 1)
+        union all
+        select (
+            select a.home from moorline.association a
+            where a.service = service_number and a.home > t.home order by a.home limit 1
+        ) from there t where t.home is not null
+    )
+    select t.home from there t where t.home is not null
+$$;
+
 -- Adds to the buckets of a part, in the order of the buckets, so that two at once cannot wait for each other.
 create function moorline.change_buckets(
     service_number integer, given_home bytea, highs bigint[], lows bigint[], sign integer
