@@ -28,6 +28,7 @@ class Home(NamedTuple):
     name: str
     node_id: bytes
     addresses: tuple[str, ...] = ()
+    is_alive: bool = True
 
 
 class OwnList:
@@ -49,7 +50,9 @@ class OwnList:
             found = await self.thread.run(self.associations.checked)
         known = {**homes, here.number: here}
         for home, part in found.parts.items():
-            if home in known and home != UNSAID:
+            # What the node here does not have of a home that is away, it sends back to that part.
+            is_moved = self._is_bound and home in known and not known[home].is_alive
+            if home in known and home != UNSAID and not is_moved:
                 continue
             verdict = standing(part.node, known.values(), is_empty=part.is_empty)
             if self._is_bound and not part.is_empty:

@@ -506,7 +506,7 @@ class Service:
 
 
 def _home(facts: PartFacts) -> Home:
-    return Home(facts.home, facts.name, facts.node_id, facts.addresses)
+    return Home(facts.home, facts.name, facts.node_id, facts.addresses, facts.is_alive)
 
 
 def _grouped(homes: dict[bytes, bytes]) -> dict[bytes, list[bytes]]:
