@@ -6,7 +6,7 @@ closes a node as a kill would for its clients; `start` opens it again on its fil
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.catalog.nodes import pretend
@@ -107,7 +107,7 @@ class Homed:
         number = await self.any.number(name)
         return await self.any.services.services.digest(Part(number, self.numbers[home]))
 
-    async def check(self, service: Service, queues: dict[str, Sequence[bytes]]) -> None:
+    async def check(self, service: Service, queues: Mapping[str, Sequence[bytes]]) -> None:
         """Each part is what is meant there, in the catalog and in the list; and the sum is the service's."""
         sum_of_parts = Digest.empty()
         with self.listed() as listed:

@@ -248,11 +248,9 @@ async def test_a_queue_that_is_read_on_the_connection_is_associated_at_its_home(
     (queue, gone) = (await spread(nodes, 2, "c"))["c"]
     async with nodes.connect("a") as moor, moor.service(nodes.file) as service:
         await moor.send(queue, b"1")
-        messages = moor.queue(queue).read()
-        message = await asyncio.wait_for(anext(messages), 15)
+        message = await asyncio.wait_for(anext(moor.queue(queue).read()), 15)
         assert message.body == b"1"
         await message.ack()
-        await messages.aclose()
         await service.associate([gone])
         await moor.queue(gone).delete()
         report = await service.agree()
