@@ -140,12 +140,12 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     for command in ("verify", "repair"):
         for certificates in (None, client.certificates):
             assert moor(command, *words, certificates=certificates) == EXIT_CONFIG
-            assert f"{client.list} is the list of the node 'elsewhere'" in moor.err
+            assert f"{client.list} has queues of 'elsewhere', which is no home" in moor.err
     assert client.listed() == 10
     assert moor.json("show", client.name)["queues"] == 6
     # A queue that this node does not have: it is named, set aside, and no success.
     own = Associations(client.list)
-    own.add([STRANGER])
+    own.add([STRANGER], next(iter(own.digests())))
     own.close()
     done = moor.json("repair", *words, "--bind", certificates=client.certificates, code=EXIT_DRIFT)
     assert (done["added"], done["refused"]) == (4, [text_of(STRANGER)])

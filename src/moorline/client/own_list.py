@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from moorline.client.associations import UNSAID, Associations, ListCheck
 from moorline.client.list_thread import ListThread
+from moorline.core.sets.digest import Digest
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.sketch import Words
 from moorline.core.standing import Standing, is_gone, standing
@@ -80,6 +81,9 @@ class OwnList:
 
     async def remove(self, queues: Sequence[bytes]) -> int:
         return await self.thread.run(self.associations.remove, queues)
+
+    async def digests(self) -> dict[bytes, Digest]:
+        return await self.thread.run(self.associations.digests)
 
     async def homes_of(self, queues: Sequence[bytes]) -> dict[bytes, bytes]:
         """The homes of those that are in the list, where they are known."""

@@ -297,7 +297,23 @@ class Service:
             sent = [self._part(number) for number in led]
             await self._agree_together(sent, None)
             parts += [part for part in sent if part not in parts]
+        if self.away:
+            await self._forget_empty(await self._exchange.homes())
         return self._reported(parts, mended)
+
+    async def _forget_empty(self, told: Sequence[PartFacts]) -> None:
+        """A home that is away and has nothing on either side any more is no part: its queues have gone."""
+        listed = await self._list.digests()
+        for facts in told:
+            part = self._parts.get(facts.home)
+            if part is None or part.state is PartState.AGREED or part.caller is self._caller:
+                continue
+            if not facts.count and not listed.get(facts.home, Digest.empty()).count:
+                del self._parts[facts.home]
+                retry = self._retries.pop(facts.home, None)
+                if retry is not None and retry is not asyncio.current_task():
+                    retry.cancel()
+        self._look()
 
     async def planned(self) -> tuple[int, int, Report]:
         """What an agreement would add and remove, at all homes that are there; changes nothing."""
@@ -320,8 +336,7 @@ class Service:
         """The list, whole, what was mended in it, and the parts that are to agree: that of our node first."""
         exchange = self._exchange
         exchange.report = Report()
-        opened = await exchange.open()
-        told = await exchange.homes()
+        opened, told = await exchange.open_and_homes()
         named = {facts.home: _home(facts) for facts in told if facts.name}
         name = self._caller.node.node if self._caller.node is not None else ""
         here = named.get(opened.home, Home(opened.home, name, opened.node))
@@ -381,6 +396,8 @@ class Service:
             if self._caller.lost.done() or self.is_closed or self._exchange.ended is not None:
                 return True
             await self._look_for(part)
+            if self._parts.get(number) is not part:
+                return True
             if not await self._try(part):
                 return False
             self.report.away = self.away
@@ -402,9 +419,11 @@ class Service:
         """Where its home is by now: another node may have it, or another address."""
         if not part.is_lost:
             return
-        for facts in await self._exchange.homes():
+        told = await self._exchange.homes()
+        for facts in told:
             if facts.home == part.home.number and facts.name:
                 self._homes[facts.home] = part.home = _home(facts)
+        await self._forget_empty(told)
 
     def _part(self, number: bytes) -> ServicePart:
         part = self._parts.get(number)

@@ -157,7 +157,24 @@ class ServiceExchange:
 
     async def open(self) -> ServiceOpened:
         self.is_opening = True
-        opened = await self.call(self._asking.open, ServiceOpened)
+        return self._opened(await self.call(self._asking.open, ServiceOpened))
+
+    async def open_and_homes(self) -> tuple[ServiceOpened, list[PartFacts]]:
+        """Both in one round trip, where the homes are few."""
+        self.is_opening = True
+        self.check_ended()
+        self.report.rounds += 1
+        calls = [self._asking.open, made(ListServiceParts)]
+        first, second = await self._caller.call_all(calls)
+        for answer in (first, second):
+            if isinstance(answer, Failed):
+                raise self._failed(answer.error())
+        if not isinstance(first, ServiceOpened) or not isinstance(second, ServicePartsListed):
+            raise Malformed(f"{type(first).__name__} and {type(second).__name__} open no service")
+        opened = self._opened(first)
+        return opened, await self._homes_behind(second)
+
+    def _opened(self, opened: ServiceOpened) -> ServiceOpened:
         # What was pushed before is of a service that this connection has closed; it comes again.
         self.is_open = True
         self.salt, self.service = Salt(opened.salt), opened.service
@@ -168,14 +185,14 @@ class ServiceExchange:
 
     async def homes(self) -> list[PartFacts]:
         """All homes of the cluster, with what the service has at each."""
-        found: list[PartFacts] = []
-        while True:
-            after = found[-1].home if found else b""
-            make = made(ListServiceParts, text_of(self.service), after)
-            page = await self.call(make, ServicePartsListed)
+        return await self._homes_behind(await self.call(made(ListServiceParts), ServicePartsListed))
+
+    async def _homes_behind(self, page: ServicePartsListed) -> list[PartFacts]:
+        found = [*page.parts]
+        while not page.is_last and page.parts and len(found) <= SERVICE_PARTS_MAX:
+            page = await self.call(made(ListServiceParts, "", found[-1].home), ServicePartsListed)
             found += page.parts
-            if page.is_last or not page.parts or len(found) > SERVICE_PARTS_MAX:
-                return found
+        return found
 
     def hear(self, message: WireMessage) -> bool:
         """Takes what is meant for the exchange; False if it is not."""

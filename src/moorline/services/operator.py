@@ -167,9 +167,12 @@ class OperatorBroker(ServiceBroker):
         return ServiceQueuesListed(call.call, digest.count, page)
 
     async def _list_parts(self, session: Session, call: ListServiceParts) -> Answer:
-        service = await self._named(session, call, LIST)
-        found = await self.services.parts(service.number, call.after)
-        digest = await self.services.sum(service.number)
+        if call.service:
+            number = (await self._named(session, call, LIST)).number
+        else:
+            number = self._acting(session).service.number
+        found = await self.services.parts(number, call.after)
+        digest = await self.services.sum(number)
         parts = tuple(
             PartFacts(
                 *(row.home, row.name, row.node_id, row.node),

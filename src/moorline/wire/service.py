@@ -172,9 +172,9 @@ class ServiceClosed(Answer, frozen=True, gc=False, tag=66):
 
 class ListServiceParts(Call, frozen=True, gc=False, tag=420):
     """A page of all homes behind that one, each with the part that a service has there; also answered to the
-    service itself."""
+    service itself. Without a name the service is meant for which the session acts."""
 
-    service: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+    service: Annotated[str, Meta(max_length=256, pattern=r"^[^\x00]*$")] = ""
     after: HomeNumber = b""
 
 
