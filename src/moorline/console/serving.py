@@ -1,8 +1,8 @@
-"""Room: console. The web page of a node: its files, the shapes of the messages that it says, and the socket by
-which it says them.
+"""Room: console. The web page of a node: its files, the shapes of the messages that it says, and the socket
+by which it says them.
 
-The page is a client like any other: it speaks the native protocol (net/native_json.py) with the rights of whoever
-looks at it, and the node has nothing for it that `moor` does not have.
+The page is a client like any other: it speaks the native protocol (net/native_json.py) with the rights of
+whoever looks at it, and the node has nothing for it that `moor` does not have.
 """
 
 from importlib import resources
@@ -38,8 +38,8 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Nothing comes from elsewhere, nothing in the page runs that is not one of its files, and no other page has it
-in a frame."""
+"""Nothing comes from elsewhere, nothing in the page runs that is not one of its files, and no other page has
+it in a frame."""
 
 HEADERS: Final = {
     "content-security-policy": POLICY,

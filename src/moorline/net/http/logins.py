@@ -48,7 +48,7 @@ CHALLENGE: Final[Headers] = (("www-authenticate", 'Bearer realm="moorline"'),)
 """Not Basic, which is taken too: a browser would ask for a password, and send it along by itself from
 then on."""
 
-PASS: Final = "pass"
+PASS: Final = "pass"  # noqa: S105  # a mechanism
 """What a node gives to somebody for a page of theirs (access/passes.py)."""
 
 _BY_MECHANISM: Final = {"password": Proof.PASSWORD, "token": Proof.TOKEN}
@@ -295,7 +295,7 @@ class Logins:
         found = self._admission.find_pass(brought.proof)
         if found is None:
             text = "this pass is not known here, or has ended: ask for another one"
-            self._tell(peer, PASS, "", text)
+            self._tell(peer, BY_NOTHING, "", text)
             return text
         peer.is_local = found.is_local
         return found.identity
