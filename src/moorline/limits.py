@@ -410,6 +410,12 @@ SCRYPT_WORK_MAX = 1 << 22
 """n * r * p of a stored hash that is checked at all: five times ours. A row with more is damaged."""
 
 SALT_BYTES = 16
+LOCAL_NODES_MAX = 9
+"""Of `moor cluster up`: each is a process with some 80 MB, and has ten ports of its own."""
+
+LOCAL_NODE_READY_MS = 60_000
+"""For a node of it to be ready, or to be as a command has made it; a first start takes seconds."""
+
 PASS_LIFE_S = 12 * 3_600
 """For how long a page may act as whoever gave it a pass, at most: a working day."""
 

@@ -32,7 +32,7 @@ EXIT_OUTPUT_CLOSED = 141
 NOUNS = {
     "config": "config",
     "node": "node",
-    "cluster": "cluster",
+    "cluster": "cluster_trial",
     "queue": "queue_mending",
     "service": "service",
     "topic": "topic",
