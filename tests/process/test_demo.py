@@ -61,8 +61,8 @@ def test_a_node_with_traffic_is_shown_until_it_is_stopped(folder: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         found = re.match(r"the page: (http://\S+)/console/#pass=\S+", process.stdout.readline())
         assert found is not None
         eventually(lambda: published(found[1]) > 0)
