@@ -3,7 +3,7 @@
     MoorlineError
     ├── ConfigError            the operator's: an option or a file says something we do not take
     │   ├── NotInstalled       the command needs packages that this environment does not have
-    │   └── WrongNode          the list of a service is of another node than the one that was reached
+    │   └── WrongNode          the list of a service has queues of a home that this cluster does not know
     ├── StartError             the operator's: the node cannot start here and now
     │   ├── FolderInUse        another node runs on this data folder
     │   ├── FolderUnusable     the data folder cannot be read or written
@@ -112,7 +112,7 @@ class NotInstalled(ConfigError):
 
 
 class WrongNode(ConfigError):
-    """The list of a service is of another node: its queues are there, and their messages come only there."""
+    """The list of a service has queues of a home that this cluster does not know: messages come only there."""
 
     code = "WRONG_NODE"
 
