@@ -112,7 +112,7 @@ class NotInstalled(ConfigError):
 
 
 class WrongNode(ConfigError):
-    """The list of a service has queues of a home that this cluster does not know: messages come only there."""
+    """The list of a service has queues of a home that this cluster does not know; nothing was changed."""
 
     code = "WRONG_NODE"
 
