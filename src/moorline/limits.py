@@ -1528,6 +1528,9 @@ GLOB_ALTERNATIVES_MAX = 64
 ENTRIES_HASHED_AT_ONCE = 512
 """Entries of a publisher between two of which others have their turn, when all are hashed: half a ms."""
 
+ENTRIES_TAKEN_AT_ONCE = 64
+"""Entries that a publisher brings, between two of which others have their turn: half a ms."""
+
 ENTRIES_PURGED_AT_ONCE = 64
 """Entries of a publisher that is gone, between two of which others have their turn: far below a slice."""
 
@@ -1653,8 +1656,8 @@ WRITE_ANSWER_MS = 15_000
 WRITE_ANSWER_US = 12
 """The same for each path of a write, in microseconds, where that is longer."""
 
-REPLICA_CALLS_AT_ONCE = 64
-"""Micro-batches on their way to one resolver."""
+REPLICA_CALLS_AT_ONCE = 32
+"""Micro-batches of a batch; two batches are on their way to one resolver."""
 
 REFERRALS_MAX = 16
 """Referrals that are followed for one path: clusters that name each other in a ring end there."""

@@ -20,8 +20,10 @@ FREEZES_MAX = 3
 class AnsweringEntries:
     """Of one registration. Whoever uses it sees to it that one question is asked at a time."""
 
-    def __init__(self, entries: EntrySet) -> None:
+    def __init__(self, entries: EntrySet, principal: str) -> None:
+        """`principal` is who asks: its slices are shared out by that."""
         self._entries = entries
+        self._principal = principal
         self.salt = entries.salt
 
     async def digest(self) -> Digest:
@@ -31,7 +33,7 @@ class AnsweringEntries:
         return (await self.frozen()).ranges(prefixes)
 
     async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
-        await in_slices(self._entries.summing())
+        await in_slices(self._entries.summing(), self._principal)
         return self._entries.estimate()
 
     async def sketch(self, digest: Digest, cells: int) -> Sketch:  # noqa: ARG002
@@ -39,7 +41,7 @@ class AnsweringEntries:
             # Larger than the kept one; made for the purpose, in a thread.
             frozen = await self.frozen()
             return await asyncio.to_thread(frozen.sketch, self.salt, cells)
-        await in_slices(self._entries.summing())
+        await in_slices(self._entries.summing(), self._principal)
         return self._entries.sketch(cells)
 
     async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
@@ -53,7 +55,7 @@ class AnsweringEntries:
             if frozen is not None:
                 return frozen
             before = self._entries.digest()
-            names, hashes = await in_slices(self._entries.hashing())
+            names, hashes = await in_slices(self._entries.hashing(), self._principal)
             frozen = await asyncio.to_thread(IdSet, hashes[:, 0], hashes[:, 1])
             if self._entries.digest() == before:
                 self._entries.freeze(names, frozen)

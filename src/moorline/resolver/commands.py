@@ -30,8 +30,9 @@ from moorline.resolver.delegations import Delegations
 from moorline.resolver.finding import Finder
 from moorline.resolver.holders import Judge
 from moorline.resolver.listing import listing, matching
-from moorline.resolver.publishers import Bounds, Publishers, Refused
+from moorline.resolver.publishers import Publishers, Refused
 from moorline.resolver.rights import may_list
+from moorline.resolver.taking import Bounds
 from moorline.resolver.watches import Watches
 from moorline.wire.message import Answer
 from moorline.wire.resolver import (
@@ -174,7 +175,7 @@ class ResolverBroker:
         steps = listing(
             self.registry, self._delegations, session.rights, call.path, call.after, call.count
         )
-        page = await in_slices(steps)
+        page = await in_slices(steps, session.rights.principal)
         children = [(child.path, child.is_published, child.has_below) for child in page.children]
         return PathsListed(call.call, children, page.next, self._delegations.below(call.path))
 
@@ -186,7 +187,7 @@ class ResolverBroker:
             return PathsMatched(call.call, [], referrals=[referral])
         self._check_ready(glob.root)
         steps = matching(self.registry, session.rights, glob, call.after, call.count)
-        page = await in_slices(steps)
+        page = await in_slices(steps, session.rights.principal)
         return PathsMatched(call.call, page.paths, page.next, self._delegations.below(glob.root))
 
     def _watch(self, session: Session, call: WatchPaths) -> PathsWatched:
