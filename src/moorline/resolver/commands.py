@@ -10,7 +10,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 
 from moorline.access.guard import Declarations, each_by_itself, own
 from moorline.catalog.catalog import NodeRow
@@ -25,7 +25,7 @@ from moorline.net.session import Session, each
 from moorline.net.slices import done, in_slices
 from moorline.net.turns import Turns
 from moorline.resolver.claimed_address import Dials
-from moorline.resolver.cluster_entries import ClusterEntries, ShardPlace
+from moorline.resolver.cluster_entries import ClusterEntries
 from moorline.resolver.delegations import Delegations
 from moorline.resolver.finding import Finder
 from moorline.resolver.holders import Judge
@@ -69,7 +69,6 @@ class ResolverBroker:
         refused: Refused,
         *,
         is_new: bool,
-        shards: Callable[[], Iterable[ShardPlace]] | None = None,
         rules: Sequence[str] = (),
         kerberos_rules: Sequence[str] = (),
     ) -> None:
@@ -81,7 +80,7 @@ class ResolverBroker:
         self.watches = Watches(may_list)
         self.dials = Dials(self.id, timeout_ms=settings.proof_timeout_ms)
         self._delegations = Delegations(settings.parsed_delegations(), settings.ttl_ms)
-        self.cluster = ClusterEntries(self.registry, nodes, homes, shards, self.watches.tell)
+        self.cluster = ClusterEntries(self.registry, nodes, homes, self.watches.tell)
         self._purge_wanted = asyncio.Event()
         self.finder = Finder(
             self.id,
