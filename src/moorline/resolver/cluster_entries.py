@@ -67,8 +67,8 @@ class ClusterEntries:
             if home.is_alive and (facts := by_id.get(bytes(home.node_id))):
                 found[f"/homes/{number.hex()}"] = facts
         for row in alive:
-            for number in row.shards:
-                found[f"{SHARDS}/{row.home}/{number}"] = by_home[row.home]
+            for shard in row.shards:
+                found[f"{SHARDS}/{row.home}/{shard}"] = by_home[row.home]
         self._facts = {path: facts for path, facts in found.items() if is_path(path)}
         self._changed(self._registry.put_cluster(self._facts.keys()))
 
