@@ -1528,6 +1528,9 @@ GLOB_ALTERNATIVES_MAX = 64
 ENTRIES_HASHED_AT_ONCE = 512
 """Entries of a publisher between two of which others have their turn, when all are hashed: half a ms."""
 
+ENTRIES_LISTED_MAX = 65_536
+"""Entries in the lists of one answer to a publisher that walks ranges: half a frame of their hashes."""
+
 ENTRIES_TAKEN_AT_ONCE = 64
 """Entries that a publisher brings, between two of which others have their turn: half a ms."""
 

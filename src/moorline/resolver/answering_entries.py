@@ -1,7 +1,7 @@
 """Room: resolver. The entries of a publisher as an answerer asks for them: made in slices, when asked for."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from moorline.core.directory.entry_set import EntrySet
 from moorline.core.sets.asker import listed_of
@@ -12,6 +12,9 @@ from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import CELLS_FULL, Sketch
 from moorline.errors import CallFailed
 from moorline.net.slices import in_slices
+
+RANGES_AT_ONCE = 16
+"""Ranges between two of which others have their turn."""
 
 FREEZES_MAX = 3
 """Tries to see a set that does not change meanwhile."""
@@ -30,7 +33,8 @@ class AnsweringEntries:
         return self._entries.digest()
 
     async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
-        return (await self.frozen()).ranges(prefixes)
+        frozen = await self.frozen()
+        return await in_slices(_digests(frozen, prefixes), self._principal)
 
     async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
         await in_slices(self._entries.summing(), self._principal)
@@ -61,3 +65,12 @@ class AnsweringEntries:
                 self._entries.freeze(names, frozen)
                 return frozen
         raise CallFailed("the entries change all the time: compare again when they are at rest")
+
+
+def _digests(frozen: IdSet, prefixes: Sequence[Prefix]) -> Generator[None, None, list[RangeDigest]]:
+    told: list[RangeDigest] = []
+    for start in range(0, len(prefixes), RANGES_AT_ONCE):
+        if start:
+            yield
+        told += frozen.ranges(prefixes[start : start + RANGES_AT_ONCE])
+    return told

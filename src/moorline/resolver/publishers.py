@@ -19,7 +19,7 @@ from moorline.core.directory.registry import Changed, Claim, Registration, Regis
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.prefix import Prefix, are_apart
 from moorline.errors import (
     Denied,
     LimitReached,
@@ -28,6 +28,7 @@ from moorline.errors import (
     PublisherGone,
 )
 from moorline.limits import (
+    ENTRIES_LISTED_MAX,
     PAYLOAD_OF_HEARTBEAT_BYTES_MAX,
     RIGHTS_CHANGED_MS,
 )
@@ -259,6 +260,8 @@ class Publishers:
     async def _unpublish_hashes(self, session: Session, call: UnpublishHashes) -> PathsUnpublished:
         registration = self._mine(session)
         prefixes = _prefixes(call.prefixes)
+        if not are_apart(prefixes):
+            raise Malformed("the prefixes overlap: what is below them would be named twice")
         await self._answering(session, registration).frozen()
         named = registration.entries.named(prefixes)
         return await self._removed(session, registration, call.call, named)
@@ -318,6 +321,13 @@ class Publishers:
         registration = self._mine(session)
         prefixes = _prefixes(call.prefixes)
         answerer = Answerer(self._answering(session, registration))
+        # A walk ends in ranges of a few entries each; who asks for more is told before it is made.
+        counted = sum(one.count for one in await answerer.ranges(prefixes))
+        if counted > ENTRIES_LISTED_MAX:
+            raise LimitReached(
+                f"{counted} entries are too many for one list, which has {ENTRIES_LISTED_MAX}: ask for the "
+                "ranges below these"
+            )
         return EntryListsTold(call.call, await answerer.lists(prefixes))
 
     # --- holders of tokens ------------------------------------------------------------------------
