@@ -1650,6 +1650,12 @@ VALUE_HEARTBEAT_MS = 5_000
 VALUE_DEAD_MS = 100_000
 """A publisher that said nothing for so long is lost, as the specification says."""
 
+SUBSCRIBED_BYTES_MAX = 512 * KIB
+"""Values of one answer to a subscription: half a frame. One that is larger comes alone."""
+
+VALUE_ROOM_BYTES = 32 * KIB
+"""What a value leaves free in a frame: for what the same answer says of two thousand others."""
+
 CLAIMS_PER_CALL_MAX = 2_000
 """Paths of one call for values: with tokens of 64 bytes some 300 KB."""
 
