@@ -1,9 +1,11 @@
 """What a publisher may ask about its own entries: in proportion to them, however it asks."""
 
+from functools import partial
+
 import pytest
 from tests.resolver.server import ResolverServer
 
-from moorline.core.sets.prefix import ALL, Prefix
+from moorline.core.sets.prefix import ALL
 from moorline.errors import CallFailed
 from moorline.limits import PATHS_PER_CALL_MAX
 from moorline.wire.resolver import (
@@ -15,7 +17,8 @@ from moorline.wire.resolver import (
     UnpublishHashes,
 )
 
-TWICE = [tuple(ALL)] * 1_000
+ENTIRE = (ALL.bits, ALL.value)
+TWICE = [ENTIRE] * 1_000
 
 
 @pytest.mark.parametrize(
@@ -45,12 +48,12 @@ async def test_lists_have_a_bound_and_ranges_below_it_are_told(
         publisher = await server.publisher(*(f"/p/{n}" for n in range(PATHS_PER_CALL_MAX)))
         call = publisher.caller.call
         with pytest.raises(CallFailed, match="ask for the ranges below"):
-            await call(lambda n: AskEntryLists(n, [tuple(ALL)]), EntryListsTold)
-        halves = [tuple(one) for one in ALL.children(1)]
+            await call(lambda n: AskEntryLists(n, [ENTIRE]), EntryListsTold)
+        halves = [(one.bits, one.value) for one in ALL.children(1)]
         counted = await call(lambda n: AskEntryRanges(n, halves), EntryRangesTold)
         assert sum(one.count for one in counted.ranges) == PATHS_PER_CALL_MAX
         for half, told in zip(halves, counted.ranges, strict=True):
-            lists = await call(lambda n, half=half: AskEntryLists(n, [half]), EntryListsTold)
+            lists = await call(partial(AskEntryLists, prefixes=[half]), EntryListsTold)
             assert [len(one) // 8 for one in lists.highs] == [told.count]
 
 
@@ -58,11 +61,9 @@ async def test_a_whole_set_and_single_entries_are_removed_by_their_hashes() -> N
     async with ResolverServer.open() as server:
         publisher = await server.publisher(*(f"/p/{number}" for number in range(200)))
         call = publisher.caller.call
-        (highs,) = (await call(lambda n: AskEntryLists(n, [tuple(ALL)]), EntryListsTold)).highs
-        some = [
-            tuple(Prefix(64, int.from_bytes(highs[at : at + 8], "big"))) for at in range(0, 80, 8)
-        ]
+        (highs,) = (await call(lambda n: AskEntryLists(n, [ENTIRE]), EntryListsTold)).highs
+        some = [(64, int.from_bytes(highs[at : at + 8], "big")) for at in range(0, 80, 8)]
         left = await call(lambda n: UnpublishHashes(n, some), PathsUnpublished)
         assert left.count == 190
-        gone = await call(lambda n: UnpublishHashes(n, [tuple(ALL)]), PathsUnpublished)
+        gone = await call(lambda n: UnpublishHashes(n, [ENTIRE]), PathsUnpublished)
         assert gone.count == 0
