@@ -44,5 +44,5 @@ def test_mistakes_in_flags_are_told_as_ever() -> None:
     def command() -> None:
         raise ConfigError("one line\nand another")
 
-    with pytest.raises(ConfigError, match="^one line"):
+    with pytest.raises(ConfigError, match=r"^one line"):
         command()
