@@ -68,7 +68,7 @@ class ResolverServer:
         **settings: Any,
     ) -> AsyncIterator["ResolverServer"]:
         world = await World.loaded(*(rows or (OPEN_TO_ALL,)))
-        wanted = {"ttl_ms": 2_000, "proof_timeout_ms": 500} | settings
+        wanted = {"ttl_ms": 2_000, "proof_timeout_ms": 10_000} | settings
         server = cls(Resolver(**wanted), world, is_new=is_new)
         address = Address("tcp", "127.0.0.1", port)
         (found,) = await server._listeners.open(address, None, server._native)
