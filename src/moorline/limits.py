@@ -1552,6 +1552,12 @@ GLOB_ALTERNATIVES_MAX = 64
 ENTRIES_HASHED_AT_ONCE = 512
 """Entries of a publisher between two of which others have their turn, when all are hashed: half a ms."""
 
+ENTRIES_LISTED_MAX = 65_536
+"""Entries in the lists of one answer to a publisher that walks ranges: half a frame of their hashes."""
+
+ENTRIES_TAKEN_AT_ONCE = 64
+"""Entries that a publisher brings, between two of which others have their turn: half a ms."""
+
 ENTRIES_PURGED_AT_ONCE = 64
 """Entries of a publisher that is gone, between two of which others have their turn: far below a slice."""
 
@@ -1668,6 +1674,12 @@ VALUE_HEARTBEAT_MS = 5_000
 VALUE_DEAD_MS = 100_000
 """A publisher that said nothing for so long is lost, as the specification says."""
 
+SUBSCRIBED_BYTES_MAX = 512 * KIB
+"""Values of one answer to a subscription: half a frame. One that is larger comes alone."""
+
+VALUE_ROOM_BYTES = 32 * KIB
+"""What a value leaves free in a frame: for what the same answer says of two thousand others."""
+
 CLAIMS_PER_CALL_MAX = 2_000
 """Paths of one call for values: with tokens of 64 bytes some 300 KB."""
 
@@ -1677,8 +1689,8 @@ WRITE_ANSWER_MS = 15_000
 WRITE_ANSWER_US = 12
 """The same for each path of a write, in microseconds, where that is longer."""
 
-REPLICA_CALLS_AT_ONCE = 64
-"""Micro-batches on their way to one resolver."""
+REPLICA_CALLS_AT_ONCE = 32
+"""Micro-batches of a batch; two batches are on their way to one resolver."""
 
 REFERRALS_MAX = 16
 """Referrals that are followed for one path: clusters that name each other in a ring end there."""

@@ -72,7 +72,6 @@ from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
 from moorline.records.subscribing import Tables
-from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 from moorline.services.operator import OperatorBroker
 from moorline.version import SOFTWARE
@@ -362,7 +361,6 @@ class Node:
                 self.config,
                 self._catalog,
                 self._access,
-                None if self._topics is None else self._known_shards,
                 is_new=is_new,
             )
         )
@@ -396,11 +394,6 @@ class Node:
             )
         )
         self._declared.update(publications.declared())
-
-    def _known_shards(self) -> list[ShardPlace]:
-        assert self._topics is not None
-        found = self._topics.directory.shard_extents()
-        return [ShardPlace(shard.home, shard.number) for shard in found]
 
     def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
         audit = self._access.audit
@@ -491,6 +484,7 @@ class Node:
             addresses=self.config.advertise or [str(address) for address in self.addresses],
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
+            shards=() if self._topics is None else self._topics.streams.store.shard_numbers,
         )
 
     # --- what every node answers ------------------------------------------------------------------
