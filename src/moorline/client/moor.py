@@ -76,6 +76,7 @@ from moorline.wire.topic import (
 if TYPE_CHECKING:
     from moorline.client.records.settings import RecordSettings
     from moorline.client.records.table import RecordTable
+    from moorline.client.records.witness import TableWitness
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -321,6 +322,12 @@ class Moor:
 
         asked = Asked.of(table, where, columns)
         return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
+
+    def witness(self, table: str) -> "TableWitness":
+        """Hears the digest of a table's rows, as far as we may see them, and holds none of them."""
+        from moorline.client.records.witness import TableWitness
+
+        return TableWitness(self._dial, table)
 
     # --- services ---------------------------------------------------------------------------------
 

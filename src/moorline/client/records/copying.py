@@ -13,6 +13,7 @@ import msgspec
 
 from moorline.client.records.asked import Asked
 from moorline.client.records.digest_exchange import DigestExchange, compare
+from moorline.client.records.parts import Parts
 from moorline.client.records.rows import Facts
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as machine
@@ -22,7 +23,6 @@ from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import Key
 from moorline.core.sets.digest import Digest
 from moorline.errors import Malformed, MoorlineError
-from moorline.limits import RECORD_PARTS_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Message
@@ -38,7 +38,6 @@ from moorline.wire.records import (
     SyncStart,
     TableSubscription,
     Told,
-    client_msgpack,
 )
 
 log = logging.getLogger("moorline.client")
@@ -74,8 +73,7 @@ class CopyOverLink:
         self._exchange: DigestExchange | None = None
         self._comparing: asyncio.Task[None] | None = None
         self._healing: asyncio.TimerHandle | None = None
-        self._parts = bytearray()
-        """Of messages that fit no frame, until they are whole."""
+        self._parts = Parts()
 
     @property
     def is_synced(self) -> bool:
@@ -95,7 +93,7 @@ class CopyOverLink:
 
     def connect(self, caller: Caller) -> None:
         self._caller = caller
-        self._parts = bytearray()
+        self._parts = Parts()
         caller.pushed = self._pushed
         self._handle(machine.Connected())
 
@@ -135,22 +133,11 @@ class CopyOverLink:
         try:
             for message in messages:
                 if isinstance(message, RecordMessages):
-                    self._gathered(message)
+                    for one in self._parts.take(message):
+                        self._hear(one)
         except (MoorlineError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             # The link is of no use any more; the next one may lead to a node that makes sense.
             self._give_up(caller, error)
-
-    def _gathered(self, message: RecordMessages) -> None:
-        data = message.messages
-        if message.is_part or self._parts:
-            self._parts += data
-            if len(self._parts) > RECORD_PARTS_BYTES_MAX:
-                raise Malformed(f"more than {RECORD_PARTS_BYTES_MAX} bytes in parts")
-            if message.is_part:
-                return
-            data, self._parts = bytes(self._parts), bytearray()
-        for one in client_msgpack.decode(data):
-            self._hear(one)
 
     def _hear(self, message: FromNode) -> None:
         if message.table != self.asked.table:
