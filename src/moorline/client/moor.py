@@ -74,6 +74,8 @@ from moorline.wire.topic import (
 )
 
 if TYPE_CHECKING:
+    from moorline.client.records.asked import Asked
+    from moorline.client.records.feed import RecordFeed
     from moorline.client.records.settings import RecordSettings
     from moorline.client.records.table import RecordTable
     from moorline.client.records.witness import TableWitness
@@ -328,6 +330,12 @@ class Moor:
         from moorline.client.records.witness import TableWitness
 
         return TableWitness(self._dial, table)
+
+    def record_feed(self, asked: "Asked", cursor: str = "") -> "RecordFeed":
+        """Changes from a cursor on, for whoever keeps the rows elsewhere; without one, all rows first."""
+        from moorline.client.records.feed import RecordFeed
+
+        return RecordFeed(self._dial, asked, cursor)
 
     # --- services ---------------------------------------------------------------------------------
 
