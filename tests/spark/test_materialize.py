@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.records.replayed import TOPIC
 from tests.records.site import Site, opened_site
 from tests.records.test_publishing_killed import SETTINGS, settled, write
+from tests.test_examples import PRINTED_OF_RECORDS, example
 
 import moorline
 from moorline.catalog import EmbeddedPostgres
@@ -160,3 +162,28 @@ async def test_what_cannot_be_kept_is_refused_by_name(
         (where / "_moorline" / "states" / "0000000001.json").write_text("{}")
     with pytest.raises(DriftFound, match="not as it was written"):
         await kept(spark, options_of(node, where))
+
+
+async def test_the_example_keeps_a_table(
+    site: Site,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del spark  # it is there before the example asks for one, and stays
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    await site.execute(
+        "create table experiments (id bigint primary key, workspace_id integer, state text)",
+        "insert into experiments values (1, 1, 'NEW'), (2, 1, 'NEW'), (3, 2, 'DONE')",
+    )
+    await site.register("experiments", owner=None, filters=())
+    node = await site.node(**SETTINGS)
+    address = str(node.addresses[0])
+    async with moorline.connect(address) as moor:
+        await moor.publish_table("experiments", "tables/experiments")
+        async with asyncio.timeout(60):
+            while sum(count for _, count in await moor.topics("tables/experiments")) < 4:
+                await asyncio.sleep(0.05)
+    program = example("spark_table").replace("tcp://127.0.0.1:7411", address)
+    await asyncio.to_thread(exec, compile(program, "spark_table.py", "exec"), {})
+    assert re.fullmatch(PRINTED_OF_RECORDS["spark_table"], capsys.readouterr().out)
