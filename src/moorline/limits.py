@@ -1761,6 +1761,9 @@ RECORD_ANSWER_MS_MAX = 120_000
 RECORD_PART_BYTES = 512 * KIB
 """Of messages over the native protocol that fit no frame."""
 
+RECORD_RESUME_BYTES_MAX = 512
+"""What a client knows, in a resume: a brief cursor with some fifty open transactions, and a digest."""
+
 RECORD_PARTS_BYTES_MAX = 64 * MIB
 """All parts together: as much as a client holds of one row before it is whole."""
 

@@ -13,7 +13,13 @@ from moorline.records.form import NATIVE, Form
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
 from moorline.wire.message import Answer
-from moorline.wire.records import Login, RecordMessages, node_msgpack
+from moorline.wire.records import (
+    Login,
+    RecordMessages,
+    RecordsUnchanged,
+    ResumeRecords,
+    node_msgpack,
+)
 
 ASKED = "questions of records"
 RESTART = "RESTART"
@@ -43,9 +49,12 @@ class NativeOutlet:
     def is_writable(self) -> bool:
         return self._session.writable or not self._session.is_open
 
-    def write(self, packet: RecordMessages, /) -> None:
-        for part in _parts(packet):
-            self._session.push(part, len(part.messages))
+    def write(self, packet: RecordMessages | RecordsUnchanged, /) -> None:
+        if isinstance(packet, RecordsUnchanged):
+            self._session.push(packet, len(packet.cursor))
+        else:
+            for part in _parts(packet):
+                self._session.push(part, len(part.messages))
         if not self._session.writable and not self._is_paused:
             self._is_paused = True
             self._tables.spawn(self._pause())
@@ -95,13 +104,24 @@ class NativeRecords:
 
     def declared(self) -> Declarations:
         # Each table of a set is judged by itself, and refused by itself.
-        return {RecordMessages: each_by_itself(self._heard)}
+        return {
+            RecordMessages: each_by_itself(self._heard),
+            ResumeRecords: each_by_itself(self._resumed),
+        }
 
-    def _heard(self, session: Session, packets: list[RecordMessages]) -> list[Answer]:
+    def _resumed(self, session: Session, resumes: list[ResumeRecords]) -> list[Answer]:
+        self._outlet(session).records.heard(resumes)
+        return []
+
+    def _outlet(self, session: Session) -> NativeOutlet:
         outlet = self._outlets.get(session)
         if outlet is None:
             outlet = self._outlets[session] = NativeOutlet(session, self._tables)
             session.at_end(lambda: self._left(session))
+        return outlet
+
+    def _heard(self, session: Session, packets: list[RecordMessages]) -> list[Answer]:
+        outlet = self._outlet(session)
         for packet in packets:
             if packet.is_part:
                 session.close("MALFORMED", "what a client says of records fits a frame")

@@ -14,10 +14,13 @@ asks, and ends with what it asked.
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from moorline.core.records.feed_events import How
+from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.errors import (
     CallFailed,
     DatabaseUnreachable,
@@ -42,13 +45,17 @@ from moorline.wire.records import (
     Ranges,
     RecordMessage,
     Refused,
+    ResumeRecords,
     Subscribe,
     TableSubscription,
     Told,
     Verify,
+    where_msgpack,
 )
 
 _numbers = itertools.count(1)
+
+Said = FromClient | ResumeRecords
 
 
 class Outlet(Protocol):
@@ -90,13 +97,13 @@ class RecordSession:
         self.is_over = False
         self._tables = tables
         self._outlet = outlet
-        self._asked: deque[FromClient] = deque()
+        self._asked: deque[Said] = deque()
         self._is_working = False
         self._room: list[asyncio.Future[None]] = []
 
     # --- for whoever holds the connection ---------------------------------------------------------
 
-    def heard(self, messages: list[FromClient]) -> None:
+    def heard(self, messages: Sequence[Said]) -> None:
         if self.is_over:
             return
         self._asked.extend(messages)
@@ -189,13 +196,15 @@ class RecordSession:
         finally:
             self._is_working = False
 
-    async def _do(self, message: FromClient) -> None:
+    async def _do(self, message: Said) -> None:
         if isinstance(message, Login):
             await self._login(message)
         elif not self._outlet.is_entered:
             self._outlet.close(NotAuthorized.code, "say login first")
         elif isinstance(message, Subscribe):
-            self._subscribe(message)
+            self._subscribe(message.sync, [(one, b"") for one in message.tables])
+        elif isinstance(message, ResumeRecords):
+            self._resume(message)
         else:
             await self._answer(message)
 
@@ -205,23 +214,34 @@ class RecordSession:
         except (NotAuthorized, OverQuota) as error:
             self._outlet.close(error.code, str(error))
 
-    def _subscribe(self, message: Subscribe) -> None:
-        if message.sync <= self.sync:
+    def _resume(self, message: ResumeRecords) -> None:
+        try:
+            where = where_msgpack.decode(message.where) if message.where else {}
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            self._outlet.close("MALFORMED", str(error))
+            return
+        place, digest = message.known[:-DIGEST_BYTES], message.known[-DIGEST_BYTES:]
+        wanted = TableSubscription(message.table, where, message.columns, digest=digest)
+        self._subscribe(message.sync, [(wanted, place)])
+
+    def _subscribe(self, sync: int, tables: list[tuple[TableSubscription, bytes]]) -> None:
+        """Of who resumes, also what it says of the place where it was."""
+        if sync <= self.sync:
             self._outlet.close("MALFORMED", "the number of a set must rise")
             return
-        self.sync = message.sync
+        self.sync = sync
         self._end_all()
         seen: set[str] = set()
-        for wanted in message.tables:
+        for wanted, place in tables:
             if wanted.table in seen:
                 self.refuse(wanted.table, "BAD_FILTER", "a table is in a set once")
                 continue
             seen.add(wanted.table)
             # Each by itself: one that is slow to open, or refused, delays no other.
-            self._tables.spawn(self._subscribe_one(message.sync, wanted))
+            self._tables.spawn(self._subscribe_one(sync, wanted, place))
 
-    async def _subscribe_one(self, sync: int, wanted: TableSubscription) -> None:
-        joining = await self._tables.joining(self, sync, wanted)
+    async def _subscribe_one(self, sync: int, wanted: TableSubscription, place: bytes) -> None:
+        joining = await self._tables.joining(self, sync, wanted, place)
         if self.is_over or self.sync != sync:
             return
         if isinstance(joining, Refused):

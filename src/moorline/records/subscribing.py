@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moorline.access.guard import HEAVY
 from moorline.config.records import Records
-from moorline.core.records.cursor import Cursor, Why, misfit
+from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, Cursor, Why, misfit
 from moorline.core.records.feed_events import How, Wanted
 from moorline.core.records.filter import parse_filter
 from moorline.core.records.known_ids import KnownIds
+from moorline.core.records.permit import Permit
 from moorline.core.records.value import WHOLE_BITS
 from moorline.core.sets.digest import Digest
 from moorline.errors import (
@@ -50,7 +51,8 @@ from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
 from moorline.records.places import Places
 from moorline.records.pruning import prune
-from moorline.records.receiver import Hearer, Receiver
+from moorline.records.receiver import Hearer, Receiver, Resumes
+from moorline.records.sending import facts_of
 from moorline.records.signing import Signing
 from moorline.records.table_host import TableHost
 from moorline.wire.records import Refused, TableSubscription
@@ -81,7 +83,12 @@ class Joining:
         sync: int,
         wanted: TableSubscription,
         cursor: Cursor | None,
+        place: bytes,
+        signing: Signing,
     ) -> None:
+        self._place = place
+        """Of who resumes: a brief cursor, or the hash of what it was told of the table."""
+        self._signing = signing
         self._host = host
         self._permits = permits
         self._sync = sync
@@ -112,6 +119,9 @@ class Joining:
         except (LimitReached, RightsUnknown) as error:
             return Refused(self._sync, name, "BUSY", str(error), RETURN_MS)
         cursor = self._cursor
+        is_as_told = True
+        if self._place:
+            cursor, is_as_told = self._resumed(receiver, permit)
         if cursor is not None and misfit(cursor, host.table, filter_.hash, permit.hash) is not None:
             cursor = None
         if cursor is not None and receiver.digest not in (None, cursor.digest):
@@ -120,7 +130,9 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
-        elif self._cursor is not None and self._cursor.epoch != host.table.epoch:
+        elif not is_as_told or (
+            self._cursor is not None and self._cursor.epoch != host.table.epoch
+        ):
             # Numbers of rows are given anew there: a digest could find one equal that is another row.
             otherwise = How.FULL
         elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
@@ -128,6 +140,27 @@ class Joining:
         session.receivers[name] = (host, receiver)
         host.subscribe(receiver, Wanted(filter_, permit, version, cursor, otherwise))
         return None
+
+    def _resumed(self, receiver: Receiver, permit: Permit) -> tuple[Cursor | None, bool]:
+        """The cursor that it means, if it is that; and whether the table is what it was told.
+
+        Where epoch or columns are others, nothing that it holds is of use.
+        """
+        table, filter_, digest = self._host.table, receiver.filter, receiver.digest
+        assert digest is not None, "who resumes says its digest"
+        if len(self._place) == FACTS_BYTES:
+            is_as_told = self._place == facts_of(table, filter_)
+            receiver.resumes = Resumes.WITHOUT_CURSOR if is_as_told else Resumes.NOT
+            return None, is_as_told
+        asked = Asked(table.name, table.epoch, filter_.hash, permit.hash, digest)
+        found = self._signing.open_brief(self._place, asked)
+        is_as_told = self._place[HEAD_BYTES : HEAD_BYTES + FACTS_BYTES] == facts_of(
+            table, filter_, table.epoch
+        )
+        if not isinstance(found, Cursor):
+            return None, is_as_told
+        receiver.resumes = Resumes.WITH_CURSOR if is_as_told else Resumes.NOT
+        return found if is_as_told else None, is_as_told
 
     def _known(self) -> KnownIds | None:
         if self._wanted.ids is None:
@@ -176,15 +209,15 @@ class Tables:
             await asyncio.wait(running)
 
     async def joining(
-        self, session: Subscriber, sync: int, wanted: TableSubscription
+        self, session: Subscriber, sync: int, wanted: TableSubscription, place: bytes = b""
     ) -> Joining | Refused:
-        joining = await self._joining(session, sync, wanted)
+        joining = await self._joining(session, sync, wanted, place)
         self.subscribed += 1
         self.refused += isinstance(joining, Refused)
         return joining
 
     async def _joining(
-        self, session: Subscriber, sync: int, wanted: TableSubscription
+        self, session: Subscriber, sync: int, wanted: TableSubscription, place: bytes
     ) -> Joining | Refused:
         name = wanted.table
         try:
@@ -194,6 +227,8 @@ class Tables:
                 session.allowance.take(HEAVY)
             host = await self.host(name)
             cursor = await self._signing.open(wanted.cursor) if wanted.cursor else Why.MALFORMED
+            if len(place) > FACTS_BYTES:
+                await self._signing.learn(place)
         except RightsUnknown as error:
             return Refused(sync, name, "BUSY", str(error), RETURN_MS)
         except OverQuota as error:
@@ -208,7 +243,7 @@ class Tables:
             text = "the database of the table does not answer"
             return Refused(sync, name, "BUSY", text, RECORDS_AWAY_MS_MAX)
         found = cursor if isinstance(cursor, Cursor) else None
-        return Joining(host, self._permits, sync, wanted, found)
+        return Joining(host, self._permits, sync, wanted, found, place, self._signing)
 
     # --- hosts ------------------------------------------------------------------------------------
 

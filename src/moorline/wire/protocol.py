@@ -59,6 +59,7 @@ HeardByNode = (
     | audit.COMMANDS
     | resolver.COMMANDS
     | records.RecordMessages
+    | records.ResumeRecords
     | publication.COMMANDS
 )
 HeardByClient = (
@@ -85,6 +86,7 @@ HeardByClient = (
     | audit.EVENTS
     | resolver.EVENTS
     | records.RecordMessages
+    | records.RecordsUnchanged
     | publication.EVENTS
 )
 

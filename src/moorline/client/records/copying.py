@@ -18,11 +18,13 @@ from moorline.client.records.rows import Facts
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as machine
 from moorline.core.records.copy import Copy, Copying
+from moorline.core.records.cursor import brief_of, facts_hash, text_of
 from moorline.core.records.feed_events import How
 from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import Key
-from moorline.core.sets.digest import Digest
+from moorline.core.sets.digest import DIGEST_BYTES, Digest
 from moorline.errors import Malformed, MoorlineError
+from moorline.limits import RECORD_RESUME_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Message
@@ -32,7 +34,9 @@ from moorline.wire.records import (
     FromNode,
     Record,
     RecordMessages,
+    RecordsUnchanged,
     Refused,
+    ResumeRecords,
     Subscribe,
     SyncEnd,
     SyncStart,
@@ -132,12 +136,23 @@ class CopyOverLink:
         caller = self._caller
         try:
             for message in messages:
+                if isinstance(message, RecordsUnchanged):
+                    self._unchanged(message)
                 if isinstance(message, RecordMessages):
                     for one in self._parts.take(message):
                         self._hear(one)
         except (MoorlineError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             # The link is of no use any more; the next one may lead to a node that makes sense.
             self._give_up(caller, error)
+
+    def _unchanged(self, message: RecordsUnchanged) -> None:
+        if message.sync != self.copy.sync or self.copy.state is not Copying.ASKING:
+            return  # of a subscription that was changed since
+        cursor = text_of(message.cursor) if message.cursor else self.copy.cursor
+        self.how = How.REPLAY
+        self._handle(machine.Started(message.sync, How.REPLAY))
+        # It was compared at the node: what we said that we hold is what there is.
+        self._handle(machine.Ended(message.sync, cursor, self.copy.digest()))
 
     def _hear(self, message: FromNode) -> None:
         if message.table != self.asked.table:
@@ -253,9 +268,25 @@ class CopyOverLink:
         asked, cursor, digest = self.asked, wanted.cursor, wanted.digest
         if self._is_stale:
             cursor, digest = "", None
+        if digest is not None and (place := self._place(cursor)):
+            if self._caller is not None:
+                known = place + bytes(digest)
+                where = msgspec.msgpack.encode(asked.where) if asked.where else b""
+                self._caller.send(
+                    ResumeRecords(wanted.sync, asked.table, known, where, asked.columns)
+                )
+            return
         known = None if digest is None else bytes(digest)
         table = TableSubscription(asked.table, asked.where, asked.columns, cursor, known)
         self._say([Subscribe(wanted.sync, [table])])
+
+    def _place(self, cursor: str) -> bytes:
+        """What is said of it in few bytes; nothing where it has to be said in full."""
+        if not cursor:
+            facts = self.facts
+            return facts_hash(facts.key, facts.columns, self.copy.salt) if facts.key else b""
+        brief = brief_of(cursor)
+        return brief if len(brief) + DIGEST_BYTES <= RECORD_RESUME_BYTES_MAX else b""
 
     def _reconcile(self, sync: int) -> None:
         self._exchange = DigestExchange(sync, self.asked.table, self._say_when_writable)
