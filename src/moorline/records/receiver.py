@@ -48,7 +48,7 @@ class Resumes(Enum):
 
 class Receiver:
     __slots__ = (
-        "asked_ms", "can_compare", "digest", "filter", "hearer", "is_asking", "known", "needs_full", "number",
+        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "needs_full", "number",
         "offer", "pending", "resumes", "sync", "table", "told",
     )  # fmt: skip
 
@@ -61,6 +61,8 @@ class Receiver:
         self.digest: Digest | None = None
         """What the client said that it holds."""
         self.resumes = Resumes.NOT
+        self.facts = b""
+        """Of who resumes: the hash of what it was told of the table, which may be another one by now."""
         self.known: KnownIds | None = None
         self.can_compare = True
         """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""

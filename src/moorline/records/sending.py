@@ -101,6 +101,8 @@ class Sending:
             resumes, receiver.resumes = receiver.resumes, Resumes.NOT
             # Whatever was told since has taken the start, or the digest, away.
             is_same = receiver.pending is How.REPLAY and receiver.digest == digest
+            # Between its subscribe and this moment the columns may have become others.
+            is_same = is_same and receiver.facts == facts_of(self.table, receiver.filter)
             brief = brief_of(signed) if resumes is Resumes.WITHOUT_CURSOR else b""
             if resumes is Resumes.NOT or not is_same or len(brief) > RECORD_RESUME_BYTES_MAX:
                 others.append(receiver)

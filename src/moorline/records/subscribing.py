@@ -148,8 +148,9 @@ class Joining:
         """
         table, filter_, digest = self._host.table, receiver.filter, receiver.digest
         assert digest is not None, "who resumes says its digest"
+        receiver.facts = facts_of(table, filter_)
         if len(self._place) == FACTS_BYTES:
-            is_as_told = self._place == facts_of(table, filter_)
+            is_as_told = self._place == receiver.facts
             receiver.resumes = Resumes.WITHOUT_CURSOR if is_as_told else Resumes.NOT
             return None, is_as_told
         asked = Asked(table.name, table.epoch, filter_.hash, permit.hash, digest)
