@@ -48,8 +48,8 @@ class Resumes(Enum):
 
 class Receiver:
     __slots__ = (
-        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "needs_full", "number",
-        "offer", "pending", "resumes", "sync", "table", "told",
+        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "needs_full",
+        "number", "offer", "pending", "resumes", "sync", "table", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:

@@ -13,7 +13,6 @@ from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import After, Key, Table
 from moorline.core.sets.digest import Digest
 from moorline.limits import RECORD_RESUME_BYTES_MAX
-from moorline.net.clock import wall_ms
 from moorline.records.form import Form, packets
 from moorline.records.receiver import Receiver, Resumes
 from moorline.wire.records import (
@@ -114,11 +113,8 @@ class Sending:
 
     def cursor(self, snapshot: Any, filter_: Filter, permit_hash: bytes, digest: Digest) -> Cursor:
         table = self.table
-        now_s = wall_ms() // 1_000
         facts = facts_of(table, filter_, table.epoch)
-        return Cursor(
-            table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, now_s, facts
-        )
+        return Cursor(table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, facts)
 
     def _parts(
         self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows

@@ -25,7 +25,7 @@ OLD = SigningKey(1, b"o" * 32, 100)
 NEW = SigningKey(2, b"n" * 32, 200)
 KEYS = SigningKeys([OLD, NEW])
 F, P = b"f" * 16, b"p" * 16
-CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16), 50)
+CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
 
 
 def test_what_was_signed_comes_back() -> None:

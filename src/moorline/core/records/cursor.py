@@ -2,8 +2,8 @@
 
      0         1       3        7         23      27                             brief
     ┌─────────┬───────┬────────┬─────────┬───────┬──────────────────────────────┬──────────────────────┐
-    │ version │ brief │ key id │ HMAC    │ facts │ msgpack [issued at s,        │ msgpack [table,      │
-    │ u8      │ u16   │ u32    │ 16      │ 4     │          snapshot …]         │ epoch, filter,       │
+    │ version │ brief │ key id │ HMAC    │ facts │ msgpack [snapshot …]         │ msgpack [table,      │
+    │ u8      │ u16   │ u32    │ 16      │ 4     │                              │ epoch, filter,       │
     │         │       │        │         │       │                              │ permit, digest]      │
     └─────────┴───────┴────────┴─────────┴───────┴──────────────────────────────┴──────────────────────┘
 
@@ -76,7 +76,6 @@ class Cursor(msgspec.Struct, frozen=True):
     filter_hash: bytes
     permit_hash: bytes
     digest: Digest
-    issued_s: int
     facts: bytes = bytes(FACTS_BYTES)
 
 
@@ -109,7 +108,7 @@ class SigningKeys:
         self._newest = self._by_id[max(self._by_id)]
 
     def sign(self, cursor: Cursor) -> str:
-        place = cursor.facts + _encoder.encode([cursor.issued_s, *_numbers(cursor.snapshot)])
+        place = cursor.facts + _encoder.encode(_numbers(cursor.snapshot))
         length = (HEAD_BYTES + len(place)).to_bytes(2, "big")
         head = bytes((VERSION,)) + length + self._newest.id.to_bytes(4, "big")
         body = place + _encoder.encode(_of_what(cursor))
@@ -202,12 +201,10 @@ class _OfWhat(msgspec.Struct, array_like=True, frozen=True, gc=False):
     digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
-_PLACE_MAX: Final = 3 + RECORD_CURSOR_OPEN_MAX
-"""Issued at, xmin, width, open transactions. Without a snapshot: no replay."""
+_PLACE_MAX: Final = 2 + RECORD_CURSOR_OPEN_MAX
+"""xmin, width, open transactions. Nothing in it: no replay."""
 _encoder = msgspec.msgpack.Encoder()
-_place_decoder = msgspec.msgpack.Decoder(
-    Annotated[list[_Number], Meta(min_length=1, max_length=_PLACE_MAX)]
-)
+_place_decoder = msgspec.msgpack.Decoder(Annotated[list[_Number], Meta(max_length=_PLACE_MAX)])
 _of_what_decoder = msgspec.msgpack.Decoder(_OfWhat)
 _SIGNS = str.maketrans("-_+/", "+/??")
 
@@ -237,7 +234,7 @@ def _brief_length(data: bytes) -> int:
 
 def _cursor_of(body: bytes, length: int) -> Cursor:
     facts, place, rest = body[:FACTS_BYTES], body[FACTS_BYTES:length], body[length:]
-    issued_s, *numbers = _place_decoder.decode(place)
+    numbers = _place_decoder.decode(place)
     of = _of_what_decoder.decode(rest)
     snapshot = None
     if numbers:
@@ -249,6 +246,4 @@ def _cursor_of(body: bytes, length: int) -> Cursor:
         # By way of its text, which checks what a snapshot has to be.
         snapshot = Snapshot.parse(f"{xmin}:{xmin + width}:{','.join(map(str, open_))}")
     digest = Digest.from_bytes(of.digest)
-    return Cursor(
-        of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, issued_s, facts
-    )
+    return Cursor(of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, facts)
