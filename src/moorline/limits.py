@@ -1966,6 +1966,9 @@ RECORDS_ASKED_MAX = 64
 RECORDS_FETCH_ROWS_MAX = 100_000
 """Rows that one `fetch` brings: a client that lacks more of them asks again."""
 
+RECORDS_FETCH_KEYS = 5_000
+"""Of these, keys that one statement names: some hundred kilobytes of text, made within a slice or two."""
+
 RECORDS_POLL_MS = 25_000
 """Time for which a long poll waits for a change: below the half minute of proxies."""
 

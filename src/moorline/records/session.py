@@ -28,7 +28,12 @@ from moorline.errors import (
     OverQuota,
     TableRefused,
 )
-from moorline.limits import RECORDS_ASKED_MAX, RECORDS_AWAY_MS_MAX, RECORDS_SNAPSHOT_MS_MAX
+from moorline.limits import (
+    RECORDS_ASKED_MAX,
+    RECORDS_AWAY_MS_MAX,
+    RECORDS_SNAPSHOT_MS_MAX,
+    SLICE_MS,
+)
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.capture import ScannedRow
@@ -189,8 +194,13 @@ class RecordSession:
 
     async def _work(self) -> None:
         try:
+            ends_ms = monotonic_ms() + SLICE_MS
             while self._asked and not self.is_over:
                 await self._do(self._asked.popleft())
+                if monotonic_ms() >= ends_ms:
+                    # What is answered at once never waits: a flood of it would be one turn of the loop.
+                    await asyncio.sleep(0)
+                    ends_ms = monotonic_ms() + SLICE_MS
                 if len(self._asked) <= RECORDS_ASKED_MAX // 2:
                     self._outlet.release_reading()
         finally:

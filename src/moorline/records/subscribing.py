@@ -44,6 +44,7 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance
+from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
 from moorline.records.capture import Capture
 from moorline.records.database import Database
@@ -85,7 +86,10 @@ class Joining:
         cursor: Cursor | None,
         place: bytes,
         signing: Signing,
+        known: KnownIds | BadFilter | None,
     ) -> None:
+        self._parsed = known
+        """The ids that it says it knows, or what is wrong with them."""
         self._place = place
         """Of who resumes: a brief cursor, or the hash of what it was told of the table."""
         self._signing = signing
@@ -170,7 +174,9 @@ class Joining:
         types = {column.name: column.type for column in table.columns}
         if len(table.key) != 1 or types.get(table.key[0]) not in WHOLE_BITS:
             raise BadFilter("known ids are of a key that is one whole number: say a digest instead")
-        return KnownIds.parse(self._wanted.ids)
+        if isinstance(self._parsed, BadFilter):
+            raise self._parsed
+        return self._parsed
 
 
 class Tables:
@@ -244,7 +250,13 @@ class Tables:
             text = "the database of the table does not answer"
             return Refused(sync, name, "BUSY", text, RECORDS_AWAY_MS_MAX)
         found = cursor if isinstance(cursor, Cursor) else None
-        return Joining(host, self._permits, sync, wanted, found, place, self._signing)
+        known: KnownIds | BadFilter | None = None
+        if wanted.ids is not None:
+            try:
+                known = await in_slices(KnownIds.parsed(wanted.ids))
+            except BadFilter as error:
+                known = error
+        return Joining(host, self._permits, sync, wanted, found, place, self._signing, known)
 
     # --- hosts ------------------------------------------------------------------------------------
 
