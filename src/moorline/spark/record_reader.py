@@ -48,13 +48,16 @@ class RecordOptions(msgspec.Struct, frozen=True):
         import moorline
 
         endpoint, proof = self.endpoint, self.endpoint.proof()
+        files = endpoint.files()
         return moorline.connect(
             endpoint.address,
             user=proof.user,
             password_file=proof.password_file,
             token_file=proof.token_file,
             credentials=proof.credentials,
-            **endpoint.files(),
+            ca=files["ca"],
+            certificate=files["certificate"],
+            key=files["key"],
         )
 
 

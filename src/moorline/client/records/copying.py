@@ -270,10 +270,10 @@ class CopyOverLink:
             cursor, digest = "", None
         if digest is not None and (place := self._place(cursor)):
             if self._caller is not None:
-                known = place + bytes(digest)
+                held = place + bytes(digest)
                 where = msgspec.msgpack.encode(asked.where) if asked.where else b""
                 self._caller.send(
-                    ResumeRecords(wanted.sync, asked.table, known, where, asked.columns)
+                    ResumeRecords(wanted.sync, asked.table, held, where, asked.columns)
                 )
             return
         known = None if digest is None else bytes(digest)

@@ -21,4 +21,5 @@ class Parts:
             if message.is_part:
                 return []
             data, self._waiting = bytes(self._waiting), bytearray()
-        return client_msgpack.decode(data)
+        found: list[FromNode] = client_msgpack.decode(data)
+        return found

@@ -56,6 +56,7 @@ class TableProof(LoopThread):
         import moorline
 
         endpoint, proof = self._endpoint, self._endpoint.proof()
+        files = endpoint.files()
         moor = await self._stack.enter_async_context(
             moorline.connect(
                 endpoint.address,
@@ -63,7 +64,9 @@ class TableProof(LoopThread):
                 password_file=proof.password_file,
                 token_file=proof.token_file,
                 credentials=proof.credentials,
-                **endpoint.files(),
+                ca=files["ca"],
+                certificate=files["certificate"],
+                key=files["key"],
             )
         )
         self._witness = await self._stack.enter_async_context(moor.witness(self._table))
