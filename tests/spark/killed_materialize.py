@@ -52,9 +52,9 @@ def prepare(point: str) -> None:
 
     match point:
         case "staging":
-            job.stage_range = program.killed_staging  # type: ignore[assignment]
+            vars(job)["stage_range"] = program.killed_staging
         case "merging":
-            job.merge_bucket = program.killed_merge  # type: ignore[assignment]
+            vars(job)["merge_bucket"] = program.killed_merge
         case _:
             MaterializedTable.commit = committing  # type: ignore[method-assign]
 
