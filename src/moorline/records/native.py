@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from moorline.access.guard import Declarations, each_by_itself
+from moorline.access.trail import Acting
 from moorline.errors import NotAuthorized
 from moorline.limits import RECORD_PART_BYTES
 from moorline.net.session import Session
@@ -36,6 +37,10 @@ class NativeOutlet:
         self._session = session
         self._tables = tables
         self._is_paused = False
+
+    @property
+    def acting(self) -> Acting:
+        return self._session
 
     @property
     def rights(self) -> SessionRights:

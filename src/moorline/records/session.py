@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from moorline.access.trail import Acting
 from moorline.core.records.feed_events import How
 from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.errors import (
@@ -71,6 +72,10 @@ class Outlet(Protocol):
     @property
     def is_entered(self) -> bool:
         """Whether it has rights."""
+
+    @property
+    def acting(self) -> Acting:
+        """Who it is, for the audit."""
 
     @property
     def rights(self) -> SessionRights: ...
@@ -140,6 +145,10 @@ class RecordSession:
     @property
     def form(self) -> Form:
         return self._outlet.form
+
+    @property
+    def acting(self) -> Acting:
+        return self._outlet.acting
 
     @property
     def rights(self) -> SessionRights:

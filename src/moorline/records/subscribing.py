@@ -15,21 +15,23 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moorline.access.guard import HEAVY
+from moorline.access.trail import Acting
 from moorline.config.records import Records
 from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, Cursor, Why, misfit
 from moorline.core.records.feed_events import How, Wanted
 from moorline.core.records.filter import parse_filter
 from moorline.core.records.known_ids import KnownIds
-from moorline.core.records.permit import Permit
+from moorline.core.records.permit import ROOT, Permit, level_of_owner
 from moorline.core.records.value import WHOLE_BITS
 from moorline.core.sets.digest import Digest
 from moorline.errors import (
     BadFilter,
     DatabaseUnreachable,
+    Denied,
     LimitReached,
     MoorlineError,
     OverQuota,
@@ -66,10 +68,27 @@ log = logging.getLogger("moorline.records")
 _numbers = itertools.count(1)
 
 NO_SUCH_TABLE = "no such table"
+READ: Final = "ReadRecords"
+"""As the audit names it."""
 RETURN_MS = 1_000
 
 
+TellDenied = Callable[[Acting, str], None]
+
+
+class TellRefused(Protocol):
+    """`Trail.refused`."""
+
+    def __call__(self, session: Acting, /, act: str, path: str, code: str) -> None: ...
+
+
+def nobody_hears(session: Acting, /, act: str, path: str, code: str) -> None:
+    """Where there is no audit."""
+
+
 class Subscriber(Hearer, Protocol):
+    @property
+    def acting(self) -> Acting: ...
     @property
     def allowance(self) -> SessionAllowance | None: ...
 
@@ -87,7 +106,9 @@ class Joining:
         place: bytes,
         signing: Signing,
         known: KnownIds | BadFilter | None,
+        denied: TellDenied,
     ) -> None:
+        self._denied = denied
         self._parsed = known
         """The ids that it says it knows, or what is wrong with them."""
         self._place = place
@@ -108,6 +129,7 @@ class Joining:
             version = self._permits.version
             permit = self._permits.of(session.rights, host.table)
             if permit.is_nothing:
+                self._denied(session.acting, name)
                 return Refused(self._sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
             there = {column.name for column in host.table.columns}
             for column in (*(wanted.columns or ()), *wanted.where):
@@ -188,7 +210,9 @@ class Tables:
         databases: list[Database],
         signing: Signing,
         permits: Permits,
+        refused: TellRefused = nobody_hears,
     ) -> None:
+        self._refused = refused
         self.hosts: dict[str, TableHost] = {}
         self.subscribed = 0
         """Since the start."""
@@ -229,6 +253,7 @@ class Tables:
         name = wanted.table
         try:
             if not self._permits.may_know(session.rights, name):
+                self._tell_denied(session.acting, name)
                 return Refused(sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
             if session.allowance is not None:
                 session.allowance.take(HEAVY)
@@ -256,7 +281,22 @@ class Tables:
                 known = await in_slices(KnownIds.parsed(wanted.ids))
             except BadFilter as error:
                 known = error
-        return Joining(host, self._permits, sync, wanted, found, place, self._signing, known)
+        return Joining(
+            host,
+            self._permits,
+            sync,
+            wanted,
+            found,
+            place,
+            self._signing,
+            known,
+            self._tell_denied,
+        )
+
+    def _tell_denied(self, acting: Acting, name: str) -> None:
+        """For the audit: the client hears the same as of a table that is not there."""
+        path = f"{ROOT}/{level_of_owner(name)}"
+        self._refused(acting, act=READ, path=path, code=Denied.code)
 
     # --- hosts ------------------------------------------------------------------------------------
 
