@@ -1445,6 +1445,35 @@ ARCHIVE_UPKEEP_MS = 60_000
 ARCHIVE_ORPHAN_S = 86_400
 """Age at which a file that no entry names is taken for the leftover of a crash: no task runs that long."""
 
+MATERIALIZED_BUCKETS = 16
+"""Files of a materialized table, unless told otherwise: of a million rows, some 60,000 in each."""
+
+MATERIALIZED_BUCKETS_MAX = 4_096
+"""A task, and a line in each state, for each of them."""
+
+MATERIALIZED_ROW_GROUP_ROWS = 65_536
+"""Rows of a row group of a materialized table: a reader that looks for a key passes over whole groups."""
+
+MATERIALIZED_KEPT_MS = 3_600_000
+"""How long the files of a state stay when there is a newer one: a query that reads them is over by then."""
+
+MATERIALIZED_STATES_MAX = 1_000
+"""States that are kept at once, however soon they follow each other; with one every ten seconds the time is
+over sooner."""
+
+MATERIALIZE_STAGED_BYTES = 64 * MIB
+"""What a task gathers of a topic before it writes it: its memory, about three times."""
+
+MATERIALIZE_PROOF_MS = 30_000
+"""Time for which what is kept may differ from the table before a run says so: a publisher is some ten
+milliseconds behind, a busy table meets one of the moments that were seen sooner or later."""
+
+MATERIALIZE_LOOK_MS = 100
+"""Between two looks of a run that waits for its proof, or for its next round."""
+
+MATERIALIZE_NOTE_MS = 60_000
+"""A run without an end writes down this often how far it has read, though nothing was said of its table."""
+
 VERIFY_TASK_BYTES = 64 * MIB
 """Bytes of files that one task of a proof reads: some tenths of a second of work."""
 
@@ -1768,6 +1797,9 @@ RECORD_ANSWER_MS_MAX = 120_000
 RECORD_PART_BYTES = 512 * KIB
 """Of messages over the native protocol that fit no frame."""
 
+RECORD_RESUME_BYTES_MAX = 512
+"""What a client knows, in a resume: a brief cursor with some fifty open transactions, and a digest."""
+
 RECORD_PARTS_BYTES_MAX = 64 * MIB
 """All parts together: as much as a client holds of one row before it is whole."""
 
@@ -1850,6 +1882,9 @@ RECORD_CURSOR_FRESH_MS = 60_000
 
 RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_WITNESSED_MAX = 20_000
+"""Digests that a witness of a table remembers: a minute and a half of a table that changes all the time."""
 
 RECORD_HEALS_MAX = 3
 """Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
@@ -1966,6 +2001,9 @@ RECORDS_ASKED_MAX = 64
 
 RECORDS_FETCH_ROWS_MAX = 100_000
 """Rows that one `fetch` brings: a client that lacks more of them asks again."""
+
+RECORDS_FETCH_KEYS = 5_000
+"""Of these, keys that one statement names: some hundred kilobytes of text, made within a slice or two."""
 
 RECORDS_POLL_MS = 25_000
 """Time for which a long poll waits for a change: below the half minute of proxies."""

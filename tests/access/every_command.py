@@ -137,6 +137,7 @@ OF_KIND: dict[type[Message], dict[str, Any]] = {
     group.ForLeader: {
         "message": UpdateProgress("borrower", 1, 1, 1, Cursor(1_000_000), 1_000_000, final=True)
     },
+    records.ResumeRecords: {"sync": 1, "known": bytes(28), "where": b"", "columns": None},
     staging.CloseStage: {"count": 1, "hash": HASH},
     resolver.ListPaths: {"path": "/owner"},
     topic.OpenSession: {"name": SESSION},

@@ -33,7 +33,7 @@ FOR_STRANGERS = frozenset(
         # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
         "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
         # So is each table: of one that a stranger may not see not even its name is told.
-        "RecordMessages",
+        "RecordMessages", "ResumeRecords",
     }
 )  # fmt: skip
 """What docs/design/access.md lets everybody call, and no more."""

@@ -74,8 +74,11 @@ from moorline.wire.topic import (
 )
 
 if TYPE_CHECKING:
+    from moorline.client.records.asked import Asked
+    from moorline.client.records.feed import RecordFeed
     from moorline.client.records.settings import RecordSettings
     from moorline.client.records.table import RecordTable
+    from moorline.client.records.witness import TableWitness
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -321,6 +324,18 @@ class Moor:
 
         asked = Asked.of(table, where, columns)
         return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
+
+    def witness(self, table: str) -> "TableWitness":
+        """Hears the digest of a table's rows, as far as we may see them, and holds none of them."""
+        from moorline.client.records.witness import TableWitness
+
+        return TableWitness(self._dial, table)
+
+    def record_feed(self, asked: "Asked", cursor: str = "") -> "RecordFeed":
+        """Changes from a cursor on, for whoever keeps the rows elsewhere; without one, all rows first."""
+        from moorline.client.records.feed import RecordFeed
+
+        return RecordFeed(self._dial, asked, cursor)
 
     # --- services ---------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ HeardByNode = (
     | audit.COMMANDS
     | resolver.COMMANDS
     | records.RecordMessages
+    | records.ResumeRecords
     | publication.COMMANDS
 )
 HeardByClient = (
@@ -88,6 +89,7 @@ HeardByClient = (
     | audit.EVENTS
     | resolver.EVENTS
     | records.RecordMessages
+    | records.RecordsUnchanged
     | publication.EVENTS
 )
 
