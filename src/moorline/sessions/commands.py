@@ -36,8 +36,10 @@ from moorline.sessions.checks import (
     passed_over,
     session_opened,
 )
+from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.durable import DurableSessions
+from moorline.sessions.outlet import NativeOutlet, Outlet
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
@@ -82,7 +84,7 @@ class SessionBroker:
         self._demands = demands or Demands()
         self._turns = Turns()
         self.durable = DurableSessions(context, topics.streams.clock)
-        self._sessions: dict[Session, TopicSession] = {}
+        self._sessions: dict[Connected, TopicSession] = {}
         self._links: dict[Session, Link] = {}
         self._tasks = Tasks("sessions were not told of streams or rights")
         self._judging = Judging(self._judge_all, self._tasks.spawn)
@@ -131,12 +133,17 @@ class SessionBroker:
         if known is None:
             if not session.is_open:
                 raise ConnectionLost("the client went before its call had its turn")
-            known = self._sessions[session] = TopicSession(session, self.context)
-            self.context.open_sessions.add(known)
-            session.at_end(lambda: self._forget(session))
+            known = self.adopt(session, NativeOutlet(session))
         return known
 
-    def _forget(self, session: Session) -> None:
+    def adopt(self, session: Connected, outlet: Outlet) -> TopicSession:
+        """A session of whoever has come, by whatever protocol."""
+        own = self._sessions[session] = TopicSession(session, self.context, outlet)
+        self.context.open_sessions.add(own)
+        session.at_end(lambda: self._forget(session))
+        return own
+
+    def _forget(self, session: Connected) -> None:
         self._sessions.pop(session, None)
         self._links.pop(session, None)
 
