@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Generator, Iterable
+from typing import Final
 
 from moorline.access import guard
 from moorline.access.demands import Demands
@@ -12,6 +13,7 @@ from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.access.right import PUBLISH, SUBSCRIBE
+from moorline.core.delivery.open_feed import FilterMatcher
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, check_filter, shared_name
 from moorline.errors import (
@@ -64,6 +66,9 @@ from moorline.wire.topic import (
 )
 
 log = logging.getLogger("moorline.groups")
+
+EVERYTHING_FILTER: Final = "#"
+"""What a subscription of several filters is in the catalog."""
 
 SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless"
 
@@ -272,6 +277,49 @@ class SessionBroker:
         number = own.subscribe_private(filter_text, reader, cursors, size, qos)
         own.see(number, shard_extents, starts)
         return number
+
+    async def begin_reading(
+        self, own: TopicSession, reader: int, size: int, matcher: FilterMatcher
+    ) -> int:
+        """A private subscription by several filters, which its owner has judged: from its places on, and in
+        streams that are new to it from now on."""
+        cursors = await self.context.cursor_commits.load(reader) if reader else []
+        check_open(own)
+        shard_extents = self.context.directory.shard_extents()
+        number = own.subscribe_private(EVERYTHING_FILTER, reader, cursors, size, 1, matcher)
+        own.see(number, shard_extents, self.ends())
+        return number
+
+    def ends(self) -> dict[Shard, int]:
+        """Where the streams end now; of other nodes as they were last heard of."""
+        shard_extents = self.context.directory.shard_extents()
+        return {
+            shard: extents[-1].end if extents else 0 for shard, extents in shard_extents.items()
+        }
+
+    async def join_group(
+        self, own: TopicSession, filter_text: str, size: int, qos: int, *, is_new: bool
+    ) -> int:
+        """Takes part in a group; one that is not there yet begins now. A durable session remembers it."""
+        group = shared_name(filter_text)
+        assert group is not None
+        start = Start(True)
+        row, _ = await find_or_create(
+            self.context.leaders,
+            group,
+            start,
+            self._settings.deliveries_max,
+            own.session.rights,
+            own.session.allowance,
+        )
+        if is_new and own.row is not None:
+            kept = await self.context.sessions.subscribe(
+                own.row.name, own.row.epoch, filter_text, qos
+            )
+            if kept is None:
+                own.take_over()
+                raise SessionTaken("another connection has opened this session")
+        return self._join(own, filter_text, group, row, size, qos)
 
     def _reshaped(self, shard_extents: ShardExtents) -> None:
         """All sessions look at these shards, in slices: there may be tens of thousands."""
