@@ -1138,6 +1138,39 @@ STAGED_REFUSED_NAMED_MAX = 100
 STAGED_MENDING_MS_MAX = 60_000
 """Time that a decided commit waits for queues that are checked or repaired: each takes seconds at most."""
 
+# --- MQTT: packets and machines -------------------------------------------------------------------
+
+MQTT_CONNECT_BYTES_MAX = 128 * KIB
+"""Largest CONNECT: a token of Kerberos, a will and names fit; a stranger gets no more memory than this."""
+
+MQTT_USER_PROPERTIES_MAX = 1_024
+"""User properties of one packet. Each costs an object, and may be 5 bytes on the wire."""
+
+MQTT_FILTERS_PER_PACKET_MAX = 10_000
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have some thousands."""
+
+MQTT_TOPICS_KNOWN_MAX = 256
+"""Topics whose text a connection keeps, because clients name the same few again and again."""
+
+MQTT_TOPIC_KNOWN_BYTES_MAX = 256
+"""Longest of them: those of one connection are some 100 KiB at most."""
+
+MQTT_PROPERTIES_KNOWN_MAX = 64
+"""Properties of messages that a connection keeps read: what stays the same from one message to the next."""
+
+MQTT_PROPERTIES_KNOWN_BYTES_MAX = 256
+"""Longest of them, as bytes of a packet."""
+
+MQTT_HELD_PACKETS_MAX = 4_096
+"""Packets of one client that wait until it is let in: what one read may hold of short ones is more, and a
+client that sends so much before its CONNACK can wait for that."""
+
+MQTT_AUTH_ROUNDS_MAX = 8
+"""AUTH packets of a client in one authentication; mechanisms that are in use need two or three."""
+
+MQTT_GRANTS_KNOWN_MAX = 1_024
+"""Topics of one session for which is kept what its overlapping subscriptions grant."""
+
 # --- audit trail, quotas and turns ----------------------------------------------------------------
 
 AUDIT_SUM_MS = 10_000

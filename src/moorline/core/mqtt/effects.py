@@ -165,7 +165,7 @@ class KeepSent(Effect, frozen=True):
 
 
 class KeepReleased(Effect, frozen=True):
-    """Before PUBREL is sent: behind it the client forgets the id, and would take the message for a new one."""
+    """Before PUBREL is sent: then the client forgets the id, and would take the message for a new one."""
 
     packet_ids: list[int]
 
