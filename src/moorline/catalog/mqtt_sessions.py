@@ -14,8 +14,10 @@ LOAD = statement("mqtt_session_load")
 SUBSCRIPTIONS = statement("mqtt_session_subscriptions")
 EXCHANGES = statement("mqtt_session_exchanges")
 EXPIRY = statement("mqtt_session_expiry")
+OWNER = statement("mqtt_session_owner")
 LIST = statement("mqtt_session_list")
 WILL_KEEP = statement("mqtt_will_keep")
+WILL_END = statement("mqtt_will_end")
 WILL_FORGET = statement("mqtt_will_forget")
 WILL_TAKE_DUE = statement("mqtt_will_take_due")
 WILL_ORPHANS = statement("mqtt_will_orphans")
@@ -57,14 +59,17 @@ class MqttSessions:
     async def save_exchanges(self, given: Sequence[tuple[str, int, bytes]]) -> set[str]:
         """Of many sessions, each once, as (name, epoch, encoded); the names of those that are still ours."""
         names, epochs, encoded = (list(column) for column in zip(*given, strict=True))
-        return {
-            row["name"] for row in await self._catalog.fetch(EXCHANGES, names, epochs, encoded)
-        }
+        return {row["name"] for row in await self._catalog.fetch(EXCHANGES, names, epochs, encoded)}
+
+    async def owner_of(self, name: str) -> str | None:
+        """Of a session; None if there is none."""
+        owner: str | None = await self._catalog.fetchval(OWNER, name)
+        return owner
 
     async def set_expiry(self, name: str, epoch: int, expiry_s: int) -> None:
-        await self._catalog.fetch(EXPIRY, name, epoch, max(expiry_s, SESSION_EXPIRY_S_MIN))
+        await self._catalog.execute(EXPIRY, name, epoch, max(expiry_s, SESSION_EXPIRY_S_MIN))
 
-    async def list(self, after: str, count: int) -> list[ListedSession]:
+    async def page(self, after: str, count: int) -> list[ListedSession]:
         """A page of them behind that name."""
         return [ListedSession(**row) for row in await self._catalog.fetch(LIST, after, count)]
 
@@ -75,7 +80,7 @@ class MqttSessions:
     ) -> None:
         """`due_in_ms` is None while its client is connected."""
         name, principal, proof, is_local, will = kept
-        await self._catalog.fetch(
+        await self._catalog.execute(
             WILL_KEEP, name, node, principal, proof, is_local, will, delay_s, due_in_ms
         )
 
@@ -83,10 +88,14 @@ class MqttSessions:
         """False if another has published it."""
         return bool(await self._catalog.fetchval(WILL_FORGET, name))
 
+    async def end_will(self, name: str) -> None:
+        """One that waits is due now."""
+        await self._catalog.execute(WILL_END, name)
+
     async def adopt_orphans(self, own: str, *, is_start: bool, silent_s: int) -> None:
         """Wills of connections that no node has any more are due from now on; at a start those of this
         node too, which had been connected to the process before it."""
-        await self._catalog.fetch(WILL_ORPHANS, own if is_start else "", silent_s, own)
+        await self._catalog.execute(WILL_ORPHANS, own if is_start else "", silent_s, own)
 
     async def take_due(self) -> list[KeptWill]:
         """They are ours to publish: nobody else finds them."""

@@ -14,7 +14,9 @@ Scheme = Literal["tcp", "tls", "http", "https", "mqtt", "mqtts"]
 
 LISTEN_FORM = "tcp://HOST:PORT or tls://HOST:PORT (port 0 takes a free one, IPv6 in brackets)"
 HTTP_FORM = 'HOST:PORT or https://HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
-MQTT_FORM = "mqtt://HOST:PORT or mqtts://HOST:PORT (port 0 takes a free one, IPv6 in brackets), or off"
+MQTT_FORM = (
+    "mqtt://HOST:PORT or mqtts://HOST:PORT (port 0 takes a free one, IPv6 in brackets), or off"
+)
 PORT_MAX = 65_535
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"

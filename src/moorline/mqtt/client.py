@@ -243,9 +243,7 @@ class Client(Peer):
         return dropped
 
     def _say(self, effect: SayPacket) -> None:
-        self.write(
-            encode(effect.packet, self.level, self._packet_bytes_max, self._says_problems)
-        )
+        self.write(encode(effect.packet, self.level, self._packet_bytes_max, self._says_problems))
 
     # --- the machine ------------------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ class Counts(msgspec.Struct):
 class NodeCounts(Counts):
     """Of all clients since the start, with what has no client."""
 
+    received_publishes: int = 0
+    """Of clients that are gone."""
+    most_clients: int = 0
+    """That were connected at once."""
     connected: int = 0
     """CONNECTs that were accepted."""
     refused_connects: int = 0

@@ -38,6 +38,10 @@ class Filters:
         return list(self._kept.values())
 
     @property
+    def names_system_topics(self) -> bool:
+        return any(text.startswith("$SYS") for text in self._kept)
+
+    @property
     def filter(self) -> str:
         return next(iter(self._kept), "")
 

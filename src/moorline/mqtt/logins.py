@@ -1,9 +1,9 @@
 """Room: mqtt. How a CONNECT becomes a principal: by the same proofs, bounds and audit as every other login.
 
-    user name and password     a password; one that begins with moor_ is a token, whatever the user name is
-    a client certificate       of the TLS handshake
-    GSSAPI                     by AUTH, step by step
-    none of them               anonymous, where that is let in
+user name and password     a password; one that begins with moor_ is a token, whatever the user name is
+a client certificate       of the TLS handshake
+GSSAPI                     by AUTH, step by step
+none of them               anonymous, where that is let in
 """
 
 import asyncio
@@ -120,9 +120,7 @@ class Logins:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _by_password(
-        self, admission: MqttAdmission, peer: Peer, connect: Connect
-    ) -> None:
+    async def _by_password(self, admission: MqttAdmission, peer: Peer, connect: Connect) -> None:
         password = connect.password or b""
         is_token = password.startswith(TOKEN_PREFIX)
         mechanism = (Proof.TOKEN if is_token else Proof.PASSWORD).value

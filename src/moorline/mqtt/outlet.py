@@ -151,9 +151,7 @@ class MqttOutlet:
         count = effect.gap.upto - effect.gap.first
         self._counts.lost += count
         self._node_counts.lost += count
-        self._loop.call_soon(
-            self.confirm_lost, effect.feed, [(effect.gap.first, effect.gap.upto)]
-        )
+        self._loop.call_soon(self.confirm_lost, effect.feed, [(effect.gap.first, effect.gap.upto)])
 
     def end_subscription(self, number: int, code: str) -> None:
         self._over(number, code)
@@ -286,4 +284,3 @@ def _shared_message(member: Member, source: _Source, feed: int, stored: Stored) 
         member.identifiers,
         retain=bool(member.retain_as_published and stored.flags & RETAIN),
     )
-

@@ -37,11 +37,13 @@ class Publisher(Protocol):
 
     rights: SessionRights
     counts: Counts
-    level: int
     producer: int
     """By which *no local* knows its messages."""
     numbered_producer: int
     """By which its messages of QoS 2 are stored once."""
+
+    @property
+    def level(self) -> int: ...
 
     @property
     def allowance(self) -> SessionAllowance | None: ...
@@ -98,10 +100,10 @@ class Publishing:
         except (Denied, RightsUnknown) as error:
             who.counts.denied += 1
             self._counts.denied += 1
-            self._demands.tell(who, ACT, error)  # type: ignore[arg-type]
+            self._demands.tell(who, ACT, error)
             return ReasonCode.NOT_AUTHORIZED
         except OverQuota as error:
-            self._demands.tell(who, ACT, error)  # type: ignore[arg-type]
+            self._demands.tell(who, ACT, error)
             reason = ReasonCode.QUOTA_EXCEEDED
         except BadTopic:
             reason = ReasonCode.TOPIC_NAME_INVALID

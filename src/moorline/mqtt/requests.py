@@ -73,9 +73,7 @@ class Requests:
     async def _work(self) -> None:
         try:
             while self._waiting and not self._is_over:
-                batch = [
-                    self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))
-                ]
+                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
                 await self._answer(batch)
                 if len(self._waiting) < MQTT_SUBSCRIBES_WAITING_MAX // 2:
                     self._client.release_reading(WAIT)

@@ -170,9 +170,7 @@ class ExchangeCommits:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, {}
-                given = [
-                    (one.name, one.epoch, _encode(one.exchanges())) for one in batch
-                ]
+                given = [(one.name, one.epoch, _encode(one.exchanges())) for one in batch]
                 try:
                     held = await self._sessions.save_exchanges(given)
                 except (MoorlineError, OSError) as error:

@@ -150,7 +150,8 @@ class SessionBroker:
 
     def _forget(self, session: Connected) -> None:
         self._sessions.pop(session, None)
-        self._links.pop(session, None)
+        if isinstance(session, Session):
+            self._links.pop(session, None)
 
     async def _open(self, session: Session, call: OpenSession) -> Answer:
         own = self._of(session)
@@ -223,7 +224,7 @@ class SessionBroker:
         group = shared_name(call.filter)
         check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
         if group is None:
-            return await self._subscribe_private(own, call, start)
+            return await self._subscribe_private(session, own, call, start)
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
         row, _ = await find_or_create(
@@ -240,7 +241,7 @@ class SessionBroker:
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _subscribe_private(
-        self, own: TopicSession, call: SubscribeTopic, start: Start
+        self, session: Session, own: TopicSession, call: SubscribeTopic, start: Start
     ) -> Answer:
         check_filter(call.filter)
         if call.no_local:
@@ -254,7 +255,7 @@ class SessionBroker:
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
-        await send_retained(self._topics, self.context.directory, own, number, call.filter)
+        await send_retained(self._topics, self.context.directory, own, session, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _begin(

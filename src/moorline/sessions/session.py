@@ -347,6 +347,10 @@ class TopicSession:
         """Stores what changed of the places of a durable session."""
         await self._commits.commit()
 
+    async def settled(self) -> None:
+        """Behind its end: returns when its last places are stored, or it is removed."""
+        await self._commits.settled.wait()
+
     def take_over(self) -> None:
         """Another connection has opened the session: everything here is over."""
         if not self.session.is_open:

@@ -404,6 +404,10 @@ class StreamStore(StreamView):
         """Of all retained messages, as they are in memory."""
         return self._retained.live_bytes
 
+    @property
+    def retained_count(self) -> int:
+        return self._retained.count
+
     def retained(self, filter_text: str) -> Iterator[Entry | None]:
         """The retained messages that match, step by step, with None where a step found none. One without a
         body says that there is none any more."""
