@@ -3,8 +3,9 @@
     PUBLISH of qos 1   STORING ──stored──► PUBACK
     PUBLISH of qos 2   STORING ──stored──► RECEIVED, PUBREC ──PUBREL──► FORGETTING ──forgotten──► PUBCOMP
 
-Answers go in the order in which the publishes came (MQTT 5, 4.6), whichever is stored first. An id of qos 2 is
-known from its first PUBLISH until it is forgotten durably: what comes with it meanwhile is the same message.
+Answers go in the order in which the publishes came (MQTT 5, 4.6), whichever is stored first. An id of qos 2
+is known from its first PUBLISH until it is forgotten durably: what comes with it meanwhile is the same
+message.
 
 Invariants, looked at by `check`:
 
@@ -83,7 +84,7 @@ class Inbound:
         self._waiting: dict[int, _Waiting] = {}
         """The same by their numbers."""
         self._storing: dict[int, int] = {}
-        """Number to packet id of the tries of qos 2 that are under way, also for connections that are gone."""
+        """Number to packet id of the tries of qos 2 that are under way, also of connections that are gone."""
         self._receive_max = 0
         self._out = 0
         """Of this connection: publishes of qos 1 and 2 that have no last answer yet."""

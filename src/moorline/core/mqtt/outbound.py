@@ -1,7 +1,8 @@
 """Room: core/mqtt. What a client gets: packet ids, its receive maximum, redelivery, exchanges of qos 2.
 
     qos 1   SENT ──PUBACK──► over
-    qos 2   KEEPING ──kept──► SENT ──PUBREC──► RELEASING ──kept──► RELEASED, PUBREL ──PUBCOMP──► FORGETTING ──► over
+    qos 2   KEEPING ──kept──► SENT ──PUBREC──► RELEASING ──kept──► RELEASED, PUBREL ──PUBCOMP──► FORGETTING
+            ──forgotten──► over
             a new connection: SENT becomes AGAIN, and SENT once more when its message is delivered again
 
 An exchange of qos 2 is kept before it is sent, and forgotten in one commit with the cursor that passes its
@@ -234,7 +235,7 @@ class Outbound:
             elif one.state is _State.AGAIN:
                 self._again -= 1
                 if one.qos == 2:
-                    # The client may have seen it. PUBREL makes it forget the id before another message has it.
+                    # The client may have seen it. PUBREL makes it forget the id before another has it.
                     one.state = _State.RELEASING
                     release.append(one.packet_id)
                 else:

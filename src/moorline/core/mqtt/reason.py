@@ -6,7 +6,7 @@ others are aliases. 0x80 and above are failures.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from moorline.errors import WireError
 
@@ -61,6 +61,44 @@ class ReasonCode(IntEnum):
     @property
     def is_failure(self) -> bool:
         return self >= 0x80
+
+
+R = ReasonCode
+CONNACK_REASONS: Final = frozenset(
+    {
+        R.SUCCESS,
+        *(R(code) for code in range(R.UNSPECIFIED_ERROR, R.BANNED + 1)),
+        R.BAD_AUTHENTICATION_METHOD,
+        R.TOPIC_NAME_INVALID,
+        R.PACKET_TOO_LARGE,
+        R.QUOTA_EXCEEDED,
+        R.PAYLOAD_FORMAT_INVALID,
+        R.RETAIN_NOT_SUPPORTED,
+        R.QOS_NOT_SUPPORTED,
+        R.USE_ANOTHER_SERVER,
+        R.SERVER_MOVED,
+        R.CONNECTION_RATE_EXCEEDED,
+    }
+)
+"""What CONNACK may say (3.2.2.2)."""
+
+DISMISSALS: Final = frozenset(
+    {
+        R.NORMAL_DISCONNECTION,
+        *(R(code) for code in range(R.UNSPECIFIED_ERROR, R.IMPLEMENTATION_SPECIFIC_ERROR + 1)),
+        R.NOT_AUTHORIZED,
+        R.SERVER_BUSY,
+        R.SERVER_SHUTTING_DOWN,
+        *(R(code) for code in range(R.KEEP_ALIVE_TIMEOUT, R.TOPIC_NAME_INVALID + 1)),
+        *(
+            R(code)
+            for code in range(
+                R.RECEIVE_MAXIMUM_EXCEEDED, R.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED + 1
+            )
+        ),
+    }
+)
+"""What DISCONNECT of a server may say (3.14.2.1)."""
 
 
 class Violation(WireError):

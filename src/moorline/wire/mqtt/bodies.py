@@ -182,7 +182,7 @@ def _goodbye(fields: Fields, level: int) -> Disconnect:
 
 
 def _dismissal(fields: Fields, level: int) -> Disconnect:
-    found = _reason_and_properties(fields, level, reasons.DISMISSALS, Place.DISCONNECT)
+    found = _reason_and_properties(fields, level, reasons.DISMISSED, Place.DISCONNECT)
     return Disconnect(*found)
 
 

@@ -40,8 +40,8 @@ class UnknownVersion(Violation):
         self.answer_level = answer_level
 
 
-def decode_connect(fields: Fields) -> Connect:
-    level, is_bridge = _level(fields)
+def decode_connect(fields: Fields, level: int, is_bridge: bool) -> Connect:
+    """What follows the level (`decode_level`)."""
     flags = fields.byte("the connect flags")
     _check_flags(flags, level)
     keep_alive_s = fields.u16("keep alive")
@@ -67,7 +67,8 @@ def decode_connect(fields: Fields) -> Connect:
     )
 
 
-def _level(fields: Fields) -> tuple[int, bool]:
+def decode_level(fields: Fields) -> tuple[int, bool]:
+    """The version, and whether a bridge says so. `UnknownVersion` for one that is not spoken here."""
     name = fields.text("the protocol's name")
     said = fields.byte("the protocol's level")
     if name not in _NAMES:

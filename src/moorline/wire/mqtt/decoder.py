@@ -19,7 +19,7 @@ from moorline.limits import (
     MQTT_TOPICS_KNOWN_MAX,
 )
 from moorline.wire.mqtt.bodies import OF_CLIENT, OF_SERVER, Body
-from moorline.wire.mqtt.connect import UnknownVersion, decode_connect
+from moorline.wire.mqtt.connect import UnknownVersion, decode_connect, decode_level
 from moorline.wire.mqtt.fields import Fields, malformed, protocol_error, text_of
 from moorline.wire.mqtt.properties import Place, decode_properties
 
@@ -222,16 +222,14 @@ class Decoder:
 
     def _connect(self, fields: Fields) -> Connect:
         try:
-            connect = decode_connect(fields)
+            level, is_bridge = decode_level(fields)
         except UnknownVersion as error:
-            if not self.level:
-                self.level = error.answer_level
+            self.level = self.level or error.answer_level
             raise
-        # That of the first: a second one is a violation, which is answered as the first asked for.
-        if not self.level:
-            self.level = connect.level
-
-        return connect
+        # That of the first: a second one is a violation, which is answered as the first asked for. Set before
+        # the rest is read, so that what is wrong there can be answered.
+        self.level = self.level or level
+        return decode_connect(fields, level, is_bridge)
 
     def _publish(self, first: int, fields: Fields) -> Publish:
         """Any PUBLISH: too long for the short way, or at its bounds."""

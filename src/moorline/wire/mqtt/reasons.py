@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from moorline.core.mqtt.reason import CONNACK_REASONS, DISMISSALS
 from moorline.core.mqtt.reason import ReasonCode as R
 from moorline.wire.mqtt.fields import malformed, protocol_error
 
@@ -26,20 +27,7 @@ STORED: Final = _table(*_STORING)
 """Of PUBACK and PUBREC."""
 RELEASED: Final = _table(R.SUCCESS, R.PACKET_IDENTIFIER_NOT_FOUND)
 """Of PUBREL and PUBCOMP."""
-CONNECTED: Final = _table(
-    R.SUCCESS,
-    *(R(code) for code in range(0x80, 0x8B)),
-    R.BAD_AUTHENTICATION_METHOD,
-    R.TOPIC_NAME_INVALID,
-    R.PACKET_TOO_LARGE,
-    R.QUOTA_EXCEEDED,
-    R.PAYLOAD_FORMAT_INVALID,
-    R.RETAIN_NOT_SUPPORTED,
-    R.QOS_NOT_SUPPORTED,
-    R.USE_ANOTHER_SERVER,
-    R.SERVER_MOVED,
-    R.CONNECTION_RATE_EXCEEDED,
-)
+CONNECTED: Final = _table(*CONNACK_REASONS)
 SUBSCRIBED: Final = _table(
     R.GRANTED_QOS_0,
     R.GRANTED_QOS_1,
@@ -80,21 +68,7 @@ GOODBYES: Final = _table(
     R.PAYLOAD_FORMAT_INVALID,
 )
 """Of a DISCONNECT of a client."""
-DISMISSALS: Final = _table(
-    R.NORMAL_DISCONNECTION,
-    R.UNSPECIFIED_ERROR,
-    R.MALFORMED_PACKET,
-    R.PROTOCOL_ERROR,
-    R.IMPLEMENTATION_SPECIFIC_ERROR,
-    R.NOT_AUTHORIZED,
-    R.SERVER_BUSY,
-    R.SERVER_SHUTTING_DOWN,
-    *(R(code) for code in range(R.KEEP_ALIVE_TIMEOUT, R.TOPIC_NAME_INVALID + 1)),
-    *(
-        R(code)
-        for code in range(R.RECEIVE_MAXIMUM_EXCEEDED, R.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED + 1)
-    ),
-)
+DISMISSED: Final = _table(*DISMISSALS)
 """Of a DISCONNECT of a server."""
 PROOFS: Final = _table(R.CONTINUE_AUTHENTICATION, R.RE_AUTHENTICATE)
 """Of an AUTH of a client."""
