@@ -102,6 +102,7 @@ class MqttBroker:
             topic_alias_max=MQTT_ALIASES_MAX,
             keep_alive_s_max=self.config.mqtt_keep_alive_s_max,
             connect_timeout_ms=min(MQTT_CONNECT_MS, self.config.hello_timeout_ms),
+            session_expiry_s_max=self.config.mqtt_session_expiry_s_max,
             methods=methods,
         )
 
@@ -162,7 +163,7 @@ class MqttBroker:
     async def _open(self, client: Client, connect: Connect, assigned: str) -> None:
         name = client.name
         await self._end_other(client, name)
-        expiry_s = min(connect.session_expiry_s, self.config.mqtt_session_expiry_s_max)
+        expiry_s = client.session_expiry_s
         session = ClientSession(client, self, name)
         client.session = session
         present = await self._opened(client, session, connect, expiry_s)
@@ -176,11 +177,11 @@ class MqttBroker:
         self.counts.most_clients = max(self.counts.most_clients, len(self.clients))
         client.keep_alive_s = connect.keep_alive_s
         kept, reader, again = present or ([], 0, [])
+        session.connected()
         client.accepted(session_present=present is not None, assigned_client_id=assigned or None)
-        receive_max = connect.properties.receive_max or 65_535
-        session.begin(receive_max)
+        session.begin()
         client.flush()
-        await session.requests.resume(kept, reader)
+        await session.requests.begin(kept, reader)
         if again:
             await self.retained.send_again(session, again)
 
@@ -264,7 +265,7 @@ class MqttBroker:
         self.counts.received_publishes += client.counts.received
         self.counts.received_bytes += client.counts.received_bytes
         self.counts.sent_bytes += client.counts.sent_bytes
-        expiry_s = min(end.session_expiry_s, self.config.mqtt_session_expiry_s_max)
+        expiry_s = end.session_expiry_s
         session.end()
         settling = asyncio.create_task(self._settle(session, expiry_s))
         self._settling[name] = settling

@@ -102,9 +102,6 @@ class Client(Peer):
         self._machine = Connection(terms)
         self._decoder = Decoder(terms.packet_bytes_max)
         self._writer: PublishWriter | None = None
-        self._packet_bytes_max = 0
-        """What the client takes; 0 is anything."""
-        self._says_problems = True
         self._proofs: Proofs | None = None
         self._accepted: ProofAccepted | None = None
         self._shown = b""
@@ -136,6 +133,16 @@ class Client(Peer):
         return self._machine.level
 
     @property
+    def receive_max(self) -> int:
+        """What the client takes unanswered."""
+        return self._machine.receive_max
+
+    @property
+    def session_expiry_s(self) -> int:
+        """How long its session outlives it."""
+        return self._machine.session_expiry_s
+
+    @property
     def is_serving(self) -> bool:
         """Whether it is connected, and its session is open."""
         return self.is_open and self._machine.state is ConnectionState.OPEN
@@ -158,11 +165,11 @@ class Client(Peer):
         self.counts.received_bytes += len(data)
         try:
             packets = self._decoder.feed(data)
-            effects = self._machine.heard(packets, monotonic_ms())
         except Violation as violation:
+            self.perform(self._machine.heard(violation.before, monotonic_ms()))
             self._broke(violation)
         else:
-            self.perform(effects)
+            self.perform(self._machine.heard(packets, monotonic_ms()))
         if self.session is not None:
             self.session.read_over()
         self.flush()
@@ -243,7 +250,14 @@ class Client(Peer):
         return dropped
 
     def _say(self, effect: SayPacket) -> None:
-        self.write(encode(effect.packet, self.level, self._packet_bytes_max, self._says_problems))
+        self.write(
+            encode(
+                effect.packet,
+                self.level or self._decoder.level,
+                self._machine.packet_bytes_max,
+                self._machine.has_problem_information,
+            )
+        )
 
     # --- the machine ------------------------------------------------------------------------------
 
@@ -254,6 +268,9 @@ class Client(Peer):
             try:
                 self._performers[type(effect)](effect)
             except Violation as violation:
+                # A machine of the session raised it: of what came before there are effects.
+                if self.session is not None:
+                    self.session.perform(violation.before)
                 self._broke(violation)
                 return
 
@@ -264,12 +281,8 @@ class Client(Peer):
     def _broke(self, violation: Violation) -> None:
         if self._is_over:
             return
-        before, violation.before = violation.before, []
-        if before:
-            self.perform(self._machine.heard(before, monotonic_ms()))
         self._host.violated(self, violation)
-        if not self._is_over:
-            self.perform(self._machine.broke(violation, monotonic_ms()))
+        self.perform(self._machine.broke(violation, monotonic_ms(), self._decoder.level))
 
     def refuse(self, reason: ReasonCode, text: str, server_reference: str | None = None) -> None:
         """The node's own end of it, before or behind CONNACK."""
@@ -298,12 +311,8 @@ class Client(Peer):
 
     async def _opening(self, effect: OpenSession) -> None:
         connect = effect.connect
-        properties = connect.properties
-        self._packet_bytes_max = properties.packet_bytes_max or 0
-        self._says_problems = properties.request_problem_information != 0
-        self._writer = PublishWriter(
-            self.level, self._packet_bytes_max, properties.topic_alias_max or 0
-        )
+        machine = self._machine
+        self._writer = PublishWriter(self.level, machine.packet_bytes_max, machine.topic_alias_max)
         try:
             if effect.principal is None:
                 await self._host.logins.judge(self._admission, self, connect)

@@ -15,9 +15,9 @@ from moorline.mqtt.client import Client
 from moorline.mqtt.logins import MqttAdmission
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import BY_CERTIFICATE, BY_NOTHING
+from moorline.net.clock import wall_ms
 from moorline.net.http.peer import Peer
 from moorline.net.listener import Describer, LoginRefused
-from moorline.net.clock import wall_ms
 from moorline.net.tls import why_refused_here
 
 

@@ -151,6 +151,7 @@ class MqttOutlet:
         count = effect.gap.upto - effect.gap.first
         self._counts.lost += count
         self._node_counts.lost += count
+        self._perform(self._outbound.gone("", effect.stream.shard, effect.gap.upto))
         self._loop.call_soon(self.confirm_lost, effect.feed, [(effect.gap.first, effect.gap.upto)])
 
     def end_subscription(self, number: int, code: str) -> None:
@@ -208,7 +209,7 @@ class MqttOutlet:
     def done(self, places: Iterable[tuple[int, int]]) -> None:
         """(feed, offset) of what delivery need not think of any more; told to it together."""
         for feed, offset in places:
-            if feed:
+            if feed > 0:
                 ranges = self._done.get(feed)
                 if ranges is None:
                     ranges = self._done[feed] = Ranges()

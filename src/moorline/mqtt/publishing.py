@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from moorline.access.demands import Demands
+from moorline.access.guard import denied
 from moorline.core.access.right import WRITE
 from moorline.core.frames.frame import QOS0, RETAIN
 from moorline.core.mqtt.effects import Incoming
@@ -18,7 +19,6 @@ from moorline.core.mqtt.packets import MQTT_5, Publish
 from moorline.core.mqtt.reason import ReasonCode
 from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, Denied, NodeDiskFull, OverQuota, RightsUnknown, TooLarge
-from moorline.access.guard import denied
 from moorline.journal.streams.producers import UNNUMBERED
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX
 from moorline.mqtt.counts import Counts, NodeCounts

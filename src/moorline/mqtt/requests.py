@@ -53,7 +53,8 @@ class Requests:
         self._broker = broker
         self._client = session.client
         self._waiting: deque[Request] = deque()
-        self._is_working = False
+        self._is_working = True
+        """Also until the session goes on: what comes meanwhile waits."""
         self._is_over = False
         self._members: dict[str, KeptFilter] = {}
         """Shared subscriptions, as they are kept."""
@@ -223,7 +224,14 @@ class Requests:
 
     # --- a session that goes on -------------------------------------------------------------------
 
-    async def resume(self, kept: Sequence[KeptFilter], reader: int) -> None:
+    async def begin(self, kept: Sequence[KeptFilter], reader: int) -> None:
+        """What the session had goes on; then what came meanwhile is done."""
+        await self._resume(kept, reader)
+        self._is_working = bool(self._waiting)
+        if self._is_working:
+            self._broker.spawn(self._work())
+
+    async def _resume(self, kept: Sequence[KeptFilter], reader: int) -> None:
         """Filters that are not granted by now stay the client's, and let nothing through."""
         session, client = self._session, self._client
         for one in kept:
@@ -241,3 +249,4 @@ class Requests:
             session.reading = await self._broker.sessions.begin_reading(
                 session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
             )
+            session.pass_places()

@@ -7,11 +7,13 @@ room for them, so that a hundred thousand matches are never in memory as PUBLISH
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
+from moorline.core.delivery.delivery import FAR
 from moorline.core.frames.frame import stored_at
 from moorline.core.mqtt.effects import Place
-from moorline.core.mqtt.outbound import Outgoing
+from moorline.core.mqtt.outbound import NO_FEED, Outgoing
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.stream import Shard
+from moorline.journal.streams.retained import is_tombstone
 from moorline.mqtt.outlet import outgoing
 from moorline.net.slices import in_slices
 from moorline.topics.retained import newest_retained
@@ -58,14 +60,11 @@ class RetainedMessages:
             ours = await self._broker.topics.retained(topic, session.client.rights.principal)
             for entry in ours:
                 stored = stored_at(entry.frame, 0)
-                if stored.body:
-                    session.outlet.send(
-                        [
-                            outgoing(
-                                stored, place_of(stored.topic, stored.offset), 0, 2, (), retain=True
-                            )
-                        ]
-                    )
+                if not is_tombstone(entry.frame):
+                    place = place_of(stored.topic, stored.offset)
+                    session.outlet.send([outgoing(stored, place, NO_FEED, 2, (), retain=True)])
+            # What is not there any more comes no more.
+            session.gone(SOURCE + topic, Shard("", 0), FAR)
 
 
 def place_of(topic: str, offset: int) -> Place:
@@ -84,7 +83,7 @@ def _some(
                 outgoing(
                     stored,
                     place_of(stored.topic, stored.offset),
-                    0,
+                    NO_FEED,
                     subscription.qos,
                     identifiers,
                     retain=True,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moorline.catalog.sessions import SessionRow
 from moorline.core.access.right import SUBSCRIBE
+from moorline.core.delivery.delivery import FAR
 from moorline.core.effects import Effect
 from moorline.core.mqtt.effects import (
     Ack,
@@ -22,11 +23,13 @@ from moorline.core.mqtt.effects import (
     MessagesFailed,
     SayAcks,
     SayPublishes,
+    Sent,
     StorePublishes,
 )
 from moorline.core.mqtt.inbound import Inbound
-from moorline.core.mqtt.outbound import Outbound
-from moorline.core.mqtt.packets import Publish, Pubrel
+from moorline.core.mqtt.outbound import PACKET_ID_MAX, Outbound
+from moorline.core.mqtt.packets import MQTT_5, Publish, Pubrel
+from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
 from moorline.limits import MQTT_IN_FLIGHT_MAX, MQTT_RECEIVE_MAX, PRIVATE_COMMIT_MS
 from moorline.mqtt.filters import Filters
@@ -56,10 +59,10 @@ class ClientSession:
         """Numbers of memberships in groups, by filter."""
         self.reading = 0
         """The number of the subscription of all plain filters; 0 before there is one."""
-        self.inbound = Inbound()
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX)
+        self._restored: list[Sent] = []
         self._broker = broker
-        self._sequence = 0
+        self.inbound = Inbound(sequence=self._numbered())
         self._is_over = False
         self._forgetting: list[int] = []
         self._loop = asyncio.get_running_loop()
@@ -103,19 +106,44 @@ class ClientSession:
 
     def restore(self, kept: Exchanges) -> None:
         """Before anything is said: it goes on where its last connection ended."""
-        numbered = self._broker.topics.streams.store.producer_last(self.client.numbered_producer)
-        self._sequence = max(kept.sequence, numbered, 0)
-        self.inbound = Inbound(kept.received, self._sequence)
-        self.outbound = Outbound(MQTT_IN_FLIGHT_MAX, kept.unfinished())
+        self.inbound = Inbound(kept.received, max(kept.sequence, self._numbered()))
+        self._restored = kept.unfinished()
+        self.outbound = Outbound(MQTT_IN_FLIGHT_MAX, self._restored)
         self.outlet.use(self.outbound)
 
-    def begin(self, receive_max: int) -> None:
+    def _numbered(self) -> int:
+        """The highest sequence that the streams know of the client."""
+        store = self._broker.topics.streams.store
+        return max(store.producer_last(self.client.numbered_producer), 0)
+
+    def connected(self) -> None:
+        """Before CONNACK, and what came behind CONNECT."""
+        # Before MQTT 5 a client cannot be told of a bound, and has the one that packet ids are.
+        told = MQTT_RECEIVE_MAX if self.client.level == MQTT_5 else PACKET_ID_MAX
+        self.inbound.connected(told)
+
+    def begin(self) -> None:
         """Behind CONNACK."""
-        self.inbound.connected(MQTT_RECEIVE_MAX)
-        self.perform(self.outbound.connected(receive_max))
+        self.perform(self.outbound.connected(self.client.receive_max))
+        # A group does not wait: what was out of it is another member's.
+        for source, shard in {(one.place.source, one.place.shard) for one in self._restored}:
+            if source.startswith("$"):
+                self.gone(source, shard, FAR)
+
+    def gone(self, source: str, shard: Shard, below: int) -> None:
+        """Nothing of that comes again: exchanges that wait for it are finished without it."""
+        self.perform(self.outbound.gone(source, shard, below))
+
+    def pass_places(self) -> None:
+        """Behind the places of the client nothing comes again."""
+        subscription = self.own.subscriptions.get(self.reading)
+        if subscription is None or subscription.private is None or not self._restored:
+            return
+        for shard, low in subscription.private.lows():
+            self.gone("", shard, low)
 
     def exchanges(self) -> Exchanges:
-        return Exchanges.of(self.inbound.kept(), self._sequence, self.outbound.unfinished())
+        return Exchanges.of(self.inbound.kept(), self.inbound.sequence, self.outbound.unfinished())
 
     def taken_over(self) -> None:
         self.own.take_over()
@@ -165,8 +193,6 @@ class ClientSession:
 
     def _store_publishes(self, effect: StorePublishes) -> None:
         incoming = effect.incoming
-        for one in incoming:
-            self._sequence = max(self._sequence, one.sequence)
         if self.is_kept and any(one.sequence and not one.is_kept for one in incoming):
             # All of them wait with those of QoS 2, so that they stay in order.
             self._keep(lambda: self._append(effect, is_kept=True))
@@ -243,6 +269,7 @@ class ClientSession:
         self.outlet.flush()
         await self.own.commit()
         self.outbound.forgotten(packet_ids)
+        self.pass_places()
         self._broker.exchanges.keep(self, lambda: None)
         self.outlet.go_on()
 

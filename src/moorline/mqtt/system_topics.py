@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from moorline.core.mqtt.effects import Place
-from moorline.core.mqtt.outbound import Outgoing
+from moorline.core.mqtt.outbound import NO_FEED, Outgoing
 from moorline.core.stream import Shard
 from moorline.core.topic import matches
 from moorline.limits import MQTT_SYSTEM_TOPICS_MS
@@ -68,7 +68,7 @@ class SystemTopics:
             return
         for name, value in self.values().items():
             if matches(filter_text, PREFIX + name):
-                yield Outgoing(_NOWHERE, 0, PREFIX + name, value.encode(), 0, True)
+                yield Outgoing(_NOWHERE, NO_FEED, PREFIX + name, value.encode(), 0, True)
 
     async def tell_forever(self) -> None:
         while True:
@@ -79,7 +79,7 @@ class SystemTopics:
                 if session is None or not session.filters.names_system_topics:
                     continue
                 found = [
-                    Outgoing(_NOWHERE, 0, PREFIX + name, value.encode(), 0)
+                    Outgoing(_NOWHERE, NO_FEED, PREFIX + name, value.encode(), 0)
                     for name, value in values.items()
                     if session.filters.granted(PREFIX + name) is not None
                 ]

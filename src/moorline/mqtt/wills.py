@@ -60,8 +60,15 @@ class Life:
         self._wills = wills
         self._name = name
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._turn = asyncio.Lock()
 
     async def perform(self, effects: Iterable[Effect]) -> None:
+        """One list after the other: what a connection leaves is done before what the next one brings."""
+        async with self._turn:
+            await self._perform(effects)
+        self._wills.look_at(self._name, self)
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SetTimer(timer, after_ms):
@@ -82,7 +89,6 @@ class Life:
                     await self._wills.forget(self, self._name)
                 case EndSession():
                     pass  # the catalog knows when it expires
-        self._wills.look_at(self._name, self)
 
     def close(self) -> None:
         for timer in list(self._timers):
