@@ -67,13 +67,22 @@ class _State(Enum):
     RELEASING = "releasing"
     RELEASED = "released"
     OVER = "over"
-    """PUBCOMP came, after a restart, and before its message was delivered again: it is not known yet whose
-    cursor is to pass it."""
+    """PUBCOMP came before its message was delivered again: there is nobody yet whose cursor passes it."""
     FORGETTING = "forgetting"
 
 
 class _Exchange:
-    __slots__ = ("feed", "is_counted", "packet_id", "place", "publish", "qos", "state", "was_sent")
+    __slots__ = (
+        "feed",
+        "is_counted",
+        "is_gone",
+        "packet_id",
+        "place",
+        "publish",
+        "qos",
+        "state",
+        "was_sent",
+    )
 
     def __init__(self, packet_id: int, place: Place, qos: int, state: _State, feed: int) -> None:
         self.packet_id = packet_id
@@ -81,8 +90,10 @@ class _Exchange:
         self.qos = qos
         self.state = state
         self.feed = feed
-        """0 as long as it is not known, after a restart."""
+        """0 from a new connection on, until its message is delivered again."""
         self.is_counted = False
+        self.is_gone = False
+        """Its message is never delivered again: no cursor is waited for."""
         self.was_sent = False
         self.publish: Publish | None = None
         """What is sent when it is kept."""
@@ -97,7 +108,8 @@ class Outbound:
         self._window = min(window, PACKET_ID_MAX // 2)
         self._receive_max = 0
         self._counted = 0
-        self._again = 0
+        self._unplaced = 0
+        """Exchanges whose messages are to be delivered again."""
         self._next_id = 1
         self._by_id: dict[int, _Exchange] = {}
         self._by_place: dict[Place, _Exchange] = {}
@@ -107,22 +119,23 @@ class Outbound:
             state = _State.RELEASED if one.is_released else _State.AGAIN
             exchange = self._open(one.packet_id, one.place, one.qos, state, 0)
             exchange.was_sent = True
-            self._again += state is _State.AGAIN
+            self._unplaced += 1
 
     # --- connections --------------------------------------------------------------------------------
 
     def connected(self, receive_max: int) -> list[Effect]:
-        """A new connection of the session. PUBRELs go at once; give all else back to the deliveries, and
-        what comes again (`deliver`) has its old packet id and DUP."""
+        """A new connection of the session. PUBRELs go at once. Give all that is out back to the deliveries:
+        what comes again (`deliver`) has its old packet id and DUP, or is not sent if the client has it."""
         self._receive_max = receive_max
         self._counted = 0
+        self._unplaced = len(self._by_id)
         pubrels: list[Ack] = []
         for one in self._by_id.values():
             one.is_counted = False
             one.publish = None
+            one.feed = 0
             if one.state is _State.SENT:
                 one.state = _State.AGAIN
-                self._again += 1
             elif one.state is _State.RELEASED:
                 pubrels.append(Pubrel(one.packet_id))
         return [SayAcks(pubrels)] if pubrels else []
@@ -130,7 +143,8 @@ class Outbound:
     @property
     def room(self) -> int:
         """How many messages of qos 1 and 2 may be delivered now."""
-        in_window = self._window - len(self._by_id) + self._again
+        # Those that come again are not stopped by themselves.
+        in_window = self._window - len(self._by_id) + self._unplaced
         return max(0, min(self._receive_max - self._counted, in_window))
 
     # --- messages -----------------------------------------------------------------------------------
@@ -145,10 +159,10 @@ class Outbound:
         for one in messages:
             known = places.get(one.place) if places else None
             if known is not None:
+                self._unplaced -= not known.feed
                 known.feed = one.feed
                 if known.state is _State.AGAIN:
                     known.state = _State.SENT
-                    self._again -= 1
                     say.append(self._count(known, one, now_ms))
                 elif known.state is _State.OVER:
                     known.state = _State.FORGETTING
@@ -196,7 +210,6 @@ class Outbound:
             elif one.state is _State.KEEPING:
                 # The connection that it was for is gone, and its message is delivered again.
                 one.state = _State.AGAIN
-                self._again += 1
         effects: list[Effect] = [SayPublishes(say)] if say else []
         return [*effects, SayAcks(pubrels)] if pubrels else effects
 
@@ -229,11 +242,11 @@ class Outbound:
             place = one.place
             if place.source != source or place.shard != shard or place.offset >= below:
                 continue
+            one.is_gone = True
             if one.state is _State.OVER:
                 one.state = _State.FORGETTING
                 forget.append(one.packet_id)
             elif one.state is _State.AGAIN:
-                self._again -= 1
                 if one.qos == 2:
                     # The client may have seen it. PUBREL makes it forget the id before another has it.
                     one.state = _State.RELEASING
@@ -267,7 +280,6 @@ class Outbound:
                 self._end(one, done, forget)
             elif isinstance(ack, Pubrec):
                 if one.state in (_State.SENT, _State.AGAIN):
-                    self._again -= one.state is _State.AGAIN
                     one.state = _State.RELEASING
                     release.append(one.packet_id)
                 elif one.state is _State.RELEASED:
@@ -301,12 +313,11 @@ class Outbound:
     def _end(self, one: _Exchange, done: list[tuple[int, int]], forget: list[int]) -> None:
         """The client has it, or will not."""
         self._uncount(one)
-        self._again -= one.state is _State.AGAIN
         if one.feed:
             done.append((one.feed, one.place.offset))
         if one.qos == 1:
             self._close(one)
-        elif one.feed:
+        elif one.feed or one.is_gone:
             one.state = _State.FORGETTING
             forget.append(one.packet_id)
         else:
@@ -329,6 +340,7 @@ class Outbound:
     def _close(self, one: _Exchange) -> None:
         del self._by_id[one.packet_id]
         del self._by_place[one.place]
+        self._unplaced -= not one.feed
 
     def _count(self, one: _Exchange, message: Outgoing, now_ms: int) -> Publish:
         """What goes to the client, which may have so many."""
@@ -369,8 +381,8 @@ class Outbound:
         counted = sum(one.is_counted for one in self._by_id.values())
         assert counted == self._counted, f"O2: {self._counted} are counted of {counted}"
         assert counted <= self._receive_max, f"O2: {counted} of {self._receive_max}"
-        again = sum(one.state is _State.AGAIN for one in self._by_id.values())
-        assert again == self._again, f"O2: {self._again} come again of {again}"
+        unplaced = sum(not one.feed for one in self._by_id.values())
+        assert unplaced == self._unplaced, f"O1: {self._unplaced} come again of {unplaced}"
 
 
 def _publish(message: Outgoing, qos: int, packet_id: int, dup: bool, now_ms: int) -> Publish:
