@@ -61,6 +61,10 @@ class ClientSession:
         """The number of the subscription of all plain filters; 0 before there is one."""
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX)
         self._restored: list[Sent] = []
+        self._sent: dict[int, Sent] = {}
+        """What was sent and is to be kept, as its effects have asked for it."""
+        self._received_over: set[int] = set()
+        """Packet ids that the client has used, on their way out of what is kept."""
         self._broker = broker
         self.inbound = Inbound(sequence=self._numbered())
         self._is_over = False
@@ -108,6 +112,7 @@ class ClientSession:
         """Before anything is said: it goes on where its last connection ended."""
         self.inbound = Inbound(kept.received, max(kept.sequence, self._numbered()))
         self._restored = kept.unfinished()
+        self._sent = {one.packet_id: one for one in self._restored if one.qos == 2}
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX, self._restored)
         self.outlet.use(self.outbound)
 
@@ -143,7 +148,16 @@ class ClientSession:
             self.gone("", shard, low)
 
     def exchanges(self) -> Exchanges:
-        return Exchanges.of(self.inbound.kept(), self.inbound.sequence, self.outbound.unfinished())
+        received = {
+            packet_id: sequence
+            for packet_id, sequence in self.inbound.kept().items()
+            if packet_id not in self._received_over
+        }
+        sent = self._sent
+        if self._is_over:
+            # Those of QoS 1 too: they come again under their ids.
+            sent = {one.packet_id: one for one in self.outbound.unfinished()} | sent
+        return Exchanges.of(received, self.inbound.sequence, list(sent.values()))
 
     def taken_over(self) -> None:
         self.own.take_over()
@@ -215,7 +229,13 @@ class ClientSession:
 
     def _forget_received(self, effect: ForgetReceived) -> None:
         packet_ids = effect.packet_ids
-        self._keep(lambda: self._said(lambda: self.inbound.forgotten(packet_ids)))
+        self._received_over.update(packet_ids)
+
+        def forgotten() -> None:
+            self._received_over.difference_update(packet_ids)
+            self._said(lambda: self.inbound.forgotten(packet_ids))
+
+        self._keep(forgotten)
 
     # --- PUBLISHes to the client ------------------------------------------------------------------
 
@@ -233,10 +253,15 @@ class ClientSession:
 
     def _keep_sent(self, effect: KeepSent) -> None:
         packet_ids = [one.packet_id for one in effect.sent]
+        self._sent.update((one.packet_id, one) for one in effect.sent)
         self._keep(lambda: self._said(lambda: self.outbound.kept(packet_ids)))
 
     def _keep_released(self, effect: KeepReleased) -> None:
         packet_ids = effect.packet_ids
+        for packet_id in packet_ids:
+            known = self._sent.get(packet_id)
+            if known is not None:
+                self._sent[packet_id] = Sent(packet_id, known.place, known.qos, True)
         self._keep(lambda: self._said(lambda: self.outbound.kept(packet_ids)))
 
     def _said(self, effects: Callable[[], list[Effect]]) -> None:
@@ -253,6 +278,8 @@ class ClientSession:
 
     def _forget_sent(self, effect: ForgetSent) -> None:
         if not self.is_kept:
+            for packet_id in effect.packet_ids:
+                self._sent.pop(packet_id, None)
             self.outbound.forgotten(effect.packet_ids)
             return
         if not self._forgetting:
@@ -268,10 +295,15 @@ class ClientSession:
         packet_ids, self._forgetting = self._forgetting, []
         self.outlet.flush()
         await self.own.commit()
-        self.outbound.forgotten(packet_ids)
+        for packet_id in packet_ids:
+            self._sent.pop(packet_id, None)
         self.pass_places()
-        self._broker.exchanges.keep(self, lambda: None)
-        self.outlet.go_on()
+
+        def forgotten() -> None:
+            self.outbound.forgotten(packet_ids)
+            self.outlet.go_on()
+
+        self._keep(forgotten)
 
     # --- subscriptions ----------------------------------------------------------------------------
 
