@@ -2003,3 +2003,63 @@ RECORDS_PUBLISH_LOOK_MS = 5_000
 RECORDS_PUBLISH_AGAIN_MS_MAX = 10_000
 """Longest pause between two tries of a publication that does not go on: a snapshot that is cut short is
 published anew from its first row."""
+
+MQTT_PACKET_BYTES_MAX = 320 * KIB
+"""Largest packet of MQTT that is taken: the largest body of a message, its topic and its properties."""
+
+MQTT_RETAINED_BYTES_MAX = 256 * MIB
+"""Retained messages of a node together: they are in memory."""
+
+MQTT_SESSION_EXPIRY_S_MAX = 30 * 86_400
+"""Longest time for which a session of MQTT outlives its connection: a device that is away for a month."""
+
+MQTT_KEEP_ALIVE_S_MAX = 3_600
+"""Longest silence of a client of MQTT 5."""
+
+MQTT_CLIENT_ID_BYTES_MAX = 200
+"""Longest client id: with what stands before it, it is the name of a session."""
+
+MQTT_FILTERS_MAX = 10_000
+"""Filters of one client: 8,000 of a bridge at its start, and some more."""
+
+MQTT_FILTERS_BYTES_MAX = 2 * MIB
+"""Filters of one client together: they are written to the catalog whole when one is added."""
+
+MQTT_RECEIVE_MAX = 1_024
+"""PUBLISHes of a client with QoS above 0 that are not answered yet: what one commit takes from it."""
+
+MQTT_IN_FLIGHT_MAX = 1_024
+"""The same to a client, also if it takes more: what comes again after a lost connection."""
+
+MQTT_ALIASES_MAX = 64
+"""Topic aliases that a client may use: each is a topic kept in memory."""
+
+MQTT_MATCHES_KEPT_MAX = 1_024
+"""Topics of which a client's connection remembers whom they match, and whether they may be published to."""
+
+MQTT_CONNECT_MS = 10_000
+"""Within this time of its connection a client has said who it is."""
+
+MQTT_STEP_PACKETS = 256
+"""Packets of one read that are handled before others have their turn."""
+
+MQTT_UNCHECKED_BYTES_MAX = 64 * KIB
+"""What a client may say behind its CONNECT before that is answered."""
+
+MQTT_SYSTEM_TOPICS_MS = 10_000
+"""Time between two values of a topic of $SYS, as dashboards expect them."""
+
+MQTT_WILL_LOOK_MS = 1_000
+"""Time between two looks at wills that are due in the catalog."""
+
+MQTT_GOODBYE_MS = 1_000
+"""A client that does not read its DISCONNECT is cut by then."""
+
+MQTT_CLIENTS_PER_PAGE_MAX = 1_000
+"""Rows of one answer to a list of clients."""
+
+MQTT_SUBSCRIBES_WAITING_MAX = 16_384
+"""SUBSCRIBEs and UNSUBSCRIBEs of one client that wait for the catalog, before it is read from no more."""
+
+MQTT_WILLS_PER_LOOK_MAX = 1_000
+"""Wills that one look at the catalog takes; more are there at the next."""

@@ -1,0 +1,47 @@
+"""Room: config. What must be true of the addresses of MQTT."""
+
+from collections.abc import Callable, Iterator
+
+from moorline.config.addresses import MQTT_FORM, Address, mqtt_address
+from moorline.config.problem import Problem
+
+
+def mqtt_problems(
+    listeners: list[str],
+    *,
+    has_tls: bool,
+    anonymous: str,
+    mechanisms_of: Callable[[str], frozenset[str]],
+) -> Iterator[Problem]:
+    if "off" in listeners and len(listeners) > 1:
+        yield Problem(("mqtt",), '"off" stands alone')
+        return
+    seen: set[Address] = set()
+    for text in listeners:
+        if text == "off":
+            continue
+        try:
+            address = mqtt_address(text)
+        except ValueError as error:
+            yield Problem(("mqtt",), f'"{text}": {error}; accepted: {MQTT_FORM}')
+            continue
+        if address in seen and address.port != 0:
+            yield Problem(("mqtt",), f'"{text}" is listed twice; list it once')
+        seen.add(address)
+        if address.scheme == "mqtts" and not has_tls:
+            yield Problem(
+                ("mqtt", "tls_certificate", "tls_key"),
+                f'"{text}" needs a certificate: set tls_certificate and tls_key',
+            )
+        # As of `listen`: a password that everybody between could read is not taken there.
+        if (
+            address.scheme == "mqtt"
+            and not address.is_loopback
+            and anonymous != "everywhere"
+            and "gssapi" not in mechanisms_of(text)
+        ):
+            yield Problem(
+                ("mqtt", "anonymous"),
+                f'"{text}" is not loopback and passwords are taken over TLS only, so nobody could log on '
+                'there: use mqtts://, or set anonymous to "everywhere" on a network that you trust',
+            )
