@@ -145,6 +145,27 @@ def test_q14_what_has_expired_is_done_and_what_is_left_of_the_others_is_said() -
     assert one.expired == 1
 
 
+def test_q14_what_was_sent_before_it_expired_comes_again() -> None:
+    """MQTT-4.3.3-7"""
+    one = outbound()
+    one.deliver([message(1, 2, expires_at_ms=1_000)], 0)
+    one.kept([1])
+    one.connected(10)
+    (said,) = one.deliver([message(1, 2, feed=2, expires_at_ms=1_000)], 9_000)
+    over = Publish("t", b"x", 2, False, True, 1, Properties(message_expiry_s=0))
+    assert said == SayPublishes([over])
+    assert one.expired == 0
+
+
+def test_pubrels_go_in_the_order_of_their_pubrecs() -> None:
+    """MQTT-4.6.0-4"""
+    one = outbound()
+    one.deliver([message(offset, 2) for offset in (1, 2, 3)], 0)
+    one.kept([1, 2, 3])
+    assert one.answered([Pubrec(3), Pubrec(1), Pubrec(2)]) == [KeepReleased([3, 1, 2])]
+    assert one.kept([3, 1, 2]) == [SayAcks([Pubrel(3), Pubrel(1), Pubrel(2)])]
+
+
 def test_q07_what_is_too_large_is_done_as_if_it_had_been_sent_and_counted() -> None:
     """MQTT-3.1.2-25"""
     one = outbound()
