@@ -1147,7 +1147,7 @@ MQTT_USER_PROPERTIES_MAX = 1_024
 """User properties of one packet. Each costs an object, and may be 5 bytes on the wire."""
 
 MQTT_FILTERS_PER_PACKET_MAX = 10_000
-"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have some thousands."""
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have thousands."""
 
 MQTT_TOPICS_KNOWN_MAX = 256
 """Topics whose text a connection keeps, because clients name the same few again and again."""
@@ -2034,17 +2034,8 @@ MQTT_IN_FLIGHT_MAX = 1_024
 MQTT_ALIASES_MAX = 64
 """Topic aliases that a client may use: each is a topic kept in memory."""
 
-MQTT_MATCHES_KEPT_MAX = 1_024
-"""Topics of which a client's connection remembers whom they match, and whether they may be published to."""
-
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
-
-MQTT_STEP_PACKETS = 256
-"""Packets of one read that are handled before others have their turn."""
-
-MQTT_UNCHECKED_BYTES_MAX = 64 * KIB
-"""What a client may say behind its CONNECT before that is answered."""
 
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
@@ -2063,3 +2054,6 @@ MQTT_SUBSCRIBES_WAITING_MAX = 16_384
 
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
+
+MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
+"""Filters of one client that an answer shows."""

@@ -36,6 +36,7 @@ NOUNS = {
     "service": "service",
     "topic": "topic",
     "group": "group",
+    "client": "client",
     "journal": "journal",
     "pipeline": "pipeline",
     "clock": "clock",

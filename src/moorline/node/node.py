@@ -15,6 +15,7 @@ from typing import Any
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address
@@ -31,6 +32,7 @@ from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
 from moorline.journal.disk_watch import FillsDisk
 from moorline.metrics import Metrics
+from moorline.mqtt.commands import MqttCommands
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.group_commit import GroupCommit
@@ -358,6 +360,14 @@ class Node:
             name_of(owner) or ANONYMOUS
         )
         self._declared.update(topics.declared())
+        commands = MqttCommands(
+            lambda: self._mqtt.broker if self._mqtt is not None else None,
+            MqttSessions(self._catalog),
+            self.config.node,
+            Demands(self._access.trail, self._access.trail),
+        )
+        stack.callback(commands.close)
+        self._declared.update(commands.declared())
         stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)
         self._watch_commits("streams", topics.streams.commits, topics.streams)

@@ -10,6 +10,7 @@ from moorline.wire import (
     access,
     audit,
     group,
+    mqtt_client,
     publication,
     queue,
     queue_contents,
@@ -60,6 +61,7 @@ HeardByNode = (
     | resolver.COMMANDS
     | records.RecordMessages
     | publication.COMMANDS
+    | mqtt_client.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -86,6 +88,7 @@ HeardByClient = (
     | resolver.EVENTS
     | records.RecordMessages
     | publication.EVENTS
+    | mqtt_client.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
