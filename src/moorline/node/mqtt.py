@@ -15,8 +15,10 @@ from moorline.metrics import Metrics
 from moorline.mqtt.broker import MqttBroker
 from moorline.mqtt.listener import MqttListeners
 from moorline.mqtt.logins import MqttAdmission
+from moorline.mqtt.websocket import register as register_sockets
 from moorline.net.acceptor import Acceptor
 from moorline.net.http.peer import Peer
+from moorline.net.http.routes import Routes
 from moorline.net.listener import ServerTls
 from moorline.net.session_rights import SessionRights
 from moorline.node.access import NodeAccess
@@ -45,6 +47,7 @@ async def open_mqtt(
     tls: ServerTls | None,
     entered: Callable[[Peer], SessionRights],
     opened: Callable[[Mqtt], None],
+    routes: Routes,
 ) -> AsyncIterator[Mqtt]:
     """`opened` hears of it before anybody may come."""
     broker = MqttBroker(
@@ -85,6 +88,7 @@ async def open_mqtt(
                     "where it is to listen)",
                     extra={"address": DEFAULT_MQTT},
                 )
+        register_sockets(routes, mqtt.listeners, _over_http(config, access, entered))
         yield mqtt
     finally:
         stop()
@@ -92,6 +96,23 @@ async def open_mqtt(
             task.cancel()
         await mqtt.listeners.close()
         await broker.close()
+
+
+def _over_http(
+    config: Config, access: NodeAccess, entered: Callable[[Peer], SessionRights]
+) -> MqttAdmission:
+    """Whoever comes by a WebSocket: the transport, with its TLS, is the HTTP port's."""
+    listener = config.http_listener()
+    return MqttAdmission(
+        listener,
+        access.authentication(listener),
+        config.anonymous,
+        listener in config.access.proxied,
+        None,
+        config.access.certificate_rules(),
+        entered,
+        access.trail.login_refused,
+    )
 
 
 def watch(metrics: Metrics, mqtt: Mqtt) -> None:

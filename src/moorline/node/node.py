@@ -487,6 +487,7 @@ class Node:
                 self._tls,
                 self._entered,
                 opened,
+                self.routes,
             )
         )
         watch_mqtt(self.metrics, mqtt)

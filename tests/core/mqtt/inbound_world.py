@@ -1,5 +1,5 @@
-"""A client that publishes and a node that stores, with a net, a catalog and a stream between steps that chance
-orders: connections are cut, either side crashes, what was being written then is written or not.
+"""A client that publishes and a node that stores, with a net, a catalog and a stream between steps that
+chance orders: connections are cut, either side crashes, what was being written then is written or not.
 
 Every write is a step of its own. The client is as the standard wants it (4.4): what has no last answer is
 sent again, in order, with its packet id.
@@ -92,7 +92,7 @@ class World:
             (self.chance.choice((1, 2)), (DENIED if not n % 7 else b"m") + str(n).encode())
             for n in range(20)
         ]
-        self.messages = dict((payload, qos) for qos, payload in messages)
+        self.messages = {payload: qos for qos, payload in messages}
         self.client = Client(self, messages)
 
     # --- chance -------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Q12, of what a client publishes: exactly once, and nothing lost, through cuts and crashes at each step."""
 
 import pytest
-
 from tests.core.mqtt.inbound_world import World
 
 

@@ -1,7 +1,6 @@
-"""Q11 and Q12, of what a client gets: at QoS 2 exactly once, in order, through cuts and crashes at each step."""
+"""Q11 and Q12, of what a client gets: at QoS 2 once, in order, through cuts and crashes at each step."""
 
 import pytest
-
 from tests.core.mqtt.outbound_world import MESSAGES, World
 
 

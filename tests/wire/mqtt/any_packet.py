@@ -33,11 +33,9 @@ from moorline.wire.mqtt import reasons
 from moorline.wire.mqtt.properties import TABLE, Place
 
 LEVELS = (3, 4, 5)
-texts = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=12
-)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 topics = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0+#", exclude_categories=("Cs",)),
+    st.characters(codec="utf-8", exclude_characters="\0+#"),
     min_size=1,
     max_size=12,
 )

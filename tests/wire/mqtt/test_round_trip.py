@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.wire.mqtt.any_packet import LEVELS, OF_CLIENT, OF_SERVER, any_packet, kinds, publishes
 from tests.wire.mqtt.corpus import encoded, of_client, of_server
 
+from moorline.core.mqtt.effects import Ack
 from moorline.core.mqtt.packets import (
     NONE,
     Connack,
@@ -107,7 +108,7 @@ def test_a_topic_of_65535_bytes_and_one_message_of_a_megabyte() -> None:
 
 
 def test_acknowledgements_in_one_buffer() -> None:
-    some = [Puback(1), Pubrec(2, ReasonCode.NOT_AUTHORIZED), Puback(65_535)]
+    some: list[Ack] = [Puback(1), Pubrec(2, ReasonCode.NOT_AUTHORIZED), Puback(65_535)]
     assert encode_acks(some, 5) == b"".join(encode(one, 5) for one in some)
     assert encode_acks(some[::2], 5) == struct.pack(">HHHH", 0x4002, 1, 0x4002, 65_535)
     # 3.1.1 has no reasons: what is denied is acknowledged.

@@ -471,14 +471,14 @@ class Connection:
         if self.state is ConnectionState.OPEN:
             assert self._connect is not None, "C1: open without a CONNECT"
             assert self._method is None or self._principal is not None, "C1: open without a proof"
+        if self.state is ConnectionState.CLOSED:
+            assert not self._is_checking, "C4: a proof is judged of one that is closed"
         if self._is_checking:
             is_open = self.state is ConnectionState.OPEN
             is_authenticating = self.state is ConnectionState.AUTHENTICATING
             assert is_authenticating or (is_open and self._method), f"C2: a proof of {self.state}"
         assert not self._held or is_judged, f"C3: packets are held of one that is {self.state}"
         assert len(self._held) <= MQTT_HELD_PACKETS_MAX, f"C3: {len(self._held)} are held"
-        if self.state is ConnectionState.CLOSED:
-            assert not self._is_checking, "C4: a proof is judged of one that is closed"
 
 
 def _said_in(among: frozenset[ReasonCode], reason: ReasonCode) -> ReasonCode:
