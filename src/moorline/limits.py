@@ -410,6 +410,18 @@ SCRYPT_WORK_MAX = 1 << 22
 """n * r * p of a stored hash that is checked at all: five times ours. A row with more is damaged."""
 
 SALT_BYTES = 16
+LOCAL_NODES_MAX = 9
+"""Of `moor cluster up`: each is a process with some 80 MB, and has ten ports of its own."""
+
+LOCAL_NODE_READY_MS = 60_000
+"""For a node of it to be ready, or to be as a command has made it; a first start takes seconds."""
+
+PASS_LIFE_S = 12 * 3_600
+"""For how long a page may act as whoever gave it a pass, at most: a working day."""
+
+PASSES_MAX = 1_024
+"""Passes that a node remembers; behind that the oldest goes."""
+
 TOKEN_BYTES = 32
 NONCE_BYTES = 32
 
@@ -741,6 +753,18 @@ PRODUCERS_MAX = 10_000
 
 STREAM_INDEX_EVERY = 128
 """Frames between two entries of the sparse index: a seek reads some 15 KB too much."""
+
+BROWSED_MAX = 200
+"""Messages that one look into a stream gives: a page for people."""
+
+BROWSED_BODY_BYTES_MAX = 64 * KIB
+"""Of one of them: more is not read by people. The whole is had by a subscription."""
+
+BROWSED_ANSWER_BYTES_MAX = 512 * KIB
+"""Of all of them together; as JSON they are a third larger."""
+
+BROWSED_CONTAINS_BYTES_MAX = 256
+"""Of what is looked for within bodies."""
 
 STREAM_READ_BYTES_MAX = 512 * KIB
 """Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""
@@ -1147,7 +1171,7 @@ MQTT_USER_PROPERTIES_MAX = 1_024
 """User properties of one packet. Each costs an object, and may be 5 bytes on the wire."""
 
 MQTT_FILTERS_PER_PACKET_MAX = 10_000
-"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have some thousands."""
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have thousands."""
 
 MQTT_TOPICS_KNOWN_MAX = 256
 """Topics whose text a connection keeps, because clients name the same few again and again."""
@@ -2034,17 +2058,8 @@ MQTT_IN_FLIGHT_MAX = 1_024
 MQTT_ALIASES_MAX = 64
 """Topic aliases that a client may use: each is a topic kept in memory."""
 
-MQTT_MATCHES_KEPT_MAX = 1_024
-"""Topics of which a client's connection remembers whom they match, and whether they may be published to."""
-
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
-
-MQTT_STEP_PACKETS = 256
-"""Packets of one read that are handled before others have their turn."""
-
-MQTT_UNCHECKED_BYTES_MAX = 64 * KIB
-"""What a client may say behind its CONNECT before that is answered."""
 
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
@@ -2063,3 +2078,6 @@ MQTT_SUBSCRIBES_WAITING_MAX = 16_384
 
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
+
+MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
+"""Filters of one client that an answer shows."""

@@ -1,4 +1,4 @@
-"""Sessions that outlive their connections, and the node: what comes again, what does not, and under which id."""
+"""Sessions that outlive their connections, and the node: what comes again, and under which id."""
 
 import time
 from pathlib import Path
@@ -135,50 +135,50 @@ def test_a_session_without_expiry_is_taken_over_too(join: Join, name: str, level
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_sessions_go_on_behind_a_start_of_the_node(tmp_path: Path, is_killed: bool) -> None:
     """Subscriptions, what was stored and not had, exchanges of QoS 2 in both directions, retained."""
-    with NodeProcess(tmp_path / "data") as node:
-        with (
-            WireClient(node.mqtt, name="reader") as reader,
-            WireClient(node.mqtt, name="writer") as writer,
-        ):
-            reader.connect(clean=False, expiry_s=600)
-            writer.connect(clean=False, expiry_s=600)
-            reader.subscribe("a/#", qos=2)
-            writer.publish("a/kept", b"retained", 1, retain=True)
-            reader.message()
-            writer.publish("a/twice", b"exactly", 2)
-            out_id = writer._ids
-            found = reader.hear(Publish)
-            if is_killed:
-                node.kill()
-            else:
-                node.stop()
-    with NodeProcess(tmp_path / "data") as node:
-        with (
-            WireClient(node.mqtt, name="reader") as reader,
-            WireClient(node.mqtt, name="writer") as writer,
-        ):
-            assert reader.connect(clean=False, expiry_s=600).session_present
-            again = reader.message()
-            if is_killed and again.qos == 1:
-                again = reader.message()  # the place of QoS 1 is a moment old: it may come twice
-            assert (again.payload, again.packet_id) == (b"exactly", found.packet_id)
-            reader.say(Pubrec(again.packet_id))
-            reader.say(Pubcomp(reader.hear(Pubrel).packet_id))
-            assert writer.connect(clean=False, expiry_s=600).session_present
-            # The client does not know that its message was stored, and says it again.
-            writer.say(Publish("a/twice", b"exactly", 2, False, True, out_id))
-            assert writer.hear(Pubrec).reason is ReasonCode.SUCCESS
-            writer.say(Pubrel(out_id))
-            writer.hear(Pubcomp)
-            writer.publish("a/last", b"last", 1)
-            last = reader.hear(Publish)
-            assert last.payload == b"last", "what was stored before the start is not stored twice"
-            fresh = WireClient(node.mqtt, name="fresh")
-            fresh.connect()
-            fresh.subscribe("a/kept")
-            kept = fresh.hear(Publish)
-            assert (kept.payload, kept.retain) == (b"retained", True)
-            fresh.socket.close()
+    with (
+        NodeProcess(tmp_path / "data") as node,
+        WireClient(node.mqtt, name="reader") as reader,
+        WireClient(node.mqtt, name="writer") as writer,
+    ):
+        reader.connect(clean=False, expiry_s=600)
+        writer.connect(clean=False, expiry_s=600)
+        reader.subscribe("a/#", qos=2)
+        writer.publish("a/kept", b"retained", 1, retain=True)
+        reader.message()
+        writer.publish("a/twice", b"exactly", 2)
+        out_id = writer._ids
+        found = reader.hear(Publish)
+        if is_killed:
+            node.kill()
+        else:
+            node.stop()
+    with (
+        NodeProcess(tmp_path / "data") as node,
+        WireClient(node.mqtt, name="reader") as reader,
+        WireClient(node.mqtt, name="writer") as writer,
+    ):
+        assert reader.connect(clean=False, expiry_s=600).session_present
+        again = reader.message()
+        if is_killed and again.qos == 1:
+            again = reader.message()  # the place of QoS 1 is a moment old: it may come twice
+        assert (again.payload, again.packet_id) == (b"exactly", found.packet_id)
+        reader.say(Pubrec(again.packet_id))
+        reader.say(Pubcomp(reader.hear(Pubrel).packet_id))
+        assert writer.connect(clean=False, expiry_s=600).session_present
+        # The client does not know that its message was stored, and says it again.
+        writer.say(Publish("a/twice", b"exactly", 2, False, True, out_id))
+        assert writer.hear(Pubrec).reason is ReasonCode.SUCCESS
+        writer.say(Pubrel(out_id))
+        writer.hear(Pubcomp)
+        writer.publish("a/last", b"last", 1)
+        last = reader.hear(Publish)
+        assert last.payload == b"last", "what was stored before the start is not stored twice"
+        fresh = WireClient(node.mqtt, name="fresh")
+        fresh.connect()
+        fresh.subscribe("a/kept")
+        kept = fresh.hear(Publish)
+        assert (kept.payload, kept.retain) == (b"retained", True)
+        fresh.socket.close()
 
 
 def test_what_puback_said_is_stored(tmp_path: Path) -> None:

@@ -178,6 +178,4 @@ def test_dashboards_find_their_topics(join: Join) -> None:
     assert found["$SYS/broker/version"].startswith(b"moor")
     other = join()
     other.subscribe("#", qos=0)
-    assert not any(
-        isinstance(one, Publish) and one.topic.startswith("$") for one in other.heard
-    )
+    assert not any(isinstance(one, Publish) and one.topic.startswith("$") for one in other.heard)

@@ -1,4 +1,4 @@
-"""A client of MQTT over a plain socket, for tests: it says packets and waits for packets, and nothing else."""
+"""A client of MQTT over a plain socket: it says packets and waits for packets, and nothing else."""
 
 import socket
 import time

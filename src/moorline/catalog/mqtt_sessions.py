@@ -15,6 +15,8 @@ SUBSCRIPTIONS = statement("mqtt_session_subscriptions")
 EXCHANGES = statement("mqtt_session_exchanges")
 EXPIRY = statement("mqtt_session_expiry")
 OWNER = statement("mqtt_session_owner")
+FIND = statement("mqtt_session_find")
+REMOVE = statement("session_remove")
 LIST = statement("mqtt_session_list")
 WILL_KEEP = statement("mqtt_will_keep")
 WILL_END = statement("mqtt_will_end")
@@ -69,9 +71,15 @@ class MqttSessions:
     async def set_expiry(self, name: str, epoch: int, expiry_s: int) -> None:
         await self._catalog.execute(EXPIRY, name, epoch, max(expiry_s, SESSION_EXPIRY_S_MIN))
 
-    async def page(self, after: str, count: int) -> list[ListedSession]:
-        """A page of them behind that name."""
+    async def page(self, after: str, count: int, *, at: bool = False) -> list[ListedSession]:
+        """A page of them behind that name; or the one of that name."""
+        if at:
+            return [ListedSession(**row) for row in await self._catalog.fetch(FIND, after)]
         return [ListedSession(**row) for row in await self._catalog.fetch(LIST, after, count)]
+
+    async def remove(self, name: str) -> bool:
+        """With its filters and places; False if there is none."""
+        return bool(await self._catalog.fetchval(REMOVE, name))
 
     # --- wills ------------------------------------------------------------------------------------
 

@@ -144,8 +144,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             ge=0,
             le=limits.SESSION_EXPIRY_S_MAX,
-            description="Longest time for which a session of MQTT outlives its connection; a client that asks "
-            "for more is told this.",
+            description="Longest time for which a session of MQTT outlives its connection; a client that "
+            "asks for more is told this.",
         ),
     ] = limits.MQTT_SESSION_EXPIRY_S_MAX
     mqtt_keep_alive_s_max: Annotated[

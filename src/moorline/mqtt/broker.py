@@ -233,9 +233,7 @@ class MqttBroker:
             self._check_owner(other.rights.principal, client)
             self.counts.taken_over += 1
             other.close("TAKEN_OVER", "another connection has this client id")
-        settling = self._settling.get(name)
-        if settling is not None:
-            await asyncio.wait([settling])
+        await self.settled(name)
 
     # --- what clients do, for the figures ---------------------------------------------------------
 
@@ -283,6 +281,12 @@ class MqttBroker:
         await session.settle()
         # Its last places too: whoever comes next begins behind them.
         await own.settled()
+
+    async def settled(self, name: str) -> None:
+        """Returns when a session whose connection is over has stored what it had."""
+        settling = self._settling.get(name)
+        if settling is not None:
+            await asyncio.wait([settling])
 
     def _settled(self, name: str, done: "asyncio.Task[None]") -> None:
         if self._settling.get(name) is done:

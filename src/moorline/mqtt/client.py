@@ -1,7 +1,7 @@
 """Room: mqtt. One connection of a client: bytes in and out, the machine of the connection, and who it is.
 
     bytes ─► Decoder ─► Connection (core/mqtt) ─► effects ─► here: words, timers, proofs
-                                                         └─► ClientSession: publishes, filters, acknowledgements
+                                                         └─► ClientSession: publishes, filters, answers
 
 The transport is whoever brings the bytes: a TCP socket (mqtt/listener.py), or a WebSocket. What is said
 during one read, or one turn of the loop, leaves in one write.
@@ -204,7 +204,7 @@ class Client(Peer):
 
     # --- of group commits, which hold a sender while the disk is behind ---------------------------
 
-    def answer(self, answers: list[Any]) -> None:
+    def answer(self, answers: list[Any]) -> None:  # noqa: ARG002
         raise AssertionError("a client of MQTT is answered by its packets")
 
     def hold_reading(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Room: mqtt. The addresses of MQTT: sockets by the door of the node's connections, and the client behind each."""
+"""Room: mqtt. The addresses of MQTT: sockets by the door of the node's connections, a client behind each."""
 
 import asyncio
 import contextlib

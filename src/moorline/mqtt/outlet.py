@@ -1,6 +1,6 @@
 """Room: mqtt. The second outlet of delivery: blocks of frames become PUBLISHes of one buffer.
 
-    block ─► Outgoing, as the client's filters grant it ─► Outbound (ids, receive maximum, QoS 2) ─► PublishWriter
+    block ─► Outgoing, as filters grant it ─► Outbound (ids, receive maximum, QoS 2) ─► PublishWriter
 
 What has no room in the client's receive maximum waits here, and no more is read for it meanwhile: the window
 of delivery bounds it. What the client answers goes to delivery by feed, gathered over one read.

@@ -1,4 +1,4 @@
-"""Room: mqtt. What clients publish, into the streams: checked, appended together, answered when it is durable.
+"""Room: mqtt. What clients publish, into the streams: checked, appended together, answered when durable.
 
     hear ─► keep (QoS 2 of a durable session) ─► append ─► one commit for all of a read ─► stored
 

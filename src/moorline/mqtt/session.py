@@ -1,4 +1,4 @@
-"""Room: mqtt. The session of one client that is connected: its machines, its place in the streams, its groups.
+"""Room: mqtt. The session of a client that is connected: its machines, its place in the streams, its groups.
 
 It begins from what the catalog keeps of it, and ends with the connection: what is unfinished goes back to the
 catalog, or is nobody's, where the session ends too.
@@ -166,6 +166,16 @@ class ClientSession:
     def is_kept(self) -> bool:
         """Whether the catalog has what is unfinished of it."""
         return self.own.row is not None and not self.own.ends_with_connection
+
+    @property
+    def in_flight(self) -> int:
+        """What the client has not acknowledged, and what waits for that."""
+        return len(self.outbound.unfinished()) + self.outlet.waiting
+
+    def qos_of(self, filter_text: str) -> int:
+        """Of a membership in a group."""
+        member = self.outlet.members.get(self.shared.get(filter_text, 0))
+        return member.qos if member is not None else 0
 
     def _keep(self, then: Callable[[], None]) -> None:
         if self.is_kept:

@@ -48,7 +48,7 @@ class Testator(msgspec.Struct):
 
 
 class Life:
-    """The life of one client's session, and its timers. It outlives the connection only while a will waits."""
+    """The life of one client's session. It outlives the connection only while a will waits."""
 
     def __init__(self, wills: "Wills", name: str, *, is_kept: bool) -> None:
         self.machine = SessionLife()

@@ -15,6 +15,7 @@ from typing import Any
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address
@@ -22,6 +23,7 @@ from moorline.config.settings import Config
 from moorline.config.shown import masked
 from moorline.console.http import Health
 from moorline.console.http import register as register_pages
+from moorline.console.serving import register as register_console
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import ANONYMOUS
 from moorline.core.access.quota import Quota
@@ -31,6 +33,7 @@ from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
 from moorline.journal.disk_watch import FillsDisk
 from moorline.metrics import Metrics
+from moorline.mqtt.commands import MqttCommands
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.group_commit import GroupCommit
@@ -38,7 +41,8 @@ from moorline.net.http.routes import Routes
 from moorline.net.http.server import HttpServer
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
-from moorline.net.session import Session, each
+from moorline.net.native_json import NativeSockets
+from moorline.net.session import Handlers, Session, each
 from moorline.net.session_rights import SessionRights
 from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
@@ -358,6 +362,14 @@ class Node:
             name_of(owner) or ANONYMOUS
         )
         self._declared.update(topics.declared())
+        commands = MqttCommands(
+            lambda: self._mqtt.broker if self._mqtt is not None else None,
+            MqttSessions(self._catalog),
+            self.config.node,
+            Demands(self._access.trail, self._access.trail),
+        )
+        stack.callback(commands.close)
+        self._declared.update(commands.declared())
         stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)
         self._watch_commits("streams", topics.streams.commits, topics.streams)
@@ -458,7 +470,7 @@ class Node:
         if self._topics is not None and config.mqtt_listeners():
             await self._open_mqtt(stack, self._topics)
         if has_http:
-            await self._open_http(stack)
+            await self._open_http(stack, handlers)
 
     async def _open_mqtt(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
         assert self._catalog is not None
@@ -482,10 +494,20 @@ class Node:
         )
         watch_mqtt(self.metrics, mqtt)
 
-    async def _open_http(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _open_http(self, stack: contextlib.AsyncExitStack, handlers: Handlers) -> None:
         wanted = self.config.http_address()
         assert wanted is not None
         register_pages(self.routes, self.metrics, self._health)
+        if "console" in self.roles:
+            register_console(
+                self.routes,
+                NativeSockets(
+                    handlers,
+                    self._welcome,
+                    self._listeners.turns,
+                    keepalive_ms=self.config.keepalive_ms,
+                ),
+            )
         self._web = HttpServer(
             self.routes,
             self._access.web_admission(self._entered, self._access.trail.login_refused),

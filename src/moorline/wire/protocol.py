@@ -1,6 +1,6 @@
 """Room: wire. Which messages each end may hear, and the decoders for them."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -9,7 +9,9 @@ from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import (
     access,
     audit,
+    browse,
     group,
+    mqtt_client,
     publication,
     queue,
     queue_contents,
@@ -53,6 +55,7 @@ HeardByNode = (
     | group.COMMANDS
     | staging.COMMANDS
     | stream_file.COMMANDS
+    | browse.COMMANDS
     | queue_contents.COMMANDS
     | holding.COMMANDS
     | access.COMMANDS
@@ -60,6 +63,7 @@ HeardByNode = (
     | resolver.COMMANDS
     | records.RecordMessages
     | publication.COMMANDS
+    | mqtt_client.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -79,6 +83,7 @@ HeardByClient = (
     | group.EVENTS
     | staging.EVENTS
     | stream_file.EVENTS
+    | browse.EVENTS
     | queue_contents.EVENTS
     | holding.EVENTS
     | access.EVENTS
@@ -86,16 +91,23 @@ HeardByClient = (
     | resolver.EVENTS
     | records.RecordMessages
     | publication.EVENTS
+    | mqtt_client.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
+
+
+class DecodesFrames(Protocol):
+    """A decoder of msgspec, whatever its format."""
+
+    def decode(self, payload: memoryview, /) -> list[Message]: ...
 
 
 class MessageDecoder:
     """Payloads to messages: one call into C a frame."""
 
     def __init__(self, heard: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(heard)
+        self._decoder: DecodesFrames = msgspec.msgpack.Decoder(heard)
 
     def decode(self, payload: memoryview) -> list[Message]:
         try:

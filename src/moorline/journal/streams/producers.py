@@ -5,7 +5,6 @@ number is not above it was stored before, or is in the batch under way, and is n
 """
 
 from collections.abc import Iterable
-
 from typing import Final
 
 from moorline.limits import PRODUCERS_MAX
