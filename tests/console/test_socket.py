@@ -29,11 +29,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 @asynccontextmanager
-async def page(node: NodeProcess, origin: str | None = None) -> AsyncIterator[ClientConnection]:
+async def page(
+    node: NodeProcess, origin: str | None = None, **headers: str
+) -> AsyncIterator[ClientConnection]:
     """A socket as a page of the node opens it."""
     url = node.http.replace("http", "ws") + "/console/socket"
     async with connect(
-        url, subprotocols=[Subprotocol(SUBPROTOCOL)], origin=Origin(origin or node.http), proxy=None
+        url,
+        subprotocols=[Subprotocol(SUBPROTOCOL)],
+        origin=Origin(origin or node.http),
+        additional_headers=headers,
+        proxy=None,
     ) as socket:
         yield socket
 
@@ -101,6 +107,12 @@ async def test_a_pass_that_is_none_is_refused(node: NodeProcess) -> None:
     async with page(node) as socket:
         await say(socket, hello("pass", "x" * 43))
         assert "this pass is not known here" in await refused(socket)
+
+
+async def test_a_pass_does_not_go_through_a_proxy_in_clear(node: NodeProcess) -> None:
+    async with page(node, via="1.1 proxy") as socket:
+        await say(socket, hello("pass", await pass_of(node)))
+        assert "use https" in await refused(socket)
 
 
 async def test_a_user_by_password_and_by_token_has_its_own_rights(node: NodeProcess) -> None:

@@ -100,7 +100,8 @@ class Keeper:
     """Starts the nodes, sees who ends, and starts those again that somebody heals."""
 
     def __init__(self, folder: Path, dsn: str, port: int, told: Callable[[str], None]) -> None:
-        self._folder, self._dsn, self._port, self._told = folder, dsn, port, told
+        self._folder = folder.absolute()
+        self._dsn, self._port, self._told = dsn, port, told
         self._nodes: dict[int, LocalNode] = {}
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._watching: set[asyncio.Task[None]] = set()
@@ -213,7 +214,7 @@ async def kept(
 
     await asyncio.to_thread(_make_room, folder)
     async with EmbeddedPostgres(folder / "catalog") as postgres:
-        keeper = Keeper(folder.absolute(), postgres.dsn, port, told)
+        keeper = Keeper(folder, postgres.dsn, port, told)
         try:
             await keeper.start(range(1, count + 1))
             yield keeper

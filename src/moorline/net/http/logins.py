@@ -292,9 +292,13 @@ class Logins:
         )
 
     def _passed(self, peer: Peer, brought: Brought) -> Identity | str:
-        found = self._admission.find_pass(brought.proof)
+        is_near = not peer.is_forwarded and Address("tcp", peer.peer_address, 0).is_loopback
+        is_private = peer.is_encrypted or is_near
+        found = self._admission.find_pass(brought.proof) if is_private else None
         if found is None:
             text = "this pass is not known here, or has ended: ask for another one"
+            if not is_private:
+                text = "a pass is not taken over a connection that others can read: use https"
             self._tell(peer, BY_NOTHING, "", text)
             return text
         peer.is_local = found.is_local
