@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo.acts import node, pipeline, queues, records, rights, services, topics, values
+from demo.acts import mqtt, node, pipeline, queues, records, rights, services, topics, values
 from demo.stage import Stage
 
-ACTS = (node, queues, services, topics, rights, values, records, pipeline)
+ACTS = (node, queues, services, topics, mqtt, rights, values, records, pipeline)
 
 
 async def play(stage: Stage, progress: Progress) -> None:
