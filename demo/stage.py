@@ -87,7 +87,9 @@ class Stage:
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), READY_S_MAX)
-        found = re.search(r"ready: (tcp://\S+) (tls://\S+) (http://\S+) mqtt://(\S+):(\d+)", line.decode())
+        found = re.search(
+            r"ready: (tcp://\S+) (tls://\S+) (http://\S+) mqtt://(\S+):(\d+)", line.decode()
+        )
         if found is None:
             raise SystemExit("demo: the node did not get ready; its reason is above")
         self.address, self.tls_address, self.http = found[1], found[2], found[3]

@@ -28,11 +28,9 @@ from moorline.core.mqtt.effects import (
 )
 from moorline.core.mqtt.packets import Publish
 from moorline.core.mqtt.reason import ReasonCode, Violation
-from moorline.core.proof import ProofAccepted
 from moorline.limits import MQTT_GOODBYE_MS
 from moorline.mqtt.counts import Counts
-from moorline.mqtt.logins import Logins, MqttAdmission, Refused, become
-from moorline.net.authentication import Proofs
+from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
 from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
 from moorline.net.tasks import Tasks
@@ -102,8 +100,7 @@ class Client(Peer):
         self._machine = Connection(terms)
         self._decoder = Decoder(terms.packet_bytes_max)
         self._writer: PublishWriter | None = None
-        self._proofs: Proofs | None = None
-        self._accepted: ProofAccepted | None = None
+        self._gssapi: Gssapi | None = None
         self._shown = b""
         self._out: list[bytes] = []
         self._flush_due = False
@@ -334,14 +331,14 @@ class Client(Peer):
 
     async def _authenticating(self, effect: Authenticate) -> None:
         logins = self._host.logins
-        if self._proofs is None:
-            self._proofs = logins.proofs(self._admission)
+        if self._gssapi is None:
+            self._gssapi = logins.gssapi(self._admission)
         try:
-            step = await logins.step(self._admission, self, self._proofs, effect.data)
+            step = await logins.step(self._admission, self, self._gssapi, effect.data)
             if isinstance(step, bytes):
                 effects = self._machine.auth_continues(step, monotonic_ms())
             else:
-                self._proofs = None
+                self._gssapi = None
                 if effect.is_again and step.principal != self.principal:
                     raise Refused(ReasonCode.NOT_AUTHORIZED, "another principal than before")
                 if not effect.is_again:

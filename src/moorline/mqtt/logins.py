@@ -18,6 +18,7 @@ from moorline.core.access.principal import Proof
 from moorline.core.mqtt.packets import Connect
 from moorline.core.mqtt.reason import ReasonCode
 from moorline.core.proof import ProofAccepted, ProofContinues
+from moorline.errors import Tampered
 from moorline.limits import MQTT_CONNECT_MS
 from moorline.net.authentication import (
     BY_CERTIFICATE,
@@ -47,6 +48,14 @@ class Refused(Exception):
         self.reason = reason
 
 
+class Gssapi(msgspec.Struct):
+    """What one connection proves by GSSAPI."""
+
+    proofs: Proofs
+    has_keys: bool = False
+    """Both ends have proven themselves; what comes next is wrapped."""
+
+
 class MqttAdmission(msgspec.Struct, frozen=True):
     """Who may enter by one address."""
 
@@ -71,6 +80,9 @@ class Logins:
 
     def __init__(self) -> None:
         self._checks = Checks()
+
+    def gssapi(self, admission: MqttAdmission) -> Gssapi:
+        return Gssapi(self.proofs(admission))
 
     def proofs(self, admission: MqttAdmission) -> Proofs:
         return Proofs(admission.authentication, self._checks)
@@ -104,14 +116,29 @@ class Logins:
         peer.is_entered = True
 
     async def step(
-        self, admission: MqttAdmission, peer: Peer, proofs: Proofs, data: bytes
+        self, admission: MqttAdmission, peer: Peer, exchange: "Gssapi", data: bytes
     ) -> bytes | ProofAccepted:
-        """One step of GSSAPI: what to say next, or who it is."""
-        mechanism = Proof.KERBEROS.value
+        """One step of GSSAPI: what to say next, or who it is.
+
+        client   its token, in CONNECT or in AUTH
+        node     AUTH with its own, which proves the node; again, as long as the mechanism wants
+        client   AUTH with an empty message, wrapped: so it is nobody who has recorded the others
+        """
+        mechanism, proofs = Proof.KERBEROS.value, exchange.proofs
+        if not data and not exchange.has_keys:
+            return b""  # CONNECT may name the method alone, and the token comes with AUTH
+        if exchange.has_keys:
+            try:
+                data = proofs.wrapping().unwrap(data)
+            except Tampered as error:
+                self._tell(admission, peer, mechanism, proofs.claimed, str(error))
+                raise Refused(ReasonCode.NOT_AUTHORIZED, str(error)) from error
         shown = Shown(peer.peer_address, peer.is_encrypted, peer.certificate)
         verdict = await self._checked(proofs.check(mechanism, data, shown))
         if isinstance(verdict, ProofContinues):
-            return verdict.challenge
+            exchange.has_keys |= verdict.wraps
+            # The first byte says to native clients whether more follows: these hear it by their library.
+            return verdict.challenge[1:]
         if not isinstance(verdict, ProofAccepted):
             text = getattr(verdict, "text", "the proof is not taken")
             self._tell(admission, peer, mechanism, proofs.claimed, text)
