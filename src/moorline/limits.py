@@ -1189,6 +1189,15 @@ MQTT_HELD_PACKETS_MAX = 4_096
 """Packets of one client that wait until it is let in: what one read may hold of short ones is more, and a
 client that sends so much before its CONNACK can wait for that."""
 
+PROXY_HEAD_BYTES_MAX = 2 * KIB
+"""Head of the PROXY protocol with all that a proxy adds (names, certificates): those in use have 200."""
+
+PROXY_HEAD_MS = 3_000
+"""Time for it: a proxy says it at once."""
+
+PROXY_SOURCES_MAX = 256
+"""Networks of proxies that a setting names."""
+
 MQTT_AUTH_ROUNDS_MAX = 8
 """AUTH packets of a client in one authentication; mechanisms that are in use need two or three."""
 

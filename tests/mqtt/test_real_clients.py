@@ -15,7 +15,7 @@ from typing import Any
 import aiomqtt
 import pytest
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from tests.process.nodes import NodeProcess
@@ -33,7 +33,9 @@ needs_mosquitto = pytest.mark.skipif(
 class Paho:
     """One client of paho with its own thread, as its examples use it."""
 
-    def __init__(self, place: tuple[str, int], version: int = MQTTv5, name: str = "") -> None:
+    def __init__(
+        self, place: tuple[str, int], version: MQTTProtocolVersion = MQTTv5, name: str = ""
+    ) -> None:
         self.name = name or f"paho{next(NUMBERS)}"
         self.place = place
         self.version = version
@@ -58,7 +60,7 @@ class Paho:
             client.will_set(*will)
         more: dict[str, Any] = {}
         if self.version == MQTTv5:
-            properties = Properties(PacketTypes.CONNECT)
+            properties: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = expiry_s
             more = {"clean_start": clean, "properties": properties}
         client.connect(*self.place, keepalive=30, **more)
@@ -105,7 +107,7 @@ def opened() -> Iterator[list[Paho]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_q10_every_qos_of_publisher_and_subscriber(
-    node: NodeProcess, opened: list[Paho], name: str, version: int
+    node: NodeProcess, opened: list[Paho], name: str, version: MQTTProtocolVersion
 ) -> None:
     """With paho: the lower of both, in order."""
     sender = Paho(node.mqtt, version).open()
@@ -129,7 +131,7 @@ def test_q17_properties_as_paho_says_and_hears_them(
     sender, reader = Paho(node.mqtt).open(), Paho(node.mqtt).open()
     opened += [sender, reader]
     reader.subscribe(name)
-    said = Properties(PacketTypes.PUBLISH)
+    said: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     said.ContentType, said.ResponseTopic, said.CorrelationData = "text/plain", "a/b", b"\0\1"
     said.UserProperty = [("b", "1"), ("a", "2"), ("b", "1")]
     said.PayloadFormatIndicator = 1
@@ -145,7 +147,7 @@ def test_q17_properties_as_paho_says_and_hears_them(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_q25_retained_is_set_replaced_and_cleared(
-    node: NodeProcess, opened: list[Paho], name: str, version: int
+    node: NodeProcess, opened: list[Paho], name: str, version: MQTTProtocolVersion
 ) -> None:
     sender = Paho(node.mqtt, version).open()
     opened.append(sender)
@@ -159,7 +161,7 @@ def test_q25_retained_is_set_replaced_and_cleared(
         found = []
         while (message := reader.heard.get(timeout=WITHIN_S)).payload != b"end":
             assert message.retain
-            found.append(message.payload)
+            found.append(bytes(message.payload))
         return found
 
     assert retained() == []
@@ -211,7 +213,9 @@ def test_q06_no_will_behind_a_goodbye(node: NodeProcess, opened: list[Paho], nam
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_q03_a_session_of_paho_over_kill_9_of_the_node(tmp_path: Path, version: int) -> None:
+def test_q03_a_session_of_paho_over_kill_9_of_the_node(
+    tmp_path: Path, version: MQTTProtocolVersion
+) -> None:
     """What PUBACK and PUBCOMP said is there; QoS 2 comes once."""
     flags = ("--set=streams.shards=2",)
     with NodeProcess(tmp_path / "data", *flags) as node:
@@ -248,7 +252,7 @@ async def test_q11_aiomqtt_takes_up_its_session(node: NodeProcess, name: str) ->
         heard = []
         async with asyncio.timeout(WITHIN_S):
             async for message in reader.messages:
-                heard.append(int(str(bytes(message.payload).decode())))  # type: ignore[arg-type]
+                heard.append(int(str(bytes(message.payload).decode())))
                 if len(heard) == 20:
                     break
     assert heard == list(range(20))
@@ -268,7 +272,7 @@ def test_q10_mosquittos_clients(node: NodeProcess, name: str, version: str, qos:
     words = ("-V", version, "-q", qos, "-t", f"{name}/a")
     reader = mosquitto("mosquitto_sub", node, *words, "-C", "3", "-W", str(WITHIN_S), "-d")
     assert reader.stdout is not None
-    said = []
+    said: list[bytes] = []
     while not any(b"SUBACK" in line for line in said):
         said.append(reader.stdout.readline())
         assert said[-1], b"".join(said)

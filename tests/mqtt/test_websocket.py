@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.process.nodes import NodeProcess
@@ -29,14 +30,12 @@ WITHIN_S = 20
 class Browser:
     """A client of MQTT in binary messages."""
 
-    def __init__(
-        self, node: NodeProcess, path: str = "/mqtt", level: int = 5, **how: object
-    ) -> None:
+    def __init__(self, node: NodeProcess, path: str = "/mqtt", level: int = 5, **how: Any) -> None:
         how.setdefault("subprotocols", ["mqtt"])
         url = node.http.replace("http://", "ws://") + path
         self.stack = contextlib.ExitStack()
         self.socket: ClientConnection = self.stack.enter_context(
-            connect(url, open_timeout=WITHIN_S, **how)  # type: ignore[arg-type]
+            connect(url, open_timeout=WITHIN_S, **how)
         )
         self.level = level
         self.decoder = Decoder(1 << 20, level, hears_server=True)

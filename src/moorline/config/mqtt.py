@@ -1,9 +1,13 @@
 """Room: config. What must be true of the addresses of MQTT."""
 
+import ipaddress
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from moorline.config.addresses import MQTT_FORM, Address, mqtt_address
 from moorline.config.problem import Problem
+
+PROXY_SOURCES_FORM: Final = "a list of networks (10.0.0.0/8, fd00::/8) or addresses"
 
 
 def mqtt_problems(
@@ -45,3 +49,17 @@ def mqtt_problems(
                 f'"{text}" is not loopback and passwords are taken over TLS only, so nobody could log on '
                 'there: use mqtts://, or set anonymous to "everywhere" on a network that you trust',
             )
+
+
+def proxy_problems(
+    listeners: list[str], proxied: list[str], sources: list[str]
+) -> Iterator[Problem]:
+    for text in proxied:
+        if text not in listeners:
+            yield Problem(("mqtt_proxy", "mqtt"), f'"{text}" is no address of mqtt')
+    for text in sources:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            accepted = f"accepted: {PROXY_SOURCES_FORM}"
+            yield Problem(("mqtt_proxy_sources",), f'"{text}": {error}; {accepted}')

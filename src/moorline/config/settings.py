@@ -27,7 +27,7 @@ from moorline.config.addresses import (
     mqtt_address,
 )
 from moorline.config.kerberos import Kerberos
-from moorline.config.mqtt import mqtt_problems
+from moorline.config.mqtt import PROXY_SOURCES_FORM, mqtt_problems, proxy_problems
 from moorline.config.problem import Problem, text_setting
 from moorline.config.records import Records
 from moorline.config.resolver import Resolver
@@ -126,6 +126,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"a list of {MQTT_FORM}",
         ),
     ] = msgspec.field(default_factory=lambda: [DEFAULT_MQTT])
+    mqtt_proxy: Annotated[
+        list[str],
+        text_setting(
+            "Addresses of mqtt behind a proxy that speaks the PROXY protocol, version 1 or 2: each "
+            "connection begins with who is behind it.",
+            "a list of addresses of mqtt",
+        ),
+    ] = msgspec.field(default_factory=list)
+    mqtt_proxy_sources: Annotated[
+        list[str],
+        text_setting(
+            "Where such a proxy may come from; all others are cut at the addresses of mqtt_proxy.",
+            PROXY_SOURCES_FORM,
+        ),
+        Meta(max_length=limits.PROXY_SOURCES_MAX),
+    ] = msgspec.field(default_factory=lambda: ["127.0.0.0/8", "::1/128"])
     mqtt_packet_bytes_max: Annotated[
         int,
         Meta(ge=1_024, le=limits.MIB, description="Largest packet of MQTT that a client may send."),
@@ -265,6 +281,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             anonymous=self.anonymous,
             mechanisms_of=self.access.mechanisms_of,
         )
+        yield from proxy_problems(self.mqtt, self.mqtt_proxy, self.mqtt_proxy_sources)
         yield from _access_problems(self)
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:

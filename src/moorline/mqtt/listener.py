@@ -11,14 +11,16 @@ from moorline.config.addresses import Address
 from moorline.core.mqtt.reason import ReasonCode
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.mqtt.broker import MqttBroker
-from moorline.mqtt.client import Client
+from moorline.mqtt.client import Client, Transport
 from moorline.mqtt.logins import MqttAdmission
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import BY_CERTIFICATE, BY_NOTHING
 from moorline.net.clock import wall_ms
 from moorline.net.http.peer import Peer
 from moorline.net.listener import Describer, LoginRefused
+from moorline.net.proxy_head import Network, read_proxy_head
 from moorline.net.tls import why_refused_here
+from moorline.wire.proxy_head import Source
 
 
 class MqttListeners:
@@ -38,8 +40,11 @@ class MqttListeners:
     def connections(self) -> int:
         return len(self._clients)
 
-    async def open(self, address: Address, admission: MqttAdmission) -> list[Address]:
-        return await self._acceptor.open(address, partial(self._serve, admission))
+    async def open(
+        self, address: Address, admission: MqttAdmission, proxies: list[Network] | None = None
+    ) -> list[Address]:
+        """With `proxies`, who comes is a proxy of one of these networks, and says first who is behind it."""
+        return await self._acceptor.open(address, partial(self._serve, admission, proxies))
 
     def judge_again(self, trust: Describer) -> None:
         """Other files of TLS are in use."""
@@ -57,14 +62,19 @@ class MqttListeners:
         if leaving:
             await asyncio.wait([one.gone for one in leaving], timeout=GOODBYE_MS_MAX / 1_000)
 
-    def make_client(self, admission: MqttAdmission, transport: "MqttSocket") -> Client:
+    def make_client(self, admission: MqttAdmission, transport: Transport) -> Client:
         broker = self._broker
         return Client(broker, admission, broker.terms(admission.methods), transport)
 
     async def _serve(
-        self, admission: MqttAdmission, accepted: socket.socket, visit: Visit
+        self,
+        admission: MqttAdmission,
+        proxies: list[Network] | None,
+        accepted: socket.socket,
+        visit: Visit,
     ) -> "asyncio.Future[None]":
-        connection = MqttSocket(self, admission, visit)
+        behind = "" if proxies is None else (await self._behind(accepted, proxies)).address
+        connection = MqttSocket(self, admission, visit, behind)
         tls = admission.tls
         timeout_s = self._broker.config.hello_timeout_ms / 1_000
         try:
@@ -88,6 +98,13 @@ class MqttListeners:
         visit.cut = connection.abort
         return connection.client.gone
 
+    async def _behind(self, accepted: socket.socket, proxies: list[Network]) -> Source:
+        try:
+            return await read_proxy_head(accepted, proxies)
+        except OSError as error:
+            self._acceptor.note(f"a connection by a proxy is cut: {error}")
+            raise
+
     def joined(self, client: Client) -> None:
         self._clients.add(client)
         client.gone.add_done_callback(lambda _: self._clients.discard(client))
@@ -96,8 +113,12 @@ class MqttListeners:
 class MqttSocket(asyncio.Protocol):
     """A client over TCP or TLS."""
 
-    def __init__(self, listeners: MqttListeners, admission: MqttAdmission, visit: Visit) -> None:
+    def __init__(
+        self, listeners: MqttListeners, admission: MqttAdmission, visit: Visit, behind: str
+    ) -> None:
+        """`behind` is who a proxy says is there; empty where the connection is its own."""
         self._listeners = listeners
+        self._behind = behind
         self._visit = visit
         self._transport: asyncio.Transport | None = None
         self.client = listeners.make_client(admission, self)
@@ -112,7 +133,8 @@ class MqttSocket(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         link = transport.get_extra_info("ssl_object")
         shown = (link.getpeercert(True) or b"") if link is not None else b""
-        self.client.begin(str(peer[0]) if peer else "", shown, is_encrypted=link is not None)
+        address = self._behind or (str(peer[0]) if peer else "")
+        self.client.begin(address, shown, is_encrypted=link is not None)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_heard:

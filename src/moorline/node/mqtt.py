@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 from collections.abc import AsyncIterator, Callable
 
@@ -67,19 +68,22 @@ async def open_mqtt(
         asyncio.create_task(broker.system_topics.tell_forever()),
     ]
     try:
+        sources = [ipaddress.ip_network(one) for one in config.mqtt_proxy_sources]
         for text, address in zip(config.mqtt_listeners(), config.mqtt_addresses(), strict=True):
             admission = MqttAdmission(
                 text,
                 access.authentication(text),
                 config.anonymous,
-                text in config.access.proxied,
+                text in config.access.proxied or text in config.mqtt_proxy,
                 tls if address.scheme == "mqtts" else None,
                 config.access.certificate_rules(),
                 entered,
                 access.trail.login_refused,
             )
             try:
-                mqtt.addresses += await mqtt.listeners.open(address, admission)
+                mqtt.addresses += await mqtt.listeners.open(
+                    address, admission, sources if text in config.mqtt_proxy else None
+                )
             except AddressTaken:
                 if config.mqtt != [DEFAULT_MQTT]:
                     raise
