@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from moorline.config.access import KERBEROS
 from moorline.config.addresses import MQTT_FORM, Address, mqtt_address
 from moorline.config.problem import Problem
 
@@ -38,12 +39,13 @@ def mqtt_problems(
                 f'"{text}" needs a certificate: set tls_certificate and tls_key',
             )
         # As of `listen`: a password that everybody between could read is not taken there.
-        if (
-            address.scheme == "mqtt"
-            and not address.is_loopback
-            and anonymous != "everywhere"
-            and "gssapi" not in mechanisms_of(text)
-        ):
+        is_open = address.scheme == "mqtt" and not address.is_loopback
+        if is_open and KERBEROS in mechanisms_of(text):
+            yield Problem(
+                ("access.mechanisms", "mqtt"),
+                f'"{text}" takes gssapi, whose packets of MQTT are not wrapped: use mqtts://',
+            )
+        elif is_open and anonymous != "everywhere":
             yield Problem(
                 ("mqtt", "anonymous"),
                 f'"{text}" is not loopback and passwords are taken over TLS only, so nobody could log on '

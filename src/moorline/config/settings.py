@@ -412,10 +412,13 @@ def _access_problems(config: Config) -> Iterator[Problem]:
 
 def _kerberos_problems(config: Config) -> Iterator[Problem]:
     takers = [text for text in config.listen if KERBEROS in config.access.mechanisms_of(text)]
-    if takers and not (config.kerberos.keytab and config.kerberos.service):
+    of_mqtt = [
+        text for text in config.mqtt_listeners() if KERBEROS in config.access.mechanisms_of(text)
+    ]
+    if (takers or of_mqtt) and not (config.kerberos.keytab and config.kerberos.service):
         yield Problem(
             ("access.mechanisms", "kerberos.keytab", "kerberos.service"),
-            f'"{takers[0]}" takes gssapi: set kerberos.keytab and kerberos.service',
+            f'"{(takers or of_mqtt)[0]}" takes gssapi: set kerberos.keytab and kerberos.service',
         )
     for text in takers:
         # Who may come in with less would not trouble with a ticket, and its bytes would be read by all.
