@@ -66,6 +66,7 @@ class Things(NamedTuple):
 
 
 FIELDS: dict[str, Any] = {
+    "client_id": "nobody",
     "amount": 10,
     "address": "tcp://0.0.0.0:1",
     "asked_by": "owner",

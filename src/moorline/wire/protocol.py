@@ -11,6 +11,7 @@ from moorline.wire import (
     audit,
     browse,
     group,
+    mqtt_client,
     publication,
     queue,
     queue_contents,
@@ -63,6 +64,7 @@ HeardByNode = (
     | records.RecordMessages
     | records.ResumeRecords
     | publication.COMMANDS
+    | mqtt_client.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -91,6 +93,7 @@ HeardByClient = (
     | records.RecordMessages
     | records.RecordsUnchanged
     | publication.EVENTS
+    | mqtt_client.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
