@@ -218,3 +218,18 @@ def test_an_expired_message_is_not_delivered_to_who_was_away(join: Join, name: s
     writer.publish(name, b"long", 1)
     again = lasting(join, name)
     assert again.message().payload == b"long"
+
+
+def test_what_is_acknowledged_with_the_goodbye_does_not_come_again(
+    join: Join, name: str, level: int
+) -> None:
+    writer = join()
+    client = lasting(join, name, level)
+    client.subscribe(name)
+    writer.publish(name, b"first", 1)
+    found = client.hear(Publish)
+    client.say(Puback(found.packet_id), Disconnect())
+    assert client.is_closed()
+    writer.publish(name, b"second", 1)
+    again = lasting(join, name, level)
+    assert again.message().payload == b"second"

@@ -348,7 +348,8 @@ class ClientSession:
     # --- the end ----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """The connection is over."""
+        """The connection is over; what the client answered with its last words counts."""
+        self.outlet.flush()
         self._is_over = True
         self.requests.close()
         self.client.counts.expired = self.outbound.expired
