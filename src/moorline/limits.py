@@ -911,6 +911,31 @@ REDIRECT_HOPS_MAX = 3
 HOMES_FOLLOWED_MAX = 256
 """Homes that a client lets itself be led to over one connection; more are told to it by nobody honest."""
 
+CLIENT_RETURN_MS = 500
+"""A client that was cut dials again within it, by chance; it doubles with each round that leads to nobody.
+10,000 of them come at 20 in a millisecond at most, which a node welcomes."""
+
+CLIENT_RETURN_MS_MAX = 15_000
+"""The same behind many rounds: a node that is back is found soon, and one that is away is asked rarely."""
+
+CLIENT_DEADLINE_S = 60.0
+"""How long a call of a client that stays may take, with all the time that no node is there."""
+
+CLIENT_ASKS_MAX = 65_536
+"""Calls of one client that wait for a node or an answer: more are refused, and nothing of them was done."""
+
+CLIENT_PLACES_MAX = 64
+"""Addresses that one client is given."""
+
+CLIENT_EVENTS_MAX = 1_024
+"""Events that one reader of them has not taken; the oldest go first, and are counted."""
+
+CLIENT_PLACES_KEPT_MAX = 4_096
+"""Shards of which a subscription says where it was; a cluster has as many nodes at most."""
+
+CLIENT_PLACE_RANGES_MAX = 1_024
+"""Ranges done above the mark that a resumed subscription names for one shard: what is above comes again."""
+
 HOMES_KEPT_MS = 2_000
 """For how long a node takes what it knows of the homes of others for true: half of NODE_GONE_MS."""
 
