@@ -53,11 +53,15 @@ class ClientCertificate(msgspec.Struct, frozen=True):
     """The service's list on this side."""
 
     def connect(self) -> Connecting:
-        return moorline.connect(self.tcp)
+        return moorline.connect(self.tcp, reconnect=False)
 
     def connect_as_service(self) -> Connecting:
         return moorline.connect(
-            self.tls, ca=self.ca, certificate=self.certificate, key=self.certificate
+            self.tls,
+            ca=self.ca,
+            certificate=self.certificate,
+            key=self.certificate,
+            reconnect=False,
         )
 
 

@@ -62,7 +62,10 @@ def test_the_first_round_goes_by_the_order_of_the_addresses_and_ends_if_nobody_i
     assert made.handle(Begin(), 0) == [Dial(1, 0)]
     assert made.handle(NotReached(1, "no"), 0) == [Dial(2, 1)]
     assert made.handle(NotReached(2, "no"), 0) == [Dial(3, 2)]
-    assert made.handle(NotReached(3, "nor there"), 0) == [CancelTimer("retry"), TellOver("nor there")]
+    assert made.handle(NotReached(3, "nor there"), 0) == [
+        CancelTimer("retry"),
+        TellOver("nor there"),
+    ]
     assert made.handle(Asked(1, Kind.QUESTION), 0) == [Refuse(1, "the client is closed")]
 
 
@@ -186,7 +189,8 @@ def test_through_crashes_stops_and_cuts_nothing_is_done_twice_and_every_call_has
 
 
 def test_the_simulation_meets_every_fate() -> None:
-    fates = {(world.kinds[n], end) for seed in range(40) for world in [run(seed)] for n, end in world.ends.items()}  # fmt: skip
+    worlds = [run(seed) for seed in range(40)]
+    fates = {(world.kinds[number], end) for world in worlds for number, end in world.ends.items()}
     assert fates >= {(kind, end) for kind in Kind for end in ("answered", "refused", "withdrawn")}
     assert fates >= {(Kind.CHANGE, "doubted"), (Kind.NUMBERED, "doubted")}
     assert (Kind.QUESTION, "doubted") not in fates

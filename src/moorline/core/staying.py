@@ -5,8 +5,8 @@
        │  ▼                                      ▼
        └─ WAITING ◄──────────────────────────────┘        OVER: the program left, or all refuse us for good
 
-The program's calls are *asks*. One that was not put on a link waits for the next one, wherever it leads. Of one
-that was put and not answered only its kind says what may be done:
+The program's calls are *asks*. One that was not put on a link waits for the next one, wherever it leads. Of
+one that was put and not answered only its kind says what may be done:
 
     QUESTION   changes nothing: it is asked again, anywhere
     NUMBERED   the home remembers it, by a producer's number or a token: it is put again at that home only
@@ -232,7 +232,7 @@ class Staying(Machine[StayState]):
     def is_full(self) -> bool:
         return len(self._asks) >= CLIENT_ASKS_MAX
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
+    def step(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: ARG002 - no time is looked at
         match event:
             case Asked(number, kind):
                 return self._asked(number, kind)
@@ -344,9 +344,7 @@ class Staying(Machine[StayState]):
 
     def _pause_ms(self) -> int:
         chance = self._chance.randrange(1_000) / 1_000
-        return pause_ms(
-            self._tries, chance, first_ms=self._return_ms, most_ms=self._return_ms_max
-        )
+        return pause_ms(self._tries, chance, first_ms=self._return_ms, most_ms=self._return_ms_max)
 
     # --- asks -------------------------------------------------------------------------------------
 
@@ -376,11 +374,15 @@ class Staying(Machine[StayState]):
     def invariants(self) -> None:
         for number, ask in self._asks.items():
             on_link = ask.attempt != 0
-            assert not on_link or ask.attempt == self._attempt, f"S1: ask {number} is on an old link"
+            assert not on_link or ask.attempt == self._attempt, (
+                f"S1: ask {number} is on an old link"
+            )
             assert not on_link or self.state is StayState.UP, f"S1: ask {number} is on no link"
             assert not ask.home or ask.kind is Kind.NUMBERED, f"S2: ask {number} may be done twice"
             if on_link and ask.home:
                 assert ask.home == self.home, f"S2: ask {number} is put elsewhere"
             if self.state is StayState.UP and not on_link:
                 assert ask.home not in ("", self.home), f"S4: ask {number} waits"
-        assert self.state is not StayState.OVER or not self._asks, "S3: an ask is left behind the end"
+        assert self.state is not StayState.OVER or not self._asks, (
+            "S3: an ask is left behind the end"
+        )

@@ -99,6 +99,8 @@ async def _synced(options: RecordOptions) -> Rows:
     async with (
         moorline.connect(
             endpoint.address,
+            # A task that failed is Spark's to try again.
+            reconnect=False,
             user=proof.user,
             password_file=proof.password_file,
             token_file=proof.token_file,

@@ -73,6 +73,10 @@ class PrivateSubscription:
         self._dirty.clear()
         return cursors
 
+    def cursors(self) -> list[tuple[Shard, Cursor]]:
+        """The place in every shard that is known."""
+        return [(shard, self._cursor(view)) for shard, view in sorted(self._shards.items())]
+
     def put_back(self, shards: Iterable[Shard]) -> None:
         """These could not be stored: they are due again."""
         self._dirty.update(shards)
