@@ -160,6 +160,8 @@ def __getattr__(name: str) -> Any:
         from moorline.client.connecting import connect
 
         return connect
+    if name == "sync":
+        return importlib.import_module("moorline.sync")
     if name == "deadline":
         from moorline.client.deadline import deadline
 

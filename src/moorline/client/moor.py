@@ -111,8 +111,8 @@ class Moor:
         self._publishing = publishing
         self._dial = dial
         self._inboxes = Inboxes()
-        self._callss = QueueCallers(link, open_home, deadline_s=deadline_s)
-        self._callss.opened = self._home_opened
+        self._callers = QueueCallers(link, open_home, deadline_s=deadline_s)
+        self._callers.opened = self._home_opened
         self._service: Service | None = None
         here = link.current if isinstance(link, StayingLink) else link
         assert here is not None, "a client that has not connected"
@@ -184,16 +184,16 @@ class Moor:
     def queue(self, queue_id: bytes | str) -> Queue:
         """A queue by its id; the node is not asked whether it is there."""
         known = id_of(queue_id) if isinstance(queue_id, str) else queue_id
-        return Queue(self._callss, self._inboxes, known)
+        return Queue(self._callers, self._inboxes, known)
 
     async def send(self, queue_id: bytes, body: bytes) -> int:
         """Stores a message in a queue; returns its id when it is as durable as the node promises."""
-        sent = await self._callss.call(queue_id, lambda call: Send(call, queue_id, body), Sent)
+        sent = await self._callers.call(queue_id, lambda call: Send(call, queue_id, body), Sent)
         return sent.message
 
     async def send_all(self, messages: Sequence[tuple[bytes, bytes]]) -> list[int | CallFailed]:
         """Many (queue id, body) at once; for each its id, or why it was refused."""
-        answers = await self._callss.call_all(
+        answers = await self._callers.call_all(
             [about(queue, Send, body) for queue, body in messages]
         )
         return [
@@ -203,7 +203,7 @@ class Moor:
 
     async def get_all(self, queues: Sequence[Queue]) -> list[Message | None]:
         """The head of each queue, None where it is empty; without subscribing."""
-        answers = await self._callss.call_all_and_where([about(queue.id, Get) for queue in queues])
+        answers = await self._callers.call_all_and_where([about(queue.id, Get) for queue in queues])
         return [
             queue.message(_expected(answer, Got), caller)
             for queue, (answer, caller) in zip(queues, answers, strict=True)
@@ -224,7 +224,7 @@ class Moor:
         said = [message for place, message in enumerate(messages) if place not in stale]
         # By this client's own connections, whoever got them: it is judged as who it is.
         answers = iter(
-            await self._callss.call_all([(message.queue, message.acknowledge) for message in said])
+            await self._callers.call_all([(message.queue, message.acknowledge) for message in said])
         )
         return [
             stale[place] if place in stale else message.acknowledged(next(answers))[0]
@@ -448,7 +448,7 @@ class Moor:
         if self._publishing is not None:
             self._publishing.close()
         self._calls.close("DONE", "the client is done")
-        gone = [self._calls.gone, *self._callss.close()]
+        gone = [self._calls.gone, *self._callers.close()]
         await asyncio.wait(gone, timeout=GOODBYE_MS_MAX / 1_000)
 
 

@@ -199,8 +199,10 @@ class StayingLink:
         return self._ended(verdict, answers), verdict.caller
 
     def _out_of_time(self, number: int, ask: _Ask) -> Verdict:
-        if ask.verdict.done() and ask.verdict.result().caller is None:
-            return ask.verdict.result()  # it had ended just before
+        before = ask.verdict
+        # Whoever waited for it was cancelled by the time limit, and it with them.
+        if before.done() and not before.cancelled() and before.result().caller is None:
+            return before.result()  # it had ended just before
         ask.verdict = self._loop.create_future()
         self._post(machine.DeadlinePassed(number))
         return ask.verdict.result()

@@ -1,5 +1,6 @@
 """Reads a topic as fast as it goes, without acknowledgements. It knows nothing of faults."""
 
+# ruff: noqa: T201
 import asyncio
 import sys
 

@@ -1,5 +1,6 @@
 """Reads a topic as a durable session. It knows its addresses, and nothing of faults."""
 
+# ruff: noqa: T201
 import asyncio
 import sys
 

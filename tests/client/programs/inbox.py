@@ -1,5 +1,6 @@
 """Reads a queue. It knows its addresses, and nothing of faults."""
 
+# ruff: noqa: T201
 import asyncio
 import sys
 
