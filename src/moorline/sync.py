@@ -39,7 +39,7 @@ from moorline.wire.queue import QueueDescribed
 from moorline.wire.topic import Published, Record
 
 T = TypeVar("T")
-OneMessage = TypeVar("OneMessage", TopicMessage, QueueMessage)
+OneMessage = TypeVar("OneMessage", bound=TopicMessage | QueueMessage)
 
 
 class Loop:

@@ -155,7 +155,7 @@ async def test_an_acknowledgement_counts_for_its_own_delivery(proxy: LinkProxy, 
     await again.ack()
     same = await anext(letters)
     assert (same.body, await same.ack()) == (b"one", 0)
-    await letters.aclose()
+    await letters.aclose()  # type: ignore[attr-defined]
 
 
 async def test_a_plain_subscription_misses_nothing_and_doubles_only_what_was_in_hand(
