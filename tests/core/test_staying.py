@@ -3,11 +3,8 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.core.staying_world import World
 
-from moorline.core.backoff import pause_ms
 from moorline.core.effects import CancelTimer, Effect, SetTimer, TimerFired
 from moorline.core.staying import (
     Answered,
@@ -152,9 +149,25 @@ def test_more_asks_than_may_wait_are_refused() -> None:
     assert isinstance(refused, Refuse)
 
 
-@given(st.integers(0, 100), st.floats(0, 1), st.integers(1, 10_000), st.integers(1, 100_000))
-def test_a_pause_is_within_its_bounds(tries: int, chance: float, first: int, most: int) -> None:
-    assert 0 <= pause_ms(tries, chance, first_ms=first, most_ms=most) <= max(first, most)
+def test_every_invariant_can_fail() -> None:
+    def broken(name: str, kind: Kind, **changed: object) -> None:
+        made = up(2)
+        made.handle(Asked(1, kind), 0)
+        for field, value in changed.items():
+            setattr(made._asks[1], field, value)
+        with pytest.raises(AssertionError, match=f"{name}: "):
+            made.check()
+
+    broken("S1", Kind.CHANGE, attempt=9)
+    broken("S2", Kind.CHANGE, home=A)
+    broken("S2", Kind.NUMBERED, home=B)
+    broken("S4", Kind.QUESTION, attempt=0)
+    over = up()
+    over.handle(Asked(1, Kind.CHANGE), 0)
+    over._asks[1].attempt = 0
+    over._state = StayState.OVER
+    with pytest.raises(AssertionError, match="S3: "):
+        over.check()
 
 
 def run(seed: int) -> World:
