@@ -53,7 +53,7 @@ async def test_a_service_goes_on_and_what_was_in_hand_comes_again(
         # Waits until both sides agree over the next connection, and is done over that.
         assert not await service.associate(queues[10:])
         await moor.send_all([(queue, b"one") for queue in queues[10:]])
-        got = set()
+        got: set[bytes] = set()
         while len(got) < 20:
             message = await anext(messages)
             got.add(message.queue)

@@ -27,6 +27,7 @@ from moorline.errors import (
     NotFound,
     OutcomeUnknown,
     Refused,
+    Untrusted,
 )
 from moorline.ids import home_number
 from moorline.limits import (
@@ -167,6 +168,15 @@ class QueueCallers:
             found = await self._at_home(told)
         except Elsewhere:
             return None  # to nobody who is known: the program is told
+        except ConnectionLost as error:
+            if not isinstance(self.first, StayingLink) or isinstance(error, Untrusted):
+                raise
+            # It was there a moment ago; whoever has its home now is told by the first node.
+            wait_ms = pause_ms(
+                hop, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
+            )
+            await asyncio.wait([self.first.lost], timeout=wait_ms / 1_000)
+            return self.first
         if found is caller:
             return None  # it says of itself that it is somebody else
         queue, make = called
