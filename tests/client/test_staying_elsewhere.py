@@ -1,7 +1,6 @@
 """A client of two addresses whose first node dies: where it goes on, and where it publishes."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from tests.cluster.conftest import dsn as dsn
@@ -16,9 +15,9 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def addresses(nodes: Nodes) -> AsyncIterator[list[str]]:
+async def addresses(nodes: Nodes) -> list[str]:
     await nodes.start("a", "b", settings=PATIENT)
-    yield [nodes[name].address for name in ("a", "b")]
+    return [nodes[name].address for name in ("a", "b")]
 
 
 async def resumed(events: Events) -> ClientEvent:
