@@ -30,6 +30,7 @@ BENCHMARKS = (
     "fairness",
     "rights",
     "records",
+    "reconnect",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

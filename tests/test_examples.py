@@ -32,6 +32,8 @@ PRINTED = {
     "services": r"b'an invoice'\n",
     "drift": r"10 added, 0 removed, \d+ bytes\nequal: 1000 queues, 48 bytes\n",
     "topics": r"weather/bergen/wind b'12 knots' b'25 knots'\nand again b'12 knots'\n",
+    "scripts": r"rain/bergen 1 mm\nrain/bergen 2 mm\nrain/bergen 3 mm\n",
+    "stays": r"stored twice: 0\ntides/bergen b'high'\n\['over'\]\n",
     "values": r"12 knots\nalive 12\nupdate 25\n",
     "shared_group": r"1000 orders: \d+ to one member, \d+ to the other\n",
     "durable_session": r"while we were away: prices/tea is 2\.50\n",

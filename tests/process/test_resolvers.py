@@ -215,13 +215,13 @@ async def test_t50_a_million_paths_are_published_resolved_and_purged(tmp_path: P
 async def test_a_list_of_resolvers_is_all_that_a_client_needs(tmp_path: Path) -> None:
     with resolver_node(tmp_path) as node:
         host = node.address.removeprefix("tcp://")
-        async with moorline.connect(f"moor://127.0.0.1:1,{host}") as moor:
+        async with moorline.connect(f"moor://127.0.0.1:1,{host}", reconnect=False) as moor:
             assert str(moor.address) == node.address
             queue = await moor.create_queue()
             await moor.send(queue.id, b"ahoy")
         with pytest.raises(moorline.ConfigError):
-            moorline.connect("moor://")
+            moorline.connect("moor://", reconnect=False)
     with resolver_node(tmp_path, "--roles=resolver", name="alone") as alone:
         host = alone.address.removeprefix("tcp://")
         with pytest.raises(Unreachable, match="no node with the role broker"):
-            await moorline.connect(f"moor://{host}")
+            await moorline.connect(f"moor://{host}", reconnect=False)

@@ -51,6 +51,10 @@ class ServiceRepair:
         self._entered, self._is_restoring = own, self.list.is_doubtful
         return own
 
+    def go_on(self, caller: Caller, exchange: ServiceExchange) -> None:
+        """Over another connection, with the same list."""
+        self._caller, self._exchange = caller, exchange
+
     async def agree(self) -> Report:
         """Verifies that both sides mean the same queues, and repairs what differs."""
         exchange = self._exchange

@@ -42,6 +42,7 @@ from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.durable import DurableSessions
 from moorline.sessions.outlet import NativeOutlet, Outlet
+from moorline.sessions.places import cursors_told, places_of
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
@@ -252,11 +253,27 @@ class SessionBroker:
             if known is not None:
                 own.delivery.change(own.subscriptions[known].window, call.window, call.qos)
                 return TopicSubscribed(call.call, known, call.filter)
+            if call.places and not reader:
+                number = self._begin_at(own, call)
+                return TopicSubscribed(call.call, number, call.filter)
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
+        private = own.subscriptions[number].private
+        told = [] if reader or private is None else places_of(private.cursors())
         await send_retained(self._topics, self.context.directory, own, session, number, call.filter)
-        return TopicSubscribed(call.call, number, call.filter)
+        return TopicSubscribed(call.call, number, call.filter, told)
+
+    def _begin_at(self, own: TopicSession, call: SubscribeTopic) -> int:
+        """A private subscription that goes on where it was on another connection, here or elsewhere."""
+        cursors = cursors_told(call.places, self.context.directory)
+        check_open(own)
+        demand(own.session.rights, SUBSCRIBE, path_of_topic(call.filter))
+        shard_extents = self.context.directory.shard_extents()
+        starts = {shard: extents[0].first for shard, extents in shard_extents.items() if extents}
+        number = own.subscribe_private(call.filter, 0, cursors, call.window, call.qos)
+        own.see(number, shard_extents, starts)
+        return number
 
     async def _begin(
         self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int

@@ -51,6 +51,8 @@ class RecordOptions(msgspec.Struct, frozen=True):
         files = endpoint.files()
         return moorline.connect(
             endpoint.address,
+            # A task that failed is Spark's to try again.
+            reconnect=False,
             user=proof.user,
             password_file=proof.password_file,
             token_file=proof.token_file,
