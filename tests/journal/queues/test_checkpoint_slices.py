@@ -97,6 +97,7 @@ def test_no_turn_is_longer_than_a_slice_however_many_queues_have_changed(
     assert {len(found) for found in contents(disk).values()} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_between_two_slices_of_a_group_anything_may_happen_to_its_queues(seed: int) -> None:
     """They are sent to, read, closed, and deleted: copied, written, and all others."""
@@ -128,6 +129,7 @@ def test_between_two_slices_of_a_group_anything_may_happen_to_its_queues(seed: i
     assert contents(disk, OPTIONS) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_whoever_ends_between_two_slices_leaves_everything_to_the_log(share: float) -> None:
     disk = MemoryDisk()
