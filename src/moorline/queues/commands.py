@@ -187,7 +187,9 @@ class QueueBroker(FillsDisk):
             queue = live.get(call.queue) or store.find(call.queue)
             if (
                 queue is None
-                or queue.is_shut
+                or queue.blocked
+                or queue.suspended
+                or queue.damaged
                 or queue.closed
                 or is_disk_full
                 or len(call.body) > body_bytes_max
@@ -236,22 +238,31 @@ class QueueBroker(FillsDisk):
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
         store, live, acknowledged = self.store, self.store.live, 0
         owners, reader = store.owners, self.owners.reader(session.rights)
+        # Nobody who proved nothing owns a queue: without this each of theirs would be judged by itself.
+        reads_all = self.owners.reads_all(session.rights)
         answers: list[Answer] = []
         at_once: list[Answer] = []
         served: list[Queue] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            if queue is None or queue.blocked or queue.damaged or owners[queue.owner] != reader:
+            if (
+                queue is None
+                or queue.blocked
+                or queue.damaged
+                or not (reads_all or owners[queue.owner] == reader)
+            ):
                 refusal = self.refusals.of_reader(session, queue, call)
                 if refusal:
                     at_once.append(refusal)
                     continue
                 assert queue is not None
             if store.acknowledge(queue, call.message):
-                answers.append(Acknowledged(call.call, queue.size))
+                waiting = queue.size
+                answers.append(Acknowledged(call.call, waiting))
                 if queue.is_subscribed:
                     self.subscriptions.acknowledged(queue, 1)
-                    served.append(queue)
+                    if waiting > queue.delivered:
+                        served.append(queue)
                 acknowledged += 1
             elif store.is_gone(queue, call.message):
                 gone = Acknowledged(call.call, queue.size, is_gone=True)

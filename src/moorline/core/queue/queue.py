@@ -145,9 +145,10 @@ class Queue:
         return STORE if waiting < quota else MARK
 
     def push(self, entry: Entry) -> None:
-        if self.pending is None:
-            self.pending = deque()
-        self.pending.append(entry)
+        pending = self.pending
+        if pending is None:
+            pending = self.pending = deque()
+        pending.append(entry)
         self.touched_lsn = entry.lsn
         size = len(entry.body) + RECORD_HEAD_BYTES
         self.bytes += size
@@ -193,13 +194,13 @@ class Queue:
         self.bytes = size
 
     def peek(self, place: int) -> Entry | None:
-        """The message that many places behind the head, if it is in memory."""
+        """The message that many places behind the head, if it is in memory; None behind the last too."""
         if place < self.stored:
             if self.cache is not None and place < len(self.cache):
                 return self.cache[place]
             return None
-        assert self.pending is not None
-        return self.pending[place - self.stored]
+        pending, place = self.pending, place - self.stored
+        return pending[place] if pending and place < len(pending) else None
 
     def expired(self, before_ms: int) -> int:
         """How many messages at the head are older than that, as far as they are in memory."""
