@@ -185,6 +185,8 @@ class QueueBroker(FillsDisk):
             calls = self.quotas.may_send(session, calls, refusals)
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
+            body = call.body
+            size = len(body)
             if (
                 queue is None
                 or queue.blocked
@@ -192,7 +194,7 @@ class QueueBroker(FillsDisk):
                 or queue.damaged
                 or queue.closed
                 or is_disk_full
-                or len(call.body) > body_bytes_max
+                or size > body_bytes_max
             ):
                 refusal = self.refusals.of_send(session, queue, call, is_disk_full=is_disk_full)
                 if refusal is not None:
@@ -202,10 +204,10 @@ class QueueBroker(FillsDisk):
             if expire_before and queue.maybe_expired(expire_before):
                 self.expire(queue, expire_before)
             owned = queue.owned
-            if owned.bytes + len(call.body) + RECORD_HEAD_BYTES > owned.bytes_max:
+            if owned.bytes + size + RECORD_HEAD_BYTES > owned.bytes_max:
                 refusals.append(self.quotas.stored_too_much(session, call))
                 continue
-            message = send(queue, call.body, now_ms)
+            message = send(queue, body, now_ms)
             if message:
                 answers.append(Sent(call.call, message))
             else:

@@ -135,7 +135,8 @@ class Queue:
 
     def admit(self, quota: int) -> SendVerdict:
         """What is to be done with one more message."""
-        waiting = self.stored + (len(self.pending) if self.pending else 0)
+        pending = self.pending
+        waiting = self.stored + len(pending) if pending else self.stored
         if not self.can_write:
             # Shut until all is read, the marker too, and not only until there is room: a sender that is let
             # in again and again for one message would leave a marker each time.
@@ -150,9 +151,9 @@ class Queue:
             pending = self.pending = deque()
         pending.append(entry)
         self.touched_lsn = entry.lsn
-        size = len(entry.body) + RECORD_HEAD_BYTES
+        owned, size = self.owned, len(entry.body) + RECORD_HEAD_BYTES
         self.bytes += size
-        self.owned.bytes += size
+        owned.bytes += size
         # Here and not where it was decided, so that a replay of the log comes to the same.
         if entry.kind == QUOTA_MARKER:
             self.can_write = False

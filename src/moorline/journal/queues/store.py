@@ -203,10 +203,11 @@ class Store:
         """
         verdict = STORE if is_decided else queue.admit(self._queue_messages_max)
         if verdict is STORE:
+            queue_id = queue.id
             self.next_lsn += 1
-            lsn = self.batch.add(SEND, queue.id, now_ms, body)
+            lsn = self.batch.add(SEND, queue_id, now_ms, body)
             queue.push(Entry(lsn, now_ms, MESSAGE, body))
-            self.dirty[queue.id] = queue
+            self.dirty[queue_id] = queue
             return lsn
         if verdict is MARK:
             lsn = self._add(Kind.MARK, queue.id, now_ms, b"")
