@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
     shard: int
     offset: int
-    count: int
+    messages: int
     duplicates: int
 
 
