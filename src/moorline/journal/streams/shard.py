@@ -42,6 +42,8 @@ class Part(NamedTuple):
     first_time_us: int
     last_time_us: int
     snapshot: tuple[Summary, Memory] | None
+    position: int
+    """In the segment, where the block begins."""
 
 
 class ShardLog:
@@ -281,7 +283,7 @@ class ShardLog:
             snapshot = self.snapshot_of(generation, block.upto, self._bytes)
         entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
         self._pieces = []
-        return Part(self, generation, ended, block, entries, times[0], times[1], snapshot)
+        return Part(self, generation, ended, block, entries, times[0], times[1], snapshot, position)
 
     def _count_publishers(self, generation: Generation, block: Block) -> None:
         marks, self.marks, self.publisher = self.marks, [], None
@@ -325,12 +327,13 @@ class ShardLog:
         )
         return summary, Memory(dict(self.producers.stored), dict(generation.topics))
 
-    def write(self, part: Part, *, is_synced: bool) -> None:
-        """In a thread: the part goes to the file. Durable after `sync`."""
+    def write(self, part: Part) -> None:
+        """The part goes to the file. Durable after a sync of it."""
         generation = part.generation
         if part.ended is not None:
-            if not is_synced and part.ended.file is not None:
-                # Once a generation, so that a power cut takes from the end only.
+            if part.ended.file is not None:
+                # Without a sync of commits a power cut takes from the end only; and where small commits are
+                # synced in the log, what is sealed and listed is durable by itself.
                 part.ended.file.sync()
             part.ended.close()
             self.create(generation, part.ended)
