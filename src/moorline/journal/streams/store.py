@@ -94,7 +94,9 @@ class StreamStore(StreamView):
         self._now_us = now_us
         self._expiry_us = expiry_us or now_us
         self._draw = draw
-        self.upkeep = ShardUpkeep(disk, options, self._shards)
+        self.log = StreamLog(disk, self._store, draw)
+        """Of small commits; whoever commits has its `work` done."""
+        self.upkeep = ShardUpkeep(disk, options, self._shards, self.log)
         self._in_use: list[ShardLog] = []
         self.stored_bytes = StoredBytes()
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
@@ -103,8 +105,6 @@ class StreamStore(StreamView):
         self._topics_bytes = 0
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
-        self.log = StreamLog(disk, self._store, draw)
-        """Of small commits; whoever commits has its `work` done."""
         self._begun_syncs = begun_syncs
         self._on_its_way: StreamBatch | None = None
         self.shards_before = 0
