@@ -957,8 +957,8 @@ that a switch to a thread takes."""
 COLUMN_ONE_BY_ONE_MAX = 1_000
 """Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
-STREAM_FRAMED_ONE_BY_ONE_MAX = 16
-"""Messages of a batch below which numpy costs more than it saves."""
+STREAM_FRAMED_ONE_BY_ONE_MAX = 64
+"""Messages of a shard's part of a commit up to which numpy costs more than it saves."""
 
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""

@@ -10,7 +10,7 @@ from tests.journal.streams.lives import Lives
 from tests.journal.streams.stream_simulation import LaterSyncs
 
 from moorline.core.frames.block import Block
-from moorline.core.frames.frame import all_stored
+from moorline.core.frames.frame import Stored, all_stored
 from moorline.core.stream import Shard
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.streams import stream_log
@@ -374,8 +374,8 @@ def test_what_stands_behind_bytes_that_are_gone_is_kept_and_they_are_a_gap() -> 
     assert lives.store.lost_messages > 0
 
 
-def readable(lives: Logged, shard: int) -> list[object]:
-    store, found = lives.store, []
+def readable(lives: Logged, shard: int) -> list[Stored]:
+    store, found = lives.store, list[Stored]()
     offset = store.first(shard)
     while offset < store.end(shard):
         block = store.read(shard, store.generation_of(shard, offset), offset, 1 << 20)

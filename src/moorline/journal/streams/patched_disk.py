@@ -1,5 +1,5 @@
-"""Room: journal/streams. The folder of streams as a start would make it, for who only reads: what is only in the
-log of small commits is where it belongs.
+"""Room: journal/streams. The folder of streams as a start would make it, for who only reads: what only
+the log of small commits has is where it belongs.
 
 Behind a power cut, or in a copy that somebody made, a segment may lack bytes that only the log has. Nothing
 is written: the bytes are laid over the file as it is read.

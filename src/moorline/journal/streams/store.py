@@ -304,6 +304,30 @@ class StreamStore(StreamView):
         self.batch_bytes += size + count * _HEAD_BYTES
         return shard.number, offset
 
+    def append_singles(
+        self, records: Iterable[PlainRecord], publisher: str = NOBODY
+    ) -> list[tuple[int, int]]:
+        """As `append_plain`; where each of them is."""
+        now_us, topics, size = self._now_us(), self._topics, 0
+        places: list[tuple[int, int]] = []
+        found = places.append
+        for record in records:
+            topic = record.topic
+            _, _, shard, plain = topics[topic]
+            if now_us > shard.time_us:
+                shard.time_us = now_us
+            if publisher != shard.publisher:
+                shard.mark(publisher)
+            offset = shard.next_offset
+            content = _beginning(offset, shard.time_us) + plain + record.body
+            shard.contents.append(content)
+            shard.names.append(topic)
+            shard.next_offset = offset + 1
+            size += len(content)
+            found((shard.number, offset))
+        self.batch_bytes += size + len(places) * _HEAD_BYTES
+        return places
+
     def append_packed(
         self, rows: PackedRows, skip: int, producer: int, sequence: int, publisher: str = NOBODY
     ) -> int:
@@ -374,7 +398,9 @@ class StreamStore(StreamView):
         if not parts:
             return None
         retained = self._retained.take(self._retain, now_us) if self._retain else None
-        batch = StreamBatch(parts, retained, sum(len(part.block.positions) for part in parts))
+        batch = StreamBatch(
+            parts, retained, sum([part.block.upto - part.block.first for part in parts])
+        )
         self._retain, self.batch_bytes = [], 0
         self._on_its_way = batch
         return batch
