@@ -602,6 +602,10 @@ QUEUES_UNINDEXED_MAX = 65_536
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
 
+LOG_BEGUN_BYTES_MAX = 64 * KIB
+"""A commit of queues up to which the loop itself writes it, and the kernel syncs it: written within the time
+that a switch to a thread takes."""
+
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
 """Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within

@@ -184,7 +184,8 @@ class GroupCommit(Generic[Batch]):
             caller.hold_reading(self._hold)
 
     async def between_batches(self, work: Callable[[], None]) -> None:
-        """Does it in the thread that writes, while no batch is being written."""
+        """Does it in the thread that writes, while no batch is being written there; a sync that `begin` has
+        asked for may be under way."""
         await self._loop.run_in_executor(self._thread, work)
 
     # --- one commit -------------------------------------------------------------------------------

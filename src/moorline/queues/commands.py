@@ -106,7 +106,9 @@ class QueueBroker(FillsDisk):
         self._turns = Turns()
         self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
-        self.commits = GroupCommit(store, "queues", answered=self._answered, waits_for_room=True)
+        self.commits = GroupCommit(
+            store, "queues", answered=self._answered, waits_for_room=True, begin=store.begin
+        )
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
 """Room: journal/queues. The store of all queues: memory, log, folders and index, kept in step.
 
 Everything here is synchronous and on one thread but for two kinds of calls that a shell may make in another:
-`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out. The
-order of one change:
+`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out;
+`begin` is `write` without a thread, for small batches. The order of one change:
 
     change memory, add to the batch  →  write the batch (and sync)  →  committed: readers see it
 
@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 
 from moorline.core.queue.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.ids import drawn
+from moorline.journal.begun_syncs import BegunSyncs, Done
 from moorline.journal.disk import Disk
 from moorline.journal.queues.files import QueueFiles, StoreOptions
 from moorline.journal.queues.index import INDEX, Index, IndexDamaged, newest_index
 from moorline.journal.queues.log_replay import LogReplay
 from moorline.journal.queues.owner_numbers import OwnerNumbers
 from moorline.journal.queues.wal import Batch, Kind, WriteAheadLog
-from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
+from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX, LOG_BEGUN_BYTES_MAX
 
 log = logging.getLogger("moorline.journal")
 
@@ -73,6 +74,10 @@ class Store:
         self.batch = Batch(1)
         self.writing: Batch | None = None
         self._written_lsn = 0
+        self.begun_syncs: BegunSyncs | None = None
+        """Whoever syncs small batches without a thread."""
+        self.is_log_in_thread = False
+        """The thread that writes begins a segment, or will: every batch is for it meanwhile."""
 
     # --- start and stop ---------------------------------------------------------------------------
 
@@ -311,9 +316,23 @@ class Store:
         self.log.write(batch)
         self._written_lsn = batch.first + batch.count - 1
 
+    def begin(self, batch: Batch, done: Done) -> bool:
+        """As `write`, on the loop: the kernel syncs it and `done` is called then. False if that is for the
+        thread, and nothing is done yet."""
+        syncs = self.begun_syncs
+        if syncs is None or self.is_log_in_thread or batch.size > LOG_BEGUN_BYTES_MAX:
+            return False
+        if not self.log.begin(batch, syncs, done):
+            return False
+        self._written_lsn = batch.first + batch.count - 1
+        return True
+
     def begin_segment(self) -> None:
         """What is written from here on goes to a new file of the log; on the thread that writes it."""
-        self.log.begin_segment(self._written_lsn + 1)
+        try:
+            self.log.begin_segment(self._written_lsn + 1)
+        finally:
+            self.is_log_in_thread = False
 
     def committed(self, batch: Batch) -> None:
         """The batch is as durable as it will be: what it carries may be delivered."""
