@@ -57,8 +57,8 @@ class Store:
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
         self.unindexed: set[bytes] = set()
+        """New queues; those that a checkpoint under way has rows of are in `indexing`, and not here."""
         self.indexing: set[bytes] = set()
-        """New queues that are in the rows of a checkpoint under way."""
         self.unmade: set[bytes] = set()
         """Those of them that were deleted since."""
         self.deleted: set[bytes] = set()
@@ -137,7 +137,8 @@ class Store:
 
     def __len__(self) -> int:
         """How many queues there are."""
-        return len(self.index) + len(self.unindexed) - len(self.deleted)
+        fresh = len(self.unindexed) + len(self.indexing)
+        return len(self.index) + fresh - len(self.deleted)
 
     def find(self, queue_id: bytes) -> Queue | None:
         queue = self.live.get(queue_id)
@@ -178,8 +179,12 @@ class Store:
             if len(found) < count:
                 break
             start = found[-1]
-        fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
+        fresh = [queue_id for queue_id in self.fresh() if queue_id > after]
         return sorted([*ids, *fresh])[:count]
+
+    def fresh(self) -> list[bytes]:
+        """The ids of new queues, which are in no index yet."""
+        return [*self.unindexed, *self.indexing]
 
     def rename_owner(self, before: bytes, now: bytes) -> bool:
         """All that was one owner's is another's; durable with the next checkpoint. False if nothing was."""
@@ -388,7 +393,7 @@ class Store:
             if queue is None:
                 continue
             is_used = queue.is_subscribed or queue_id in self.mending
-            is_new = queue_id in self.unindexed
+            is_new = queue_id in self.unindexed or queue_id in self.indexing
             if not (queue.is_dirty or is_used or is_new or queue_id in self.dirty):
                 del self.live[queue_id]
                 self.files.close_queue(queue)
@@ -426,8 +431,9 @@ class Store:
         self.dirty.pop(queue.id, None)
         if queue.id in self.unindexed:
             self.unindexed.discard(queue.id)
-            if queue.id in self.indexing:
-                self.unmade.add(queue.id)
+        elif queue.id in self.indexing:
+            self.indexing.discard(queue.id)
+            self.unmade.add(queue.id)
         else:
             self.deleted.add(queue.id)
         self._doomed.append((lsn, queue.id))
