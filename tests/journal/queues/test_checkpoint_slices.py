@@ -195,3 +195,11 @@ def test_new_queues_are_counted_once_and_listed_once_at_every_step_of_a_checkpoi
 def known(store: Store) -> set[bytes]:
     """In the index, and not deleted since."""
     return {row.tobytes() for row in store.index.rows["id"]} - store.deleted
+
+
+def test_queues_whose_files_need_nothing_of_the_log_leave_nothing_to_be_forgotten() -> None:
+    """An empty list for each was let go in one turn, at the end."""
+    store = dirty(MemoryDisk())
+    for _ in steps(store, lambda: None):
+        assert not store.files.spare
+    store.close()

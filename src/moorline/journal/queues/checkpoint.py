@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from moorline.core.effects import Effect
 from moorline.core.queue.journal import Acknowledge, Add, Clean, QueueState
-from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.core.queue.queue import QUOTA_MARKER, Entry, Queue
 from moorline.journal.queues.files import QueueFiles, Reader
 from moorline.journal.queues.flight import Flight
 from moorline.journal.queues.folder import Damaged, QueueFolder
@@ -93,7 +93,8 @@ class Checkpoint:
             store.after_commit()
             yield None
         yield lambda: store.log.drop_before(first)
-        store.files.spare.clear()
+        spare, store.files.spare = store.files.spare, {}
+        yield from self._sliced(_emptied(spare), turn)
         yield turn
         yield from self._sliced(store.forget_idle(), turn)
 
@@ -301,6 +302,13 @@ def _sizes(folder: QueueFolder, state: QueueState, count: int) -> list[int]:
     if len(sizes) < count:
         raise Damaged(f"only {len(sizes)} of {count} acknowledged messages are in the files")
     return sizes
+
+
+def _emptied(many: dict[bytes, list[Entry]]) -> Iterator[None]:
+    """Forgets them; pauses after each. All at once is one step, whoever is to do it holds the interpreter."""
+    while many:
+        many.popitem()
+        yield
 
 
 class Fold:
