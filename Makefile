@@ -8,7 +8,7 @@ CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_li
 .PHONY: help setup demo test again fast coverage sim chaos check bench clean
 
 help:
-	@echo 'make demo     start a server, show what it does, stop it'
+	@echo 'make demo     start a server, show what it does, stop it; DEMO=--serve keeps it, with traffic, for its page'
 	@echo 'make test     all tests'
 	@echo 'make again    those that failed in the last run, one after the other'
 	@echo 'make fast     the tests that need no server and no patience'
@@ -26,7 +26,7 @@ setup:
 	@tools/setup
 
 demo: setup
-	@$(BIN)/python -m demo.run
+	@$(BIN)/python -m demo.run $(DEMO)
 
 test: setup
 	$(BIN)/python -m pytest -m "not long" -n auto --dist loadscope --no-loadscope-reorder --durations 15

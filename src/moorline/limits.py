@@ -410,6 +410,18 @@ SCRYPT_WORK_MAX = 1 << 22
 """n * r * p of a stored hash that is checked at all: five times ours. A row with more is damaged."""
 
 SALT_BYTES = 16
+LOCAL_NODES_MAX = 9
+"""Of `moor cluster up`: each is a process with some 80 MB, and has ten ports of its own."""
+
+LOCAL_NODE_READY_MS = 60_000
+"""For a node of it to be ready, or to be as a command has made it; a first start takes seconds."""
+
+PASS_LIFE_S = 12 * 3_600
+"""For how long a page may act as whoever gave it a pass, at most: a working day."""
+
+PASSES_MAX = 1_024
+"""Passes that a node remembers; behind that the oldest goes."""
+
 TOKEN_BYTES = 32
 NONCE_BYTES = 32
 
@@ -741,6 +753,18 @@ PRODUCERS_MAX = 10_000
 
 STREAM_INDEX_EVERY = 128
 """Frames between two entries of the sparse index: a seek reads some 15 KB too much."""
+
+BROWSED_MAX = 200
+"""Messages that one look into a stream gives: a page for people."""
+
+BROWSED_BODY_BYTES_MAX = 64 * KIB
+"""Of one of them: more is not read by people. The whole is had by a subscription."""
+
+BROWSED_ANSWER_BYTES_MAX = 512 * KIB
+"""Of all of them together; as JSON they are a third larger."""
+
+BROWSED_CONTAINS_BYTES_MAX = 256
+"""Of what is looked for within bodies."""
 
 STREAM_READ_BYTES_MAX = 512 * KIB
 """Frames that one read of a stream gives at most: half of a frame of the wire, so that it always fits."""

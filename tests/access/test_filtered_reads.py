@@ -125,7 +125,7 @@ async def test_a_right_that_is_taken_while_it_reads_gives_nothing(
     server: TopicServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extent = await published(server)
-    loop, plain = asyncio.get_running_loop(), filtered_reads._chosen
+    loop, plain = asyncio.get_running_loop(), filtered_reads.chosen_frames
 
     def chosen(block: Block, upto: int, filters: list[str]) -> Selection:
         """In the thread, while the loop goes on."""
@@ -135,7 +135,7 @@ async def test_a_right_that_is_taken_while_it_reads_gives_nothing(
 
     async with server.connected("alice") as alice:
         assert told(await read(alice, extent, "shown/#"))
-        monkeypatch.setattr(filtered_reads, "_chosen", chosen)
+        monkeypatch.setattr(filtered_reads, "chosen_frames", chosen)
         await is_denied(read(alice, extent, "shown/#"))
     assert server.refusals == [("alice", "ReadMatching", "/topics/shown/#", "DENIED")]
 

@@ -3,17 +3,19 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from demo.run import ACTS
-from tests.process.nodes import clean_environment, processes_in
+from tests.process.nodes import clean_environment, eventually, processes_in
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = "an archive on Spark"
@@ -26,6 +28,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.long
 def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "demo.run", "--json"],
@@ -48,3 +51,34 @@ def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
     assert told["fetched from the node by repair"].startswith("1 message of ")
     assert os.listdir(folder) == []
     assert processes_in(folder) == []
+
+
+def test_a_node_with_traffic_is_shown_until_it_is_stopped(folder: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "demo.run", "--serve"],
+        cwd=ROOT,
+        env=clean_environment() | {"TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        found = re.match(r"the page: (http://\S+)/console/#pass=\S+", process.stdout.readline())
+        assert found is not None
+        eventually(lambda: published(found[1]) > 0)
+        with urllib.request.urlopen(f"{found[1]}/console/", timeout=20) as answer:
+            assert b"<title>Moorline</title>" in answer.read()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        process.stdout.close()
+    assert os.listdir(folder) == []
+    assert processes_in(folder) == []
+
+
+def published(http: str) -> float:
+    with urllib.request.urlopen(f"{http}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    found = re.search(r"^moorline_topic_messages_published_total (\S+)", text, re.M)
+    assert found is not None
+    return float(found[1])

@@ -81,3 +81,8 @@ class Demands:
         await self._operating.operating(session, type(call).__name__, path)
         # While the line was written the right may have been taken away.
         demand(rights, ADMINISTER, path, owner)
+
+    async def looked(self, session: Guarded, call: Call, path: str) -> None:
+        """Returns when it is written down that somebody looks at what is there."""
+        if self._operating is not None:
+            await self._operating.operating(session, type(call).__name__, path)

@@ -17,7 +17,7 @@ from moorline.wire.node import NodeFacts
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="See a cluster as a whole.",
+    help="See a cluster as a whole, or try one out on this machine.",
     epilog="Example: moor cluster status",
 )
 
@@ -41,7 +41,7 @@ class Status(msgspec.Struct, frozen=True):
 
 @app.callback()
 def cluster() -> None:
-    """See a cluster as a whole."""
+    """See a cluster as a whole, or try one out on this machine."""
 
 
 @app.command(epilog="Example: moor cluster status --json")

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from moorline.cli import output
+from moorline.cli.console import console
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
@@ -31,7 +32,7 @@ EXIT_OUTPUT_CLOSED = 141
 NOUNS = {
     "config": "config",
     "node": "node",
-    "cluster": "cluster",
+    "cluster": "cluster_trial",
     "queue": "queue_mending",
     "service": "service",
     "topic": "topic",
@@ -99,6 +100,7 @@ app = typer.Typer(
 )
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
+app.command("console", epilog="Example: moor console --open")(console)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)
 app.command("resolve", epilog="Example: moor resolve /oslo/temperature --json")(resolve)
 app.command("ls", epilog="Example: moor ls '/oslo/**' --watch")(ls)

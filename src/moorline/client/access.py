@@ -26,6 +26,10 @@ class Access:
         """Whom the node takes this connection for, and what that one may do."""
         return await self._caller.call(wire.WhoAmI, wire.Identified)
 
+    async def make_pass(self, life_s: int = 0) -> wire.PassMade:
+        """Lets a page in a browser act as whoever asks, for that many seconds; 0 is the node's own time."""
+        return await self._caller.call(partial(wire.MakePass, life_s=life_s), wire.PassMade)
+
     # --- rows -------------------------------------------------------------------------------------
 
     async def add_grant(

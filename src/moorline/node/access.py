@@ -19,9 +19,10 @@ from moorline.access.audit import Audit, open_audit
 from moorline.access.audit_commands import AuditCommands
 from moorline.access.commands import AccessBroker
 from moorline.access.directory import CatalogDirectory
-from moorline.access.guard import Declarations, Guard
+from moorline.access.guard import Declarations, Guard, anybody
 from moorline.access.kerberos import KerberosProofs
 from moorline.access.known_nodes import KnownNodes
+from moorline.access.passes import Passes
 from moorline.access.proofs import PrincipalProofs
 from moorline.access.quota_commands import QuotaCommands
 from moorline.access.quotas import Allowance, Quotas, QuotaTable, account_of
@@ -58,9 +59,10 @@ from moorline.net.http.peer import Peer
 from moorline.net.kerberos import KerberosService
 from moorline.net.listener import CUT_BY, LOGIN, LoginRefused
 from moorline.net.pem import Pem
-from moorline.net.session import Handlers, Session
+from moorline.net.session import Handlers, Session, each
 from moorline.net.session_rights import SessionRights
 from moorline.node.folder import opening
+from moorline.wire.access import MakePass
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
 from moorline.wire.message import CallsGivenUp
 from moorline.wire.protocol import HeardByNode
@@ -115,6 +117,7 @@ class NodeAccess:
         self.broker = AccessBroker(users, self.table, self.trail, _expires_us)
         self.audit_commands = AuditCommands(audit)
         self.quotas = Quotas(QuotaTable(), self._groups_of)
+        self.passes = Passes()
         self.quota_commands = QuotaCommands(self.quotas, users.groups_owned_by)
         self.ended = 0
         """Sessions that a change of the catalog ended."""
@@ -163,6 +166,7 @@ class NodeAccess:
             config.access.certificate_rules(),
             entered,
             refused,
+            self.passes.find,
         )
 
     def entered(self, session: Entrant) -> Rights:
@@ -258,6 +262,7 @@ class NodeAccess:
             **self.broker.declared(),
             **self.audit_commands.declared(),
             **self.quota_commands.declared(),
+            MakePass: anybody(each(self.passes.make)),
         }
 
     def guarded(self, declared: Declarations, roles: Collection[str]) -> Handlers:

@@ -22,6 +22,7 @@ from moorline.config.settings import Config
 from moorline.config.shown import masked
 from moorline.console.http import Health
 from moorline.console.http import register as register_pages
+from moorline.console.serving import register as register_console
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import ANONYMOUS
 from moorline.core.access.quota import Quota
@@ -38,7 +39,8 @@ from moorline.net.http.routes import Routes
 from moorline.net.http.server import HttpServer
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
-from moorline.net.session import Session, each
+from moorline.net.native_json import NativeSockets
+from moorline.net.session import Handlers, Session, each
 from moorline.net.session_rights import SessionRights
 from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
@@ -444,12 +446,22 @@ class Node:
                 is_proxied=text in config.access.proxied,
             )
         if has_http:
-            await self._open_http(stack)
+            await self._open_http(stack, handlers)
 
-    async def _open_http(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _open_http(self, stack: contextlib.AsyncExitStack, handlers: Handlers) -> None:
         wanted = self.config.http_address()
         assert wanted is not None
         register_pages(self.routes, self.metrics, self._health)
+        if "console" in self.roles:
+            register_console(
+                self.routes,
+                NativeSockets(
+                    handlers,
+                    self._welcome,
+                    self._listeners.turns,
+                    keepalive_ms=self.config.keepalive_ms,
+                ),
+            )
         self._web = HttpServer(
             self.routes,
             self._access.web_admission(self._entered, self._access.trail.login_refused),

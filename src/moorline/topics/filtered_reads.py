@@ -77,7 +77,7 @@ class FilteredReads:
         found = await self._streams.pick(stream, call.offset, wish, bytes_max)
         if isinstance(found, Block | Picked):
             # In a thread: as many names as there are messages may be matched with all filters.
-            chosen = await asyncio.to_thread(_chosen, found, call.upto, list(call.filters))
+            chosen = await asyncio.to_thread(chosen_frames, found, call.upto, list(call.filters))
         # Its turn, the disk and the thread took their time: the right is asked for once more.
         for path in paths_read(call):
             demand(session.rights, SUBSCRIBE, path)
@@ -95,7 +95,7 @@ class FilteredReads:
             raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
 
 
-def _chosen(block: Block | Picked, upto: int, filters: list[str]) -> Selection:
+def chosen_frames(block: Block | Picked, upto: int, filters: list[str]) -> Selection:
     """The messages below `upto` that one of the filters takes. Expired ones too: it is a copy of what is
     stored, and its reader sees when each one ends."""
     if isinstance(block, Picked):

@@ -13,6 +13,7 @@ from moorline.journal.streams.segment_file import DiskSegment
 from moorline.limits import NODE_GONE_MS, STREAM_FILE_BYTES_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Session
 from moorline.net.turns import Turns
+from moorline.topics.browsing import Browsing
 from moorline.topics.filtered_reads import FilteredReads, lists_or_reads
 from moorline.topics.paths import TOPICS
 from moorline.topics.streams import LocalStreams
@@ -37,6 +38,7 @@ class StreamFiles:
         self._streams = streams
         self._catalog = catalog
         self.filtered = FilteredReads(streams, self._demands)
+        self.browsing = Browsing(streams, self._demands)
         self._turns = Turns()
 
     def declared(self) -> Declarations:
@@ -46,6 +48,7 @@ class StreamFiles:
             # Frames of all topics, as they are stored; some of them are for `ReadMatching`.
             ReadStreamFile: heavy(needs_everything(SUBSCRIBE, TOPICS, self._turns.spawned(read))),
             **self.filtered.declared(self._turns),
+            **self.browsing.declared(self._turns),
         }
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from moorline.limits import (
     EXPLAINED_ROWS_MAX,
     GRANT_PATH_BYTES_MAX,
     GROUPS_PER_PRINCIPAL_MAX,
+    PASS_LIFE_S,
     PASSWORD_BYTES_MAX,
     PRINCIPAL_CHARACTERS_MAX,
     TEXT_LENGTH_MAX,
@@ -353,8 +354,21 @@ class OwnerMapped(Answer, frozen=True, gc=False, tag=233):
     groups: int
 
 
+class MakePass(Call, frozen=True, gc=False, tag=242):
+    """Asks for a pass, by which a page in a browser acts as whoever asks, for that many seconds at most; 0 is
+    the node's own time."""
+
+    life_s: Annotated[int, Meta(ge=0, le=PASS_LIFE_S)] = 0
+
+
+class PassMade(Answer, frozen=True, gc=False, tag=243):
+    text: TokenText
+    expires_us: int
+
+
 COMMANDS = (
     WhoAmI
+    | MakePass
     | AddGrant
     | RemoveGrant
     | ListGrants
@@ -378,6 +392,7 @@ COMMANDS = (
 )
 EVENTS = (
     Identified
+    | PassMade
     | GrantChanged
     | GrantsListed
     | GrantChecked

@@ -1,6 +1,6 @@
 """Room: wire. Which messages each end may hear, and the decoders for them."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -9,6 +9,7 @@ from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import (
     access,
     audit,
+    browse,
     group,
     publication,
     queue,
@@ -53,6 +54,7 @@ HeardByNode = (
     | group.COMMANDS
     | staging.COMMANDS
     | stream_file.COMMANDS
+    | browse.COMMANDS
     | queue_contents.COMMANDS
     | holding.COMMANDS
     | access.COMMANDS
@@ -79,6 +81,7 @@ HeardByClient = (
     | group.EVENTS
     | staging.EVENTS
     | stream_file.EVENTS
+    | browse.EVENTS
     | queue_contents.EVENTS
     | holding.EVENTS
     | access.EVENTS
@@ -91,11 +94,17 @@ HeardByClient = (
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
 
 
+class DecodesFrames(Protocol):
+    """A decoder of msgspec, whatever its format."""
+
+    def decode(self, payload: memoryview, /) -> list[Message]: ...
+
+
 class MessageDecoder:
     """Payloads to messages: one call into C a frame."""
 
     def __init__(self, heard: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(heard)
+        self._decoder: DecodesFrames = msgspec.msgpack.Decoder(heard)
 
     def decode(self, payload: memoryview) -> list[Message]:
         try:

@@ -17,7 +17,7 @@ import binascii
 import hashlib
 import secrets
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -47,6 +47,9 @@ from moorline.net.tls import Identity
 CHALLENGE: Final[Headers] = (("www-authenticate", 'Bearer realm="moorline"'),)
 """Not Basic, which is taken too: a browser would ask for a password, and send it along by itself from
 then on."""
+
+PASS: Final = "pass"  # noqa: S105  # a mechanism
+"""What a node gives to somebody for a page of theirs (access/passes.py)."""
 
 _BY_MECHANISM: Final = {"password": Proof.PASSWORD, "token": Proof.TOKEN}
 _MARK: Final = secrets.token_bytes(32)
@@ -112,6 +115,15 @@ class Facts(msgspec.Struct, frozen=True):
         return "https" if self.is_encrypted else "http"
 
 
+class Passed(Protocol):
+    """Whom a pass is of: `access.passes.Pass`."""
+
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def is_local(self) -> bool: ...
+
+
 class WebAdmission(msgspec.Struct, frozen=True):
     """Who may enter by the port."""
 
@@ -127,6 +139,7 @@ class WebAdmission(msgspec.Struct, frozen=True):
     entered: Callable[[Peer], SessionRights] | None = None
     """Gives the rights to whoever comes in, or closes it."""
     refused: Callable[[LoginRefused], None] = lambda _: None
+    find_pass: Callable[[bytes], Passed | None] = lambda _: None
 
 
 class Logins:
@@ -244,6 +257,8 @@ class Logins:
 
     async def _checked(self, peer: Peer, brought: Brought) -> Identity | str:
         """Whom it proves, or why nobody."""
+        if brought.mechanism == PASS:
+            return self._passed(peer, brought)
         taken = self._taken(peer)
         if taken is None or brought.mechanism not in taken.proofs:
             names = ", ".join(taken.mechanisms) if taken is not None else "nothing"
@@ -275,6 +290,19 @@ class Logins:
             verdict.token_version,
             verdict.proven_name,
         )
+
+    def _passed(self, peer: Peer, brought: Brought) -> Identity | str:
+        is_near = not peer.is_forwarded and Address("tcp", peer.peer_address, 0).is_loopback
+        is_private = peer.is_encrypted or is_near
+        found = self._admission.find_pass(brought.proof) if is_private else None
+        if found is None:
+            text = "this pass is not known here, or has ended: ask for another one"
+            if not is_private:
+                text = "a pass is not taken over a connection that others can read: use https"
+            self._tell(peer, BY_NOTHING, "", text)
+            return text
+        peer.is_local = found.is_local
+        return found.identity
 
     def _entered(self, peer: Peer) -> Peer | Response:
         self._enter(peer)

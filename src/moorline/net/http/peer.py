@@ -62,12 +62,19 @@ class Peer:
     def has_proven(self) -> bool:
         return self.identity.proof is not Proof.NOTHING
 
-    async def authenticate(self, *, token: str = "", user: str = "", password: str = "") -> None:
-        """A proof that comes in a message. `NotAuthorized` or `OverQuota` say why it is not taken; who
-        has proven something stays that one, and is refused."""
-        from moorline.net.http.logins import Brought
+    async def authenticate(
+        self, *, token: str = "", user: str = "", password: str = "", passed: str = ""
+    ) -> None:
+        """A proof that comes in a message; `passed` is a pass. `NotAuthorized` or `OverQuota` say why it is
+        not taken; who has proven something stays that one, and is refused."""
+        from moorline.net.http.logins import PASS, Brought
 
-        await self._prove(self, Brought.of(token=token, user=user, password=password))
+        brought = (
+            Brought(PASS, passed.encode())
+            if passed
+            else Brought.of(token=token, user=user, password=password)
+        )
+        await self._prove(self, brought)
 
     def at_end(self, hook: Callable[[], None]) -> None:
         """Calls it when this login ends; at once if it is over."""

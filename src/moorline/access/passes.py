@@ -1,0 +1,69 @@
+"""Room: access. Passes: what lets a page act as whoever asked for it, for some hours.
+
+A program on this machine, or one with a ticket or a certificate, is somebody; a page in a browser is nobody,
+even on the same machine. So whoever is somebody asks for a pass and gives it to its browser: 32 random bytes,
+of which the node keeps the hash, in memory alone. A restart ends all of them. A pass never outlives the proof
+by which it was asked for, and what is changed of its user or token in the catalog ends its logins as it ends
+all others.
+"""
+
+import hashlib
+import secrets
+
+import msgspec
+
+from moorline.core.access.principal import Proof
+from moorline.errors import Denied
+from moorline.limits import PASS_LIFE_S, PASSES_MAX, TOKEN_BYTES
+from moorline.net.clock import wall_ms
+from moorline.net.session import Session
+from moorline.net.tls import Identity
+from moorline.wire.access import MakePass, PassMade
+
+
+class Pass(msgspec.Struct, frozen=True):
+    identity: Identity
+    is_local: bool
+
+    @property
+    def expires_ms(self) -> int:
+        assert self.identity.expires_ms is not None
+        return self.identity.expires_ms
+
+
+class Passes:
+    """Of one node."""
+
+    def __init__(self) -> None:
+        self._by_hash: dict[bytes, Pass] = {}
+
+    def make(self, session: Session, call: MakePass) -> PassMade:
+        identity = session.identity
+        if identity.proof is Proof.NODE:
+            raise Denied("a node is no page: nodes get no passes")
+        expires_ms = wall_ms() + (call.life_s or PASS_LIFE_S) * 1_000
+        if identity.expires_ms is not None:
+            expires_ms = min(expires_ms, identity.expires_ms)
+        self._make_room()
+        text = secrets.token_urlsafe(TOKEN_BYTES)
+        lasting = msgspec.structs.replace(identity, expires_ms=expires_ms)
+        self._by_hash[_hash(text)] = Pass(lasting, session.is_local)
+        return PassMade(call.call, text, expires_ms * 1_000)
+
+    def find(self, text: bytes) -> Pass | None:
+        """Whose it is; a pass may be shown again, by other windows of the same browser, until its end."""
+        found = self._by_hash.get(hashlib.sha256(text).digest())
+        return found if found is not None and found.expires_ms > wall_ms() else None
+
+    def _make_room(self) -> None:
+        now_ms = wall_ms()
+        if len(self._by_hash) >= PASSES_MAX:
+            kept = {key: one for key, one in self._by_hash.items() if one.expires_ms > now_ms}
+            # The oldest goes: whoever asks for very many takes them from those who asked before.
+            while len(kept) >= PASSES_MAX:
+                del kept[next(iter(kept))]
+            self._by_hash = kept
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,168 @@
+// The page: who looks, which view is shown, and when it is drawn anew. Views ask the node; nothing is kept here.
+
+import { access } from "./access.js";
+import { h, replace, shown } from "./draw.js";
+import { groups } from "./groups.js";
+import { CallFailed, Link } from "./link.js";
+import { messages } from "./messages.js";
+import { overview } from "./overview.js";
+import { paths } from "./paths.js";
+import { queues } from "./queues.js";
+import { services } from "./services.js";
+import { topics } from "./topics.js";
+
+const KEPT = "moorline-proof";
+const TOLD_MS = 8_000;
+const VIEWS = { "": overview, queues, services, topics, messages, groups, paths, access };
+
+const main = document.getElementById("main");
+const state = document.getElementById("state");
+const views = document.getElementById("views");
+const told = document.getElementById("told");
+const asked = document.getElementById("asked");
+
+let drawing = 0;
+let timer = 0;
+let telling = 0;
+
+const link = new Link(new URL("socket", location.href).href.replace(/^http/, "ws").replace(/[?#].*$/, ""), (how, text) => {
+  state.textContent = { connecting: "connecting…", open: "", away: `away: ${shown(text)}` }[how] ?? "";
+  if (how === "open") {
+    state.textContent = link.welcome.node;
+    document.title = `${link.welcome.node} · Moorline`;
+    drawFirst();
+  } else if (how === "refused") {
+    forget();
+    showLogin(text);
+  }
+});
+
+/** What views have of the page. */
+const page = {
+  link,
+  /** Says how something ended, for some seconds. */
+  tell(text, isGood = false) {
+    told.textContent = shown(text);
+    told.className = isGood ? "good" : "";
+    told.hidden = false;
+    clearTimeout(telling);
+    telling = setTimeout(() => (told.hidden = true), TOLD_MS);
+  },
+  /** Whether the person wants that done. */
+  ask(text) {
+    document.getElementById("asked-text").textContent = shown(text);
+    asked.returnValue = "no";
+    asked.showModal();
+    return new Promise((resolve) => {
+      asked.onclose = () => resolve(asked.returnValue === "yes");
+    });
+  },
+  /** A call that changes something: its end is told, and the view is drawn anew. */
+  async change(name, fields, done) {
+    try {
+      await link.call(name, fields);
+      page.tell(done, true);
+    } catch (error) {
+      page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
+    }
+    draw();
+  },
+  draw,
+};
+
+function where() {
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  return { view: VIEWS[name] ?? overview, name: VIEWS[name] ? name : "", rest: rest.map(decodeURIComponent) };
+}
+
+function drawViews(current) {
+  replace(
+    views,
+    Object.entries(VIEWS).map(([name, view]) =>
+      h("a", { href: `#/${name}`, "data-key": `view ${name}`, "aria-current": name === current ? "page" : null }, view.title),
+    ),
+  );
+}
+
+function drawFirst() {
+  const { name } = where();
+  drawViews(name);
+  replace(main, h("p", { class: "empty" }, "…"));
+  draw();
+}
+
+/** Draws the view; one drawing at a time, and the newest wins. */
+async function draw() {
+  clearTimeout(timer);
+  if (!link.welcome) return;
+  const mine = ++drawing;
+  const { view, rest } = where();
+  let made;
+  try {
+    made = await view.draw(page, rest);
+  } catch (error) {
+    if (!(error instanceof CallFailed)) console.error(error);
+    made = h("p", { class: "failed", role: "alert" }, `${error.code ?? "A mistake in this page"}: ${error.message}`);
+  }
+  if (mine !== drawing) return;
+  // Who writes or has marked something is not disturbed.
+  const isBusy = main.querySelector("input:focus, select:focus, textarea:focus") || String(getSelection()) !== "";
+  if (made && !isBusy) replace(main, made);
+  if (view.everyMs) timer = setTimeout(() => (document.hidden ? null : draw()), view.everyMs);
+}
+
+function showLogin(text) {
+  replace(views);
+  const take = (event) => {
+    event.preventDefault();
+    const fields = new FormData(event.target);
+    const secret = fields.get("secret");
+    const user = fields.get("user");
+    enter(user ? { mechanism: "password", proof: `${user}\0${secret}` } : { mechanism: "token", proof: secret });
+  };
+  replace(
+    main,
+    h("h1", {}, "Who looks?"),
+    text && h("p", { class: "badge warn" }, text),
+    h("p", {}, "On the machine of the node, ", h("code", {}, "moor console"), " prints an address that opens this page as you. Or:"),
+    h(
+      "form",
+      { class: "login", submit: take },
+      h("label", {}, "User (empty for a token)", h("input", { name: "user", autocomplete: "username" })),
+      h("label", {}, "Password or token", h("input", { name: "secret", type: "password", autocomplete: "current-password", required: true })),
+      h("button", { class: "strong" }, "Log in"),
+    ),
+  );
+}
+
+function enter(proof) {
+  sessionStorage.setItem(KEPT, JSON.stringify(proof));
+  link.open(proof);
+}
+
+function forget() {
+  sessionStorage.removeItem(KEPT);
+}
+
+function begin() {
+  const pass = /^#pass=([\w-]+)$/.exec(location.hash);
+  if (pass) {
+    // Not left in the address, where it would be copied along.
+    history.replaceState(null, "", location.pathname);
+    enter({ mechanism: "pass", proof: pass[1] });
+    return;
+  }
+  const kept = sessionStorage.getItem(KEPT);
+  // Without a proof the node may still know us, by a certificate.
+  link.open(kept ? JSON.parse(kept) : null);
+}
+
+addEventListener("hashchange", () => {
+  if (/^#pass=/.test(location.hash)) begin();
+  else if (link.welcome) {
+    drawFirst();
+    main.focus();
+  }
+});
+document.addEventListener("visibilitychange", () => document.hidden || draw());
+begin();
