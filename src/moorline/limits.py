@@ -968,7 +968,7 @@ folder is an older copy."""
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 
-STREAM_LOGGED_BYTES_MAX = 64 * KIB
+STREAM_LOGGED_BYTES_MAX = 128 * KIB
 """Frames of a commit up to which it is synced in the log, and not in the segments: one sync for all shards.
 Above it the bytes that are written twice cost more than the syncs."""
 

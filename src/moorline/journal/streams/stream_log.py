@@ -44,7 +44,7 @@ from moorline.core.frames.block import Block
 from moorline.errors import DiskFull, TooManyFiles
 from moorline.journal.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from moorline.journal.streams.generation import SEGMENT, Generation
-from moorline.limits import STREAM_LOG_BYTES
+from moorline.limits import KIB, STREAM_LOG_BYTES
 
 FOLDER = "log"
 SUFFIX = ".log"
@@ -58,6 +58,7 @@ BATCH = struct.Struct("<IIQ")
 
 PART = struct.Struct("<IIQQQII")
 
+_ZEROS = 256 * KIB
 _hash = xxhash.xxh3_64_intdigest
 
 
@@ -229,7 +230,11 @@ class StreamLog:
         temporary = path + TEMPORARY_SUFFIX
         file = self._disk.open(temporary, create=True)
         try:
-            file.append(bytes(head) + bytes(STREAM_LOG_BYTES - LOG_HEAD.size))
+            file.append(bytes(head))
+            zeros = bytes(min(_ZEROS, STREAM_LOG_BYTES))
+            for start in range(LOG_HEAD.size, STREAM_LOG_BYTES, len(zeros)):
+                # In parts: one large buffer would hold the interpreter for as long as it takes to be made.
+                file.append(memoryview(zeros)[: STREAM_LOG_BYTES - start])
             file.sync()
             self._disk.rename(temporary, path)
             self._disk.sync_folder(FOLDER)
