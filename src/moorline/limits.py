@@ -614,6 +614,10 @@ QUEUES_UNINDEXED_MAX = 65_536
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
 
+LOG_BEGUN_BYTES_MAX = 64 * KIB
+"""A commit of queues up to which the loop itself writes it, and the kernel syncs it: written within the time
+that a switch to a thread takes."""
+
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
 """Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
@@ -995,6 +999,16 @@ folder is an older copy."""
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 
+STREAM_LOGGED_BYTES_MAX = 128 * KIB
+"""Frames of a commit up to which it is synced in the log, and not in the segments: one sync for all shards.
+Above it the bytes that are written twice cost more than the syncs."""
+
+STREAM_LOG_BYTES = 16 * MIB
+"""One file of the log of small commits; a start reads two of them at most, and who reads a folder too."""
+
+STREAM_LOG_PAUSE_MS = 10_000
+"""Time before the next try where a file of the log could not be made; commits go to segments until then."""
+
 STREAM_SMALL_BYTES_MAX = 64 * KIB
 """A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
 that a switch to a thread takes."""
@@ -1002,8 +1016,8 @@ that a switch to a thread takes."""
 COLUMN_ONE_BY_ONE_MAX = 1_000
 """Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
-STREAM_FRAMED_ONE_BY_ONE_MAX = 16
-"""Messages of a batch below which numpy costs more than it saves."""
+STREAM_FRAMED_ONE_BY_ONE_MAX = 64
+"""Messages of a shard's part of a commit up to which numpy costs more than it saves."""
 
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""

@@ -31,6 +31,7 @@ NOBODY = "--address=tcp://127.0.0.1:1"
 JOBS = ("archive", "verify", "replay", "materialize", "audit", "diff", "run")
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_needs_no_spark() -> None:
     program = (
         "import sys; from moorline.cli.main import run; run(['--help']); run(['pipeline', '--help']);"

@@ -48,6 +48,7 @@ async def heard() -> AsyncIterator[list[dict[str, Any]]]:
     loop.set_exception_handler(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 async def test_connects_that_are_cancelled_leave_no_connection(
     scheme: str, heard: list[dict[str, Any]], tmp_path: Path
@@ -161,6 +162,7 @@ async def test_whoever_gives_up_calls_that_are_not_its_own_changes_nothing() -> 
         assert await moor.echo(b"here") == b"here"
 
 
+@pytest.mark.slow
 async def test_room_for_calls_is_there_again_when_those_in_flight_are_given_up() -> None:
     """As many as may be in flight are cancelled; whoever waited for room goes on before an answer comes."""
     server = Server()

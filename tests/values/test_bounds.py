@@ -13,6 +13,7 @@ from moorline.limits import CALLS_IN_FLIGHT_MAX, WRITES_AHEAD_MAX
 WRITES = CALLS_IN_FLIGHT_MAX + 500
 
 
+@pytest.mark.slow
 async def test_a_flood_of_writes_is_held_back(values: Values) -> None:
     publisher = await values.publisher()
     go_on = asyncio.Event()

@@ -130,6 +130,10 @@ class QueueOwners:
         """The owner whose queues these rights read without a look at the rows; None if there is none."""
         return (rights.is_known and owner_of(rights.principal)) or None
 
+    def reads_all(self, rights: SessionRights) -> bool:
+        """Whether a row grants it all queues, whosever they are."""
+        return bool(rights.everywhere(QUEUES) & SUBSCRIBE)
+
     def why_not_read(
         self, rights: SessionRights, queue_id: bytes, queue: Queue | None
     ) -> CallFailed | None:
@@ -139,7 +143,7 @@ class QueueOwners:
             return None
         if queue is not None and self.is_owner(rights, queue):
             return None
-        if rights.everywhere(QUEUES) & SUBSCRIBE:
+        if self.reads_all(rights):
             return None
         try:
             demand(rights, SUBSCRIBE, path_of(queue_id), self._judged_name(queue_id, queue))
