@@ -22,6 +22,7 @@ BENCHMARKS = (
     "log_syncs",
     "drift",
     "topics",
+    "mqtt",
     "values",
     "pipeline",
     "planning",

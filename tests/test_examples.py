@@ -64,8 +64,11 @@ PRINTED_ON_SPARK = {
 }
 """They are run by tests/spark/test_spark_examples.py, which has a session for all of them."""
 
-PRINTED_OF_RECORDS = {"records": r"1 NEW\n2 NEW\nrecord 1 DONE\n"}
-"""It needs a table: tests/records/test_watch_command.py makes one, and changes it."""
+PRINTED_OF_RECORDS = {
+    "records": r"1 NEW\n2 NEW\nrecord 1 DONE\n",
+    "spark_table": r"3 rows, proven: True\nDONE 1\nNEW 2\n",
+}
+"""They need a table: tests/records/test_watch_command.py and tests/spark/test_materialize.py make one."""
 
 DECLARED_ON_SPARK = ("spark_declarative", "spark_flows")
 """They only declare something. Commands run it, and the same test does."""

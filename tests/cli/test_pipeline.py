@@ -28,7 +28,7 @@ def copy(frame):
 """
 
 NOBODY = "--address=tcp://127.0.0.1:1"
-JOBS = ("archive", "verify", "replay", "audit", "diff", "run")
+JOBS = ("archive", "verify", "replay", "materialize", "audit", "diff", "run")
 
 
 def test_help_is_quick_and_needs_no_spark() -> None:

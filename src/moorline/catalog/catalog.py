@@ -54,6 +54,8 @@ class NodeRow(msgspec.Struct, frozen=True):
     version: str
     started_at: datetime
     seen_at: datetime
+    shards: list[int] = msgspec.field(default_factory=list)
+    """The numbers of those that it serves."""
 
 
 class Catalog:

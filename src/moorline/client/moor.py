@@ -37,6 +37,14 @@ from moorline.net.caller import Caller
 from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
+from moorline.wire.mqtt_client import (
+    KickMqttClient,
+    ListMqttClients,
+    MqttClientFacts,
+    MqttClientShown,
+    MqttClientsListed,
+    ShowMqttClient,
+)
 from moorline.wire.node import (
     ClockConfirmed,
     ConfirmClock,
@@ -51,6 +59,7 @@ from moorline.wire.node import (
 from moorline.wire.publication import PublishTable, StopTable, TablePublished, TableStopped
 from moorline.wire.queue import (
     CheckpointQueues,
+    Done,
     Get,
     Got,
     ListQueues,
@@ -74,8 +83,11 @@ from moorline.wire.topic import (
 )
 
 if TYPE_CHECKING:
+    from moorline.client.records.asked import Asked
+    from moorline.client.records.feed import RecordFeed
     from moorline.client.records.settings import RecordSettings
     from moorline.client.records.table import RecordTable
+    from moorline.client.records.witness import TableWitness
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -113,6 +125,27 @@ class Moor:
             found += page.nodes
             if page.is_last or not page.nodes:
                 return found
+
+    async def mqtt_clients(self) -> list[MqttClientFacts]:
+        """Clients of MQTT that are connected to the node, and sessions that the catalog keeps."""
+        found: list[MqttClientFacts] = []
+        while True:
+            after = found[-1].client_id if found else ""
+            page = await self._caller.call(partial(ListMqttClients, after=after), MqttClientsListed)
+            found += page.clients
+            if page.is_last or not page.clients:
+                return found
+
+    async def mqtt_client(self, client_id: str) -> tuple[MqttClientFacts, list[tuple[str, int]]]:
+        """One of them, with its filters and their QoS."""
+        asked = partial(ShowMqttClient, client_id=client_id)
+        shown = await self._caller.call(asked, MqttClientShown)
+        return shown.client, list(shown.filters)
+
+    async def kick_mqtt_client(self, client_id: str, *, ends_session: bool = False) -> None:
+        """The operator's: ends its connection, and with `ends_session` what is kept of it."""
+        asked = partial(KickMqttClient, client_id=client_id, ends_session=ends_session)
+        await self._caller.call(asked, Done)
 
     async def confirm_clock(self) -> ClockConfirmed:
         """The operator's: the node's wall clock is right, although it has jumped."""
@@ -321,6 +354,18 @@ class Moor:
 
         asked = Asked.of(table, where, columns)
         return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
+
+    def witness(self, table: str) -> "TableWitness":
+        """Hears the digest of a table's rows, as far as we may see them, and holds none of them."""
+        from moorline.client.records.witness import TableWitness
+
+        return TableWitness(self._dial, table)
+
+    def record_feed(self, asked: "Asked", cursor: str = "") -> "RecordFeed":
+        """Changes from a cursor on, for whoever keeps the rows elsewhere; without one, all rows first."""
+        from moorline.client.records.feed import RecordFeed
+
+        return RecordFeed(self._dial, asked, cursor)
 
     # --- services ---------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from moorline.access.guard import demand, demand_unless_denied, is_owners
+from moorline.access.guard import demand, demand_somewhere, demand_unless_denied, is_owners
 from moorline.access.owner_page import OldOwner
 from moorline.core.access.owner import (
     PRINCIPAL,
@@ -146,6 +146,20 @@ class QueueOwners:
         except (Denied, RightsUnknown) as error:
             return error
         return None
+
+    def demand_send_somewhere(self, rights: SessionRights) -> None:
+        """What some `Send` needs, whichever queue it is to: whoever knows an id may, unless rows deny that at
+        all queues; who has queues, or a row below, may then too."""
+        if not rights.denied(WRITE, QUEUES) or self._has_queues(rights):
+            return
+        demand_somewhere(rights, WRITE, QUEUES)
+
+    def _has_queues(self, rights: SessionRights) -> bool:
+        owners = self._store.owners
+        return any(
+            owners.owned[number].queues and is_owners(rights, WRITE, judged_name_of(owner))
+            for number, owner in enumerate(owners)
+        )
 
     def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None:
         """What `Send` needs, for messages that come by another way."""

@@ -276,6 +276,10 @@ def test_how_far_a_right_reaches(table: list[Row], who: Subjects, path: str, rig
         assert found <= {False}
     elif right != WRITE:
         assert found == {True, False}
+    if right != WRITE:
+        assert grants.reaches(who, right, path) == (reach is not Reach.NONE)
+    else:
+        assert reach is not Reach.NONE or not grants.reaches(who, right, path)
 
 
 @settings(max_examples=100)

@@ -30,6 +30,7 @@ from moorline.journal.streams.layout import NO_OWNER, folder_of, read_layout, wr
 from moorline.journal.streams.log_recovery import apply_logs
 from moorline.journal.streams.manifest import is_long, write_manifest
 from moorline.journal.streams.packed_append import NumberedRows
+from moorline.journal.streams.producers import UNNUMBERED
 from moorline.journal.streams.publishers import NOBODY, StoredBytes
 from moorline.journal.streams.retained import Entry, Retained
 from moorline.journal.streams.segment import STORE_BYTES
@@ -252,7 +253,7 @@ class StreamStore(StreamView):
             # As `shard_of`, without a call.
             shard = self._in_use[_hash(key) % len(self._in_use)]
         if producer:
-            if shard.producers.is_duplicate(producer, sequence):
+            if sequence != UNNUMBERED and shard.producers.is_duplicate(producer, sequence):
                 return shard.number, -1
             flags |= PRODUCER
             middle += _producer_part(producer, sequence)
@@ -275,7 +276,7 @@ class StreamStore(StreamView):
         shard.next_offset = offset + 1
         self.batch_bytes += len(content) + _HEAD_BYTES
         if flags:
-            if producer:
+            if producer and sequence != UNNUMBERED:
                 shard.producers.note(producer, sequence)
             if flags & RETAIN:
                 self._retain.append(content)
@@ -475,6 +476,15 @@ class StreamStore(StreamView):
             part.shard.committed(part)
         if batch.retained is not None:
             self._retained.committed(batch.retained)
+
+    @property
+    def retained_bytes(self) -> int:
+        """Of all retained messages, as they are in memory."""
+        return self._retained.live_bytes
+
+    @property
+    def retained_count(self) -> int:
+        return self._retained.count
 
     def retained(self, filter_text: str) -> Iterator[Entry | None]:
         """The retained messages that match, step by step, with None where a step found none. One without a
